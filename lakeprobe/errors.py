@@ -1,0 +1,35 @@
+"""The errors that lakeprobe raises on purpose, each with the exit code it ends a command with.
+
+A message has three parts: what is wrong, in which file, and what to do about it. Nothing here prints:
+`lakeprobe.diagnostics` owns stderr.
+"""
+
+from __future__ import annotations
+
+
+class LakeprobeError(Exception):
+    """Something that a user can understand and mend. Its text is shown as one line on stderr."""
+
+    exit_code = 2
+
+
+class UsageError(LakeprobeError):
+    """The command or call asks for something that does not exist or contradicts itself."""
+
+
+class DumpError(LakeprobeError):
+    """A dump file cannot be read as what it claims to be."""
+
+
+class TensorError(DumpError):
+    """A tensor file cannot be read. While a unit is ingested this is recorded with the row, not raised."""
+
+
+class RuleError(LakeprobeError):
+    """A SQL rule or query does not run, or does not keep the contract of `docs/rules.md`."""
+
+
+class LakeError(LakeprobeError):
+    """The lake cannot be read or written: no such lake, a newer format, a full disk, a second writer."""
+
+    exit_code = 3

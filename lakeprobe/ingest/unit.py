@@ -1,0 +1,176 @@
+"""Reads one dump into a staged unit: the unit of work of an ingest, a plain function of picklable arguments."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+from lakeprobe.errors import LakeError
+from lakeprobe.ingest.contents import TENSOR_FOLDER, Contents
+from lakeprobe.lake import layout, staging
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.unit import UnitWriter
+from lakeprobe.readers.dump import CONSTRUCT_FILE, STACK_FILE, read_dump
+from lakeprobe.readers.locate import DUMP_FILE
+from lakeprobe.version import __version__
+
+_FILES = (DUMP_FILE, STACK_FILE, CONSTRUCT_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """One dump to read into one unit. `staged` is the folder to write the unit to, which does not exist yet."""
+
+    lake: Path
+    key: UnitKey
+    folder: Path
+    staged: Path
+    tensors: str
+    replace: bool
+    note: str | None = None
+
+
+@dataclass(slots=True)
+class UnitReport:
+    """What became of one dump. `read` is False where the lake has the unit already, from the same dump."""
+
+    key: UnitKey
+    folder: Path
+    read: bool = False
+    ops: int = 0
+    tensor_rows: int = 0
+    contents: int = 0
+    content_bytes: int = 0
+    dump_bytes: int = 0
+    unreadable: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def ingest_unit(task: UnitTask) -> UnitReport:
+    """Read the dump of `task` into its staged folder. Raises DumpError and LakeError."""
+    report = UnitReport(task.key, task.folder)
+    with _input_output(task.lake):
+        fingerprint = _fingerprint(task)
+        known = _known_fingerprint(task)
+        if known == (fingerprint, task.tensors) and not task.replace:
+            return report
+        if known is not None and not task.replace:
+            raise LakeError(
+                f"{task.key} is in {task.lake} already, from another dump or read with other options than "
+                f"{task.folder} now; read it with --replace, or under another --run"
+            )
+        with staging.locked(task.lake, _label(task.key)), _no_garbage_collection():
+            task.staged.mkdir(parents=True)
+            _read(task, fingerprint, report)
+            report.read = True
+    return report
+
+
+def put_in_place(task: UnitTask) -> None:
+    """Put the staged unit where it belongs. Raises LakeError if another one has come there meanwhile."""
+    target = layout.unit_folder(task.lake, task.key)
+    with _input_output(task.lake), staging.locked(task.lake, _label(task.key)):
+        if target.exists() and not task.replace:
+            raise LakeError(f"{task.lake}: {task.key} was written by another process meanwhile; nothing is replaced")
+        staging.put_in_place(task.staged, target)
+
+
+def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
+    writer = UnitWriter(task.staged)
+    contents = Contents(task.folder, task.staged, task.tensors)
+    summary = read_dump(task.folder, contents, writer.write)
+    writer.write_rows("contents", contents.close())
+    if task.note:
+        summary.notes.append(task.note)
+    if summary.unreadable:
+        summary.notes.append(f"{summary.unreadable} tensor files are missing or cannot be read")
+    if contents.too_large:
+        summary.notes.append(f"{contents.too_large} tensors are too large to be copied and stay in the dump's folder")
+    if task.tensors == "none" and summary.files:
+        summary.notes.append(f"{summary.files} tensor files were left out (--tensors none)")
+    report.ops, report.tensor_rows = summary.ops, summary.tensor_rows
+    report.contents, report.content_bytes = len(contents), contents.bytes
+    report.unreadable, report.notes = summary.unreadable, summary.notes
+    report.dump_bytes = sum((task.folder / name).stat().st_size for name in _FILES if (task.folder / name).is_file())
+    row = {
+        "framework": summary.framework,
+        "task": summary.task,
+        "level": summary.level,
+        "ops": summary.ops,
+        "tensor_rows": summary.tensor_rows,
+        "digests": summary.digests,
+        "files": summary.files,
+        "unreadable": summary.unreadable,
+        "contents": len(contents),
+        "content_bytes": contents.bytes,
+        "dump_bytes": report.dump_bytes,
+        "tensor_storage": task.tensors,
+        "source": str(task.folder),
+        "fingerprint": fingerprint,
+        "notes": summary.notes,
+        "head": summary.head,
+        "reader_version": __version__,
+    }
+    writer.write_rows("dumps", [row])
+    writer.close()
+
+
+def _fingerprint(task: UnitTask) -> str:
+    """XXH3-128 over the JSON files' bytes and, unless left out, the tensor files' names, sizes and times."""
+    state = xxhash.xxh3_128()
+    for name in _FILES:
+        path = task.folder / name
+        if path.is_file():
+            state.update(name.encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    state.update(block)
+    folder = task.folder / TENSOR_FOLDER
+    if task.tensors != "none" and folder.is_dir():
+        with os.scandir(folder) as files:
+            for line in sorted(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files):
+                state.update(os.fsencode(line))
+    return state.hexdigest()
+
+
+def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:
+    """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
+    import pyarrow.parquet as pq
+
+    path = layout.unit_folder(task.lake, task.key) / "dumps.parquet"
+    if not path.is_file():
+        return None
+    row = pq.read_table(path, columns=["fingerprint", "tensor_storage"]).to_pylist()[0]
+    return row["fingerprint"], row["tensor_storage"]
+
+
+def _label(key: UnitKey) -> str:
+    return f"run={key.run},step={key.step},rank={key.rank}"
+
+
+@contextmanager
+def _input_output(lake: Path) -> Iterator[None]:
+    """Turn an error of the file system (full disk, no permission) into a LakeError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise LakeError(f"{error.filename or lake}: {reason}; {lake} is as it was before") from error
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Reading makes millions of small objects and no cycles; looking for cycles takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,37 @@
+"""DuckDB connections: one with the views of a lake, and a locked one that rules run on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.resources import quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MACROS = ("element_type", "epsilon", "number", "integer", "difference", "relative", "is_device", "unit")
+
+
+def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A connection to an empty database in memory that has lakeprobe's macros. The caller closes it."""
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": threads} if threads else {})
+    for name in _MACROS:
+        connection.execute(resources.sql(f"macros/{name}"))
+    return connection
+
+
+def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | float) -> None:
+    """Set the SQL variable `name`, which `getvariable(name)` gives back."""
+    literal = quote_text(value) if isinstance(value, str) else repr(float(value)) + "::DOUBLE"
+    connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
+
+
+def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Let `connection` reach `folder` and nothing else from here on, neither files nor settings."""
+    connection.execute(f"SET allowed_directories = [{quote_text(str(folder))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")

@@ -1,0 +1,76 @@
+"""Where everything lies in a lake. Paths only: nothing here reads or writes a table.
+
+    LAKE/lake.yaml                                              format version
+    LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,contents,values-0}.parquet       a unit
+    LAKE/comparisons/comparison=C/comparison.yaml
+    LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
+    LAKE/.staging/                                              what is being written, and locks
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakeprobe.errors import UsageError
+
+_NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnitKey:
+    """Names a unit: one (run, step, rank)."""
+
+    run: str
+    step: int
+    rank: int
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"run {self.run} step {self.step} rank {self.rank}"
+
+
+def unit_folder(lake: Path, key: UnitKey) -> Path:
+    """The folder of the unit `key`."""
+    return lake / f"run={key.run}" / f"step={key.step}" / f"rank={key.rank}"
+
+
+def comparison_folder(lake: Path, name: str) -> Path:
+    """The folder of the comparison `name`."""
+    return lake / "comparisons" / f"comparison={name}"
+
+
+def staging_folder(lake: Path) -> Path:
+    """Where units and comparisons are written before they are put in place."""
+    return lake / ".staging"
+
+
+def units(lake: Path, run: str | None = None) -> list[UnitKey]:
+    """The units in the lake, or in one run, sorted."""
+    found = []
+    for folder in lake.glob(f"run={run or '*'}/step=*/rank=*"):
+        rank, step, name = (part.partition("=")[2] for part in (folder.name, folder.parts[-2], folder.parts[-3]))
+        if rank.isdecimal() and step.isdecimal():
+            found.append(UnitKey(name, int(step), int(rank)))
+    return sorted(found)
+
+
+def runs(lake: Path) -> list[str]:
+    """The names of the runs that have a unit."""
+    return sorted({key.run for key in units(lake)})
+
+
+def comparisons(lake: Path) -> list[str]:
+    """The names of the comparisons."""
+    return sorted(folder.name.partition("=")[2] for folder in lake.glob("comparisons/comparison=*"))
+
+
+def check_name(name: str, what: str) -> str:
+    """`name`, if it can name a run or comparison (letters, digits, blanks and . _ + -). Raises UsageError."""
+    if not _NAME.fullmatch(name) or name.startswith(".") or len(name) > _LONGEST_NAME:
+        raise UsageError(
+            f"{name!r} cannot name a {what}: use letters, digits, blanks and . _ + - only, not a dot at either end"
+        )
+    return name

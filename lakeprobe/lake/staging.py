@@ -1,0 +1,79 @@
+"""Puts finished folders into the lake in one step, so that a reader sees all of a unit or nothing of it.
+
+A folder is written in full under LAKE/.staging and then renamed into place. Where one stands there already, the two
+change places in a single system call where Linux offers it, so there is no moment without either.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakeprobe.errors import LakeError
+from lakeprobe.lake import layout
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+@contextmanager
+def staged(lake: Path, label: str) -> Iterator[Path]:
+    """A new folder under LAKE/.staging; it is removed at the end if it was not put in place."""
+    staging = layout.staging_folder(lake)
+    staging.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{label}-", dir=staging))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(lake: Path, label: str) -> Iterator[None]:
+    """Hold the lock `label` of the lake. Raises LakeError at once if another process holds it.
+
+    The lock goes with its process, however that ends.
+    """
+    staging = layout.staging_folder(lake)
+    staging.mkdir(parents=True, exist_ok=True)
+    with (staging / f"{label}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LakeError(f"{lake}: another process is writing {label}; wait for it to end") from None
+        yield
+
+
+def put_in_place(staged_folder: Path, target: Path) -> None:
+    """Move `staged_folder` to `target`; a folder that stands there is replaced."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        staged_folder.rename(target)
+    elif not _exchange(staged_folder, target):
+        old = staged_folder.with_name(staged_folder.name + ".old")
+        target.rename(old)
+        staged_folder.rename(target)
+        shutil.rmtree(old)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two folders atomically. False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    if ctypes.get_errno() in (errno.EINVAL, errno.ENOSYS):  # a file system without it
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))

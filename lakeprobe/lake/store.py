@@ -1,0 +1,56 @@
+"""Opens a lake: checks its format version, and makes a new one where there is none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import yaml
+
+from lakeprobe.errors import LakeError
+from lakeprobe.schema import FORMAT_VERSION
+
+ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
+DEFAULT = "lake"
+_FILE = "lake.yaml"
+
+
+def choose(path: str | os.PathLike[str] | None) -> Path:
+    """The lake that is meant: `path`, else $LAKEPROBE_LAKE, else ./lake; absolute."""
+    return Path(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT).expanduser().absolute()
+
+
+def create(path: Path) -> Path:
+    """The lake at `path`, made if there is none. Raises LakeError."""
+    if (path / _FILE).is_file():
+        return check(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(child.name not in (".staging", _FILE) for child in path.iterdir()):
+            raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
+        draft = path / f".{_FILE}.{os.getpid()}"
+        draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
+        draft.replace(path / _FILE)
+    except OSError as error:
+        raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
+    return path
+
+
+def check(path: Path) -> Path:
+    """The lake at `path`. Raises LakeError if there is none, or if a newer lakeprobe wrote it."""
+    try:
+        described = yaml.safe_load((path / _FILE).read_text(encoding="utf-8"))
+        version = described["format"]
+    except FileNotFoundError:
+        raise LakeError(
+            f"{path} is not a lake; name one with --lake or ${ENVIRONMENT_VARIABLE}, or ingest a dump first"
+        ) from None
+    except OSError as error:
+        raise LakeError(f"{path / _FILE} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
+        raise LakeError(f"{path / _FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise LakeError(
+            f"{path} has the format {version}; this lakeprobe reads up to {FORMAT_VERSION}. Install a newer one"
+        )
+    return path

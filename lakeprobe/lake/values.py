@@ -1,0 +1,93 @@
+"""Stores tensor contents as a Parquet file whose bytes can be mapped in place.
+
+The file is ordinary Parquet (columns content and data, see schemas/values.yaml), uncompressed and plainly encoded,
+so that any tool can read it; a page of such a column ends with its values, each as four bytes of length and then
+its bytes. From the sizes in the footer follows where each value begins, and a metric maps it there without a copy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.errors import LakeError
+from lakeprobe.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+LARGEST_VALUE = 1 << 30
+"""Bytes of the largest tensor that is copied; Parquet pages end at 2 GiB. A larger one stays where it is."""
+
+_GROUP = 1 << 23
+_LENGTH = struct.Struct("<I")
+
+
+class ValuesWriter:
+    """Writes one values-*.parquet; small contents share a row group, large ones have one of their own."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file `path`."""
+        import pyarrow.parquet as pq
+
+        self._path = path
+        self._schema = arrow_schema("values")
+        self._writer = pq.ParquetWriter(
+            path, self._schema, compression="NONE", use_dictionary=False, write_statistics=False,
+            data_page_size=2 * LARGEST_VALUE, column_encoding={"data": "PLAIN"},
+        )  # fmt: skip
+        self._contents: list[str] = []
+        self._buffers: list[npt.NDArray[np.uint8]] = []
+        self._pending = 0
+        self._groups: list[list[tuple[str, int]]] = []
+
+    def add(self, content: str, data: npt.NDArray[np.uint8]) -> None:
+        """Append the bytes `data` of the tensor `content`."""
+        self._contents.append(content)
+        self._buffers.append(data)
+        self._pending += data.nbytes
+        if self._pending >= _GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if not self._contents:
+            return
+        sizes = [buffer.nbytes for buffer in self._buffers]
+        offsets = pa.array([sum(sizes[:index]) for index in range(len(sizes) + 1)], type=pa.int64())
+        joined = pa.py_buffer(self._buffers[0]) if len(sizes) == 1 else pa.py_buffer(b"".join(self._buffers))
+        data = pa.Array.from_buffers(pa.large_binary(), len(sizes), [None, offsets.buffers()[1], joined])
+        batch = pa.record_batch([pa.array(self._contents, type=pa.string()), data], schema=self._schema)
+        self._writer.write_batch(batch, row_group_size=len(sizes))
+        self._groups.append(list(zip(self._contents, sizes, strict=True)))
+        self._contents, self._buffers, self._pending = [], [], 0
+
+    def close(self) -> dict[str, int]:
+        """Finish the file. Returns for each content the offset of its first byte."""
+        import pyarrow.parquet as pq
+
+        self._flush()
+        self._writer.close()
+        metadata = pq.read_metadata(self._path)
+        with self._path.open("rb") as file:
+            return {
+                content: offset
+                for index, group in enumerate(self._groups)
+                for content, offset in _offsets(self._path, file, metadata.row_group(index).column(1), group)
+            }
+
+
+def _offsets(path: Path, file: Any, chunk: Any, group: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Where each value of a row group begins: its page ends with the values, one after the other."""
+    end: int = chunk.data_page_offset + chunk.total_compressed_size
+    place = end - sum(size + _LENGTH.size for _, size in group)
+    for content, size in group:
+        file.seek(place)
+        if _LENGTH.unpack(file.read(_LENGTH.size)) != (size,):
+            raise LakeError(f"{path}: the Parquet library does not lay out values as expected; use --tensors link")
+        yield content, place + _LENGTH.size
+        place += _LENGTH.size + size

@@ -1,0 +1,386 @@
+"""Turns the bodies of dump.json's entries into tensor rows: the leaves of their nested lists and objects.
+
+A dump has some hundred thousand leaves and this is where the time of reading goes, so the hot path stores
+numbers only: where a leaf sits (its place) and what it is apart from its statistics (its form) take few distinct
+values in a dump, are worked out once each, and become columns when a batch is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakeprobe.errors import DumpError
+from lakeprobe.readers.columns import Codes, decode, sparse
+from lakeprobe.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECTIONS = {
+    "input_args": "input",
+    "input_kwargs": "input",
+    "input": "input",
+    "parameters": "parameters",
+    "output": "output",
+}
+"""Keys of an entry that hold leaves, and the role of these leaves, in the order of the rows."""
+
+DEEPEST = 400
+"""Levels of nesting that msprobe writes and that are read."""
+
+ContentOf = Callable[[str], "tuple[str | None, str | None]"]
+"""From a data_name to (content hash, None), or (None, what is wrong with the file); (None, None) if not wanted."""
+
+_ABSENT = object()
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
+_TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
+_SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
+_INT64 = range(-(2**63), 2**63)
+_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
+
+
+class _Place:
+    """Where leaves sit in an entry: a section, and the indexes and keys from there. Places form a tree."""
+
+    __slots__ = ("children", "code", "depth", "path", "role", "section", "slot")
+
+    def __init__(self, role: str, section: str | None, slot: str, path: str, depth: int, code: int) -> None:
+        self.role, self.section, self.slot, self.path = role, section, slot, path
+        self.depth, self.code = depth, code
+        self.children: dict[int | str, _Place] = {}
+
+
+class _Form(NamedTuple):
+    """What a leaf is apart from its statistics and values."""
+
+    kind: str
+    type: str | None
+    dtype: str | None
+    requires_grad: bool | None
+    fields: str | None
+
+
+class Leaves:
+    """Collects the leaves of one dump's entries as columns of the table tensors."""
+
+    def __init__(self, where: str, content_of: ContentOf) -> None:
+        """Read entries of the dump file `where`, asking `content_of` for the content of each saved tensor."""
+        self._where = where
+        self._content_of = content_of
+        self._places: list[_Place] = []
+        self._roots = {section: self._place(role, section, role, "") for section, role in SECTIONS.items()}
+        self._gradients = self._place("parameters_grad", None, "", "")
+        self._form_of: dict[Any, int] = {}
+        self._forms = Codes()
+        self._others: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._shapes = Codes()
+        self._letters = Codes()
+        self._ops: list[str] = []
+        self._op = ""
+        self._empties: list[list[Any]] = []
+        self._taken = 0
+        self.first_tensor_type: str | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._op_codes: list[int] = []
+        self._seqs: list[int] = []
+        self._place_codes: list[int] = []
+        self._form_codes: list[int] = []
+        self._shape_codes: list[int] = []
+        self._letter_codes: list[int] = []
+        self._max: list[float | None] = []
+        self._min: list[float | None] = []
+        self._mean: list[float | None] = []
+        self._norm: list[float | None] = []
+        self._sparse: dict[str, dict[int, Any]] = {
+            name: {}
+            for name in ("max_int", "min_int", "value", "digest", "data_name", "content", "content_problem", "extra")
+        }
+        self._ops = []
+
+    def __len__(self) -> int:
+        """Rows collected since the last batch was taken."""
+        return len(self._place_codes)
+
+    def add(self, seq: int, op: str, kind: str, body: Any) -> str | None:
+        """Collect the leaves of the entry `op`; return its empty containers as JSON (`ops.empties`).
+
+        Raises DumpError if the entry is not laid out as dump.json's entries are.
+        """
+        if body.__class__ is not dict:
+            raise DumpError(f"{self._where}: the entry {op} is {_kind_of(body)}, not an object")
+        self._op = op
+        before = len(self._place_codes)
+        if kind == "parameters_grad":
+            self._add_gradients(body)
+        else:
+            for section, root in self._roots.items():
+                if section in body:
+                    self._walk(body[section], root)
+        rows = len(self._place_codes) - before
+        self._op_codes += [len(self._ops)] * rows
+        self._seqs += [seq] * rows
+        self._ops.append(op)
+        if not self._empties:
+            return None
+        empties, self._empties = json.dumps(self._empties), []
+        return empties
+
+    def take(self) -> pa.RecordBatch:
+        """The rows collected so far as a batch of the table tensors; the collection begins anew."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = arrow_schema("tensors")
+        length = len(self)
+        text = pa.string()
+        places = {
+            column: decode((getattr(place, column) for place in self._places), self._place_codes, text)
+            for column in ("slot", "role", "section", "path")
+        }
+        places["path"] = pc.binary_join_element_wise("[", pc.utf8_slice_codeunits(places["path"], 1), "]", "")
+        forms: list[_Form] = list(self._forms)
+        op = decode(self._ops, self._op_codes, text)
+        columns = places | {
+            "row": pa.array(range(self._taken, self._taken + length), type=pa.int32()),
+            "seq": pa.array(self._seqs, type=pa.int32()),
+            "op": op,
+            "name": pc.binary_join_element_wise(op, places["slot"], "."),
+            "shape": decode(self._shapes, self._shape_codes, schema.field("shape").type),
+            "stat_types": decode(self._letters, self._letter_codes, text),
+            "max": pa.array(self._max, type=pa.float64()),
+            "min": pa.array(self._min, type=pa.float64()),
+            "mean": pa.array(self._mean, type=pa.float64()),
+            "norm": pa.array(self._norm, type=pa.float64()),
+        }
+        for column in _Form._fields:
+            values = [getattr(form, column) for form in forms]
+            columns[column] = decode(values, self._form_codes, schema.field(column).type)
+        for column, found in self._sparse.items():
+            columns[column] = sparse(found, length, schema.field(column).type)
+        self._taken += length
+        self._reset()
+        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+    def count(self, column: str) -> int:
+        """How many of the collected rows have a value in the sparse column `column`."""
+        return len(self._sparse[column])
+
+    # ---- walking ------------------------------------------------------------------------------------------
+
+    def _place(self, role: str, section: str | None, slot: str, path: str, depth: int = 0) -> _Place:
+        place = _Place(role, section, slot, path, depth, len(self._places))
+        self._places.append(place)
+        return place
+
+    def _child(self, place: _Place, key: int | str, slot: str | None = None) -> _Place:
+        if place.depth >= DEEPEST:
+            raise DumpError(f"{self._where}: {self._op} is nested more than {DEEPEST} levels deep")
+        if slot is None:
+            slot = f"{place.slot}.{key}"
+        path = f"{place.path},{json.dumps(key)}"
+        child = place.children[key] = self._place(place.role, place.section, slot, path, place.depth + 1)
+        return child
+
+    def _walk(self, value: Any, place: _Place) -> None:
+        if value.__class__ is dict:
+            if value.get("type").__class__ is str:
+                self._leaf(value, place)
+            elif "class_type" in value and value.get("tensor").__class__ is dict:
+                self._point_to_point(value, place)
+            elif value:
+                for key, item in value.items():
+                    self._walk(item, place.children.get(key) or self._child(place, key))
+            else:
+                self._add_empty(place, "{}")
+        elif value.__class__ is list:
+            if not value:
+                self._add_empty(place, "[]")
+            for index, item in enumerate(value):
+                self._walk(item, place.children.get(index) or self._child(place, index))
+        elif value is None:
+            self._add_value(place, "null", None, None, None)
+        else:  # a bare number or text: no release writes one, but it is a value all the same
+            self._add_value(place, "scalar", value.__class__.__name__, None, _text(value))
+
+    def _add_gradients(self, body: dict[str, Any]) -> None:
+        for parameter, value in body.items():
+            place = self._gradients.children.get(parameter) or self._child(self._gradients, parameter, parameter)
+            if value.__class__ is list and value:
+                for index, item in enumerate(value):  # a list of one leaf; its index is not part of the name
+                    child = place.children.get(index) or self._child(place, index, place.slot)
+                    self._walk(item, child)
+            else:
+                self._walk(value, place)
+
+    def _add_empty(self, place: _Place, sign: str) -> None:
+        self._empties.append([place.section, *json.loads(f"[{place.path[1:]}]"), sign])
+
+    # ---- leaves -------------------------------------------------------------------------------------------
+
+    def _leaf(self, leaf: dict[str, Any], place: _Place) -> None:
+        keys = tuple(leaf)
+        others = self._others.get(keys)
+        if others is None:
+            others = tuple(key for key in keys if key not in _TENSOR_FIELDS and key != "value")
+            self._others[keys] = others
+        extra = {key: leaf[key] for key in others} if others else None
+        if "dtype" in leaf and "shape" in leaf:
+            self._add_tensor(leaf, leaf["type"], keys, extra, place)
+        else:
+            self._other_leaf(leaf, keys, extra, place)
+
+    def _point_to_point(self, holder: dict[str, Any], place: _Place) -> None:
+        """A P2POp: the fields of its tensor, and beside them op, peer, tag and group_id."""
+        leaf = holder["tensor"]
+        if "dtype" not in leaf or "shape" not in leaf:
+            raise self._wrong(place, "a P2POp without a tensor")
+        extra = {key: value for key, value in holder.items() if key not in ("tensor", "class_type")}
+        inner = {key: value for key, value in leaf.items() if key not in _TENSOR_FIELDS}
+        extra["tensor"] = {"fields": " ".join(leaf), "type": leaf.get("type"), **inner}
+        self._add_tensor(leaf, str(holder["class_type"]), tuple(holder), extra, place)
+
+    def _add_tensor(
+        self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place
+    ) -> None:
+        get = leaf.get
+        row = len(self._place_codes)
+        try:
+            form = self._form_of.get((kind, leaf["dtype"], get("requires_grad"), keys))
+            shape = self._shapes.get(tuple(leaf["shape"]))
+        except TypeError:
+            form = shape = None
+        if form is None:
+            form = self._new_tensor_form(leaf, kind, keys, place)
+        if shape is None:
+            shape = self._new_shape(leaf["shape"], place)
+        maximum, minimum = get("Max", _ABSENT), get("Min", _ABSENT)
+        mean, norm = get("Mean", _ABSENT), get("Norm", _ABSENT)
+        if maximum.__class__ is minimum.__class__ is mean.__class__ is norm.__class__ is float:
+            letters = "ffff"
+        else:
+            statistics = (maximum, minimum, mean, norm)
+            letters, (maximum, minimum, mean, norm), inexact = self._odd_statistics(statistics, row, place)
+            if inexact:
+                extra = (extra or {}) | inexact
+        self._max.append(maximum)
+        self._min.append(minimum)
+        self._mean.append(mean)
+        self._norm.append(norm)
+        self._place_codes.append(place.code)
+        self._form_codes.append(form)
+        self._shape_codes.append(shape)
+        self._letter_codes.append(self._letters[letters])
+        digest = get("md5")
+        if digest is not None:  # the xor mode writes the value itself, a number, for a 0-d tensor
+            self._sparse["digest"][row] = digest if digest.__class__ is str else _text(digest)
+        data_name = get("data_name")
+        if data_name is not None:
+            self._add_content(data_name, row, place)
+        if extra:
+            self._sparse["extra"][row] = json.dumps(extra)
+
+    def _new_tensor_form(self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], place: _Place) -> int:
+        dtype, requires_grad = leaf["dtype"], leaf.get("requires_grad")
+        if dtype.__class__ is not str:
+            raise self._wrong(place, "a dtype that is not text")
+        if requires_grad is not None and requires_grad.__class__ is not bool:
+            raise self._wrong(place, "a requires_grad that is neither true nor false")
+        if self.first_tensor_type is None:
+            self.first_tensor_type = kind
+        code = self._forms[_Form("tensor", kind, dtype, requires_grad, " ".join(keys))]
+        self._form_of[kind, dtype, requires_grad, keys] = code
+        return code
+
+    def _new_shape(self, shape: Any, place: _Place) -> int:
+        if shape.__class__ is not list or any(size.__class__ is not int or size not in _INT64 for size in shape):
+            raise self._wrong(place, "a shape that is not a list of integers")
+        return self._shapes[tuple(shape)]
+
+    def _odd_statistics(
+        self, statistics: tuple[Any, ...], row: int, place: _Place
+    ) -> tuple[str, list[float | None], dict[str, Any]]:
+        """Letters, doubles, and the values that a double or int64 cannot hold, for statistics not all floats."""
+        try:
+            letters = "".join([_LETTERS[statistic.__class__] for statistic in statistics])
+        except KeyError:
+            raise self._wrong(place, "a statistic that is neither a number nor null") from None
+        inexact = {}
+        for name, column, value in zip(_STATISTICS, ("max_int", "min_int", "", ""), statistics, strict=True):
+            if value.__class__ is int and column and value in _INT64:
+                self._sparse[column][row] = value
+            elif value.__class__ is str or (value.__class__ is int and value not in _EXACT_IN_DOUBLE):
+                inexact[name] = value
+        return letters, [self._number(statistic, place) for statistic in statistics], inexact
+
+    def _number(self, statistic: Any, place: _Place) -> float | None:
+        if statistic is None or statistic is _ABSENT:
+            return None
+        try:
+            return float(statistic)
+        except (ValueError, OverflowError):
+            raise self._wrong(place, f"the statistic {statistic!r:.40}, which is no number") from None
+
+    def _add_content(self, data_name: Any, row: int, place: _Place) -> None:
+        if data_name.__class__ is not str or not data_name or data_name in (".", ".."):
+            raise self._wrong(place, f"the data_name {data_name!r:.80}, which is no file name")
+        if "/" in data_name or "\\" in data_name or "\0" in data_name:
+            raise self._wrong(place, f"the data_name {data_name!r:.80}, which leaves the folder dump_tensor_data")
+        self._sparse["data_name"][row] = data_name
+        content, problem = self._content_of(data_name)
+        if content is not None:
+            self._sparse["content"][row] = content
+        if problem is not None:
+            self._sparse["content_problem"][row] = problem
+
+    def _other_leaf(
+        self, leaf: dict[str, Any], keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place
+    ) -> None:
+        name = leaf["type"]
+        kind = "scalar" if name.startswith(_SCALAR_PREFIXES) and "." not in name else "object"
+        value = leaf.get("value", _ABSENT)
+        if value is _ABSENT:
+            text = None
+        elif value.__class__ is str:
+            text = value
+        else:
+            text = _text(value)
+            if name == "str":
+                extra = (extra or {}) | {"value": value}  # so that its type is not lost
+        misplaced = {key: leaf[key] for key in keys if key in _TENSOR_FIELDS and key != "type"}
+        if misplaced:
+            extra = (extra or {}) | misplaced
+        self._add_value(place, kind, name, " ".join(keys), text)
+        if extra:
+            self._sparse["extra"][len(self) - 1] = json.dumps(extra)
+
+    def _add_value(
+        self, place: _Place, kind: str, name: str | None, fields: str | None, value: str | None
+    ) -> None:
+        if value is not None:
+            self._sparse["value"][len(self)] = value
+        self._max.append(None)
+        self._min.append(None)
+        self._mean.append(None)
+        self._norm.append(None)
+        self._place_codes.append(place.code)
+        self._form_codes.append(self._forms[_Form(kind, name, None, None, fields)])
+        self._shape_codes.append(self._shapes[None])
+        self._letter_codes.append(self._letters[None])
+
+    def _wrong(self, place: _Place, what: str) -> DumpError:
+        return DumpError(f"{self._where}: {self._op}.{place.slot} has {what}; the dump is damaged or not msprobe's")
+
+
+def _text(value: Any) -> str:
+    """`value` as JSON text; most values of a dump are integers, which need no encoder."""
+    return str(value) if value.__class__ is int else json.dumps(value)
+
+
+def _kind_of(value: Any) -> str:
+    kinds = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")

@@ -1,0 +1,246 @@
+"""Streams the members of a JSON object that may be far larger than memory.
+
+msprobe writes one object with up to a million keys and `indent=1`, so a member begins on a line of its own
+with a known indentation. Splitting there and decoding each member by itself reads several hundred MB/s in
+constant memory. A file that is laid out otherwise goes through the standard library's scanner instead, member
+by member. Both accept the bare NaN and Infinity that these files are full of.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from lakeprobe.errors import DumpError
+
+_BLOCK = 1 << 20
+_LARGEST_MEMBER = 1 << 28
+"""Bytes that one member may take. A dump's entries take kilobytes; this stops a file that never closes one."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_scan = json.JSONDecoder()
+_BLANKS = " \t\r\n"
+
+Member = tuple[str | None, str, Any]
+"""(container, name, value): container is None for a member of the top object, else the container's name."""
+
+
+def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
+    """Yield the members of the JSON object in `path`, in the file's order.
+
+    With `container`, the members of the object under that top-level key are yielded one by one as
+    (container, name, value), the other top-level members as (None, name, value).
+
+    Raises DumpError if the file is empty, not UTF-8, not a JSON object, or ends too early.
+    """
+    with _open(path) as file:
+        depth = 1 if container is None else 2
+        opening = b"{\n" if container is None else b'\n "' + container.encode() + b'": {\n'
+        start = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
+        if not start.strip():
+            raise DumpError(f"{path} is empty; dump again, or leave this file out")
+        place = start.find(opening)
+        indent = b"\n" + b" " * depth + b'"'
+        first = place + len(opening) - 1
+        if place >= 0 and start[first : first + len(indent)] == indent:
+            yield from _split_lines(path, file, start, place, first, container)
+        else:
+            yield from _scan_text(path, file, start, container)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise DumpError(f"{path} does not exist; give the path of a dump") from None
+    except OSError as error:
+        raise DumpError(f"{path} cannot be opened: {error.strerror}") from error
+
+
+# ---- files written with indent=1 --------------------------------------------------------------------------
+
+
+def _split_lines(
+    path: Path, file: BinaryIO, start: bytes, opening: int, first: int, container: str | None
+) -> Iterator[Member]:
+    depth = 1 if container is None else 2
+    separator = b"\n" + b" " * depth + b'"'
+    closing = b"\n" + b" " * (depth - 1) + b"}"
+    if container is not None:
+        yield from _head(path, start[:opening])
+    rest = start[first + len(separator) :]
+    ended = False
+    while not ended:
+        pieces = rest.split(separator)
+        rest = pieces.pop()
+        for number, piece in enumerate(pieces):
+            if closing in piece:  # the object ends here; keys after it may look like members, but are not
+                rest = separator.join([*pieces[number:], rest]) + file.read(_LARGEST_MEMBER)
+                ended = True
+                break
+            yield from _member(path, piece, container)
+        if len(rest) > _LARGEST_MEMBER:
+            raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
+        block = b"" if ended else file.read(_BLOCK)
+        ended = not block
+        rest += block
+    last, end, tail = rest.partition(closing)
+    if not end:
+        raise DumpError(
+            f"{path} ends inside the entry {_name(last)}: the file is truncated; dump again, or leave it out"
+        )
+    yield from _member(path, last, container)
+    if container is not None:
+        yield from _tail(path, tail)
+    elif tail.strip():
+        raise DumpError(f"{path} goes on after the end of its object; the file is damaged")
+
+
+def _head(path: Path, text: bytes) -> Iterator[Member]:
+    text = text.rstrip().removesuffix(b",")
+    for name, value in _load(path, text + b"}", "the keys before data").items():
+        yield None, name, value
+
+
+def _tail(path: Path, text: bytes) -> Iterator[Member]:
+    text = text.strip()
+    if not text.endswith(b"}"):
+        raise DumpError(f"{path} does not end with a closing brace: the file is truncated")
+    for name, value in _load(path, b"{" + text.removeprefix(b","), "the keys after data").items():
+        yield None, name, value
+
+
+def _member(path: Path, piece: bytes, container: str | None) -> Iterator[Member]:
+    text = b'{"' + piece.rstrip().removesuffix(b",") + b"}"
+    try:
+        members = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = _load(path, text, f"the entry {_name(piece)}")
+    for name, value in members.items():
+        yield container, name, value
+
+
+def _name(piece: bytes) -> str:
+    return piece.lstrip(b'{\n "')[:200].split(b'"', 1)[0].decode("utf-8", "replace")
+
+
+def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except UnicodeDecodeError:
+        raise DumpError(f"{path}: {what} is not UTF-8 text; the file is damaged or not a dump") from None
+    except RecursionError:
+        raise DumpError(f"{path}: {what} is nested too deep to be read") from None
+    except ValueError as error:
+        raise DumpError(f"{path}: {what} is not valid JSON ({error}); the file is damaged") from None
+    if not isinstance(value, dict):
+        raise DumpError(f"{path}: {what} is not a JSON object")
+    return value
+
+
+# ---- files laid out otherwise -----------------------------------------------------------------------------
+
+
+class _Text:
+    """A window on a file's text that grows at its end and forgets its beginning."""
+
+    def __init__(self, path: Path, file: BinaryIO, start: bytes) -> None:
+        self._path, self._file = path, file
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._ended = False
+        self._step = _BLOCK
+        self.text = ""
+        self.place = 0
+        self._append(start)
+
+    def _append(self, block: bytes) -> None:
+        try:
+            self.text = self.text[self.place :] + self._decoder.decode(block, final=not block)
+        except UnicodeDecodeError:
+            raise DumpError(f"{self._path} is not UTF-8 text; the file is damaged or not a dump") from None
+        self.place = 0
+        self._ended = not block
+
+    def grow(self) -> bool:
+        """Read on. False at the end of the file."""
+        if self._ended:
+            return False
+        if len(self.text) - self.place > _LARGEST_MEMBER:
+            raise DumpError(f"{self._path} holds an entry larger than {_LARGEST_MEMBER >> 20} MiB, or is damaged")
+        self._append(self._file.read(self._step))
+        return True
+
+    def peek(self) -> str:
+        """The next character that is not blank; empty at the end of the file."""
+        while True:
+            text, place = self.text, self.place
+            while place < len(text) and text[place] in _BLANKS:
+                place += 1
+            self.place = place
+            if place < len(text):
+                return text[place]
+            if not self.grow():
+                return ""
+
+    def expect(self, character: str) -> None:
+        """Step over `character`."""
+        found = self.peek()
+        if found != character:
+            seen = f"has {found!r} where" if found else "ends where"
+            raise DumpError(f"{self._path} {seen} {character!r} is expected; the file is truncated or damaged")
+        self.place += 1
+
+    def value(self) -> Any:
+        """Decode the next JSON value and step over it."""
+        self.peek()
+        while True:
+            try:
+                value, end = _scan.raw_decode(self.text, self.place)
+            except RecursionError:
+                raise DumpError(f"{self._path} is nested too deep to be read") from None
+            except json.JSONDecodeError as error:
+                if self.grow():
+                    self._step = min(self._step * 2, _LARGEST_MEMBER)
+                    continue
+                raise DumpError(f"{self._path} is not valid JSON ({error.msg}); truncated or damaged") from None
+            if end == len(self.text) and self.grow():  # a number may go on in the next block
+                continue
+            self.place, self._step = end, _BLOCK
+            return value
+
+
+def _scan_text(path: Path, file: BinaryIO, start: bytes, container: str | None) -> Iterator[Member]:
+    window = _Text(path, file, start)
+    if window.peek() != "{":
+        raise DumpError(f"{path} is not a JSON object; it is not a dump's file")
+    for name in _names(window):
+        if name == container and window.peek() == "{":
+            for inner in _names(window):
+                yield container, inner, window.value()
+        else:
+            yield None, name, window.value()
+    if window.peek():
+        raise DumpError(f"{path} goes on after the end of its object; the file is damaged")
+
+
+def _names(window: _Text) -> Iterator[str]:
+    """Walk one object: yield each name with the window on its value, which the caller steps over."""
+    window.expect("{")
+    if window.peek() == "}":
+        window.expect("}")
+        return
+    while True:
+        if window.peek() != '"':
+            window.expect('"')
+        name = window.value()
+        window.expect(":")
+        yield str(name)
+        if window.peek() == "}":
+            window.expect("}")
+            return
+        window.expect(",")

@@ -1,0 +1,48 @@
+"""The grammar of entry names in dump.json, for every release of msprobe.
+
+    API               {ApiType}.{api}.{call}.{forward|backward}
+    module or cell    {Module|Cell}.{path}.{Class}.{forward|backward}.{call}
+    parameter grads   {Module|Cell}.{path}.{Class}.parameters_grad[.{call}]     (the call number came with 26.x)
+
+Paths may hold numbers and words such as forward or input, so a name is read from its right end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_DIRECTIONS = ("forward", "backward")
+
+
+class OpName(NamedTuple):
+    """An entry name in parts; see the columns of the same names in `schemas/ops.yaml`."""
+
+    kind: str
+    api_type: str
+    api: str
+    module_class: str | None
+    direction: str | None
+    call: int | None
+    stem: str
+
+
+def parse(name: str) -> OpName:
+    """Split the entry name `name`. A name of no known form is of the kind `other`."""
+    parts = name.split(".")
+    last = parts[-1]
+    before = parts[-2] if len(parts) > 1 else ""
+    if last in _DIRECTIONS and before.isdecimal() and len(parts) > 3:
+        api_type, api = parts[0], ".".join(parts[1:-2])
+        return OpName("api", api_type, api, None, last, int(before), f"{api_type}.{api}.{last}")
+    if before in _DIRECTIONS and last.isdecimal() and len(parts) > 3:
+        return _module("module", parts[:-2], before, int(last))
+    if last == "parameters_grad" and len(parts) > 2:
+        return _module("parameters_grad", parts[:-1], last, None)
+    if before == "parameters_grad" and last.isdecimal() and len(parts) > 3:
+        return _module("parameters_grad", parts[:-2], before, int(last))
+    return OpName("other", parts[0], ".".join(parts[1:]), None, None, None, name)
+
+
+def _module(kind: str, parts: list[str], direction: str, call: int | None) -> OpName:
+    stem = ".".join([*parts, direction])
+    return OpName(kind, parts[0], ".".join(parts[1:-1]), parts[-1], direction, call, stem)

@@ -1,0 +1,165 @@
+"""Reads a tensor block by block, in C order, into memory that is used again and again.
+
+Blocks are read with preadv, not mapped. Measured on the 2-core machine with files in the page cache: 15 to 30
+GB/s against 7 to 19 GB/s for touching a map (each 4 KiB page of it costs a fault), and the memory of a process
+is its buffers, whereas touched pages of a map count as resident until they are given back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakeprobe.errors import TensorError
+from lakeprobe.tensors.reference import (
+    TensorReference,
+    byte_strides,
+    element_count,
+    is_contiguous,
+    numpy_dtype,
+    reason,
+    span,
+)
+
+#: Bytes of file that are read at once to pick a strided tensor's elements from.
+GATHER_SPAN = 4 << 20
+#: Bytes of a strided tensor that are gathered at once. A transposed tensor is read in full for every such
+#: piece, so it is large; each thread holds two.
+PIECE_BYTES = 32 << 20
+
+
+def flatten(reference: TensorReference) -> TensorReference:
+    """The same elements in the same order as one axis if they lie in C order, else without axes of extent 1."""
+    if is_contiguous(reference):
+        return replace(reference, shape=(element_count(reference),), strides=None)
+    axes = [axis for axis, extent in enumerate(reference.shape) if extent != 1]
+    return permuted(reference, axes)
+
+
+def permuted(reference: TensorReference, axes: list[int]) -> TensorReference:
+    """The reference with the given axes in the given order; axes left out must have extent 1."""
+    strides = byte_strides(reference)
+    shape = tuple(reference.shape[axis] for axis in axes)
+    return replace(reference, shape=shape, strides=tuple(strides[axis] for axis in axes))
+
+
+def split(reference: TensorReference, limit: int) -> Iterator[TensorReference]:
+    """Cuts a tensor into consecutive pieces of at most `limit` elements; together they are it, in C order."""
+    shape, strides = reference.shape, byte_strides(reference)
+    if prod(shape) <= limit:
+        yield reference
+        return
+    inner = prod(shape[1:])
+    step = max(1, limit // inner)
+    for start in range(0, shape[0], step):
+        extent = min(step, shape[0] - start)
+        offset = start * strides[0]
+        piece = replace(
+            reference,
+            offset=reference.offset + offset,
+            length=reference.length - offset,
+            shape=(extent, *shape[1:]),
+            strides=strides,
+        )
+        if inner <= limit:
+            yield piece
+        else:
+            yield from split(replace(piece, shape=shape[1:], strides=strides[1:]), limit)
+
+
+def piece_elements(*references: TensorReference) -> int:
+    """How many elements a gathered piece may have so that it keeps within `PIECE_BYTES` on every side."""
+    return PIECE_BYTES // max(numpy_dtype(reference.dtype).itemsize for reference in references)
+
+
+def read_exactly(descriptor: int, offset: int, buffer: NDArray[np.uint8], file: str) -> None:
+    """Fills the buffer from the file. Raises TensorError where the file ends before, or cannot be read."""
+    rest = memoryview(buffer)
+    while rest:
+        try:
+            got = os.preadv(descriptor, [rest], offset)
+        except OSError as error:
+            raise TensorError(f"cannot read tensor file {file}: {reason(error)}; dump it again") from error
+        if got == 0:
+            raise TensorError(f"tensor file {file} became shorter while it was read; run again")
+        rest, offset = rest[got:], offset + got
+
+
+def read_blocks(
+    descriptor: int, reference: TensorReference, size: int, raw: NDArray[np.uint8]
+) -> Iterator[NDArray[Any]]:
+    """Yields the elements as 1-D arrays of `size` (the last may be shorter) of the stored dtype, in C order.
+
+    A contiguous tensor is read into `raw`, which the next block overwrites. A strided one is gathered whole, so
+    cut it with `split` before.
+    """
+    dtype = numpy_dtype(reference.dtype)
+    count = element_count(reference)
+    if not is_contiguous(reference):
+        values = gather(descriptor, reference)
+        for start in range(0, count, size):
+            yield values[start : start + size]
+        return
+    for start in range(0, count, size):
+        elements = min(size, count - start)
+        buffer = raw[: elements * dtype.itemsize]
+        read_exactly(descriptor, reference.offset + start * dtype.itemsize, buffer, reference.file)
+        yield buffer.view(dtype)
+
+
+def gather(descriptor: int, reference: TensorReference) -> NDArray[Any]:
+    """All elements of a strided tensor, copied into one 1-D C-order array of the stored dtype."""
+    dtype = numpy_dtype(reference.dtype)
+    strides = byte_strides(reference)
+    gathered: NDArray[Any] = np.empty(reference.shape, dtype)
+    needed = span(reference.shape, strides, dtype.itemsize)
+    window = np.empty(max(min(needed, GATHER_SPAN), dtype.itemsize), np.uint8)
+    _gather(descriptor, reference.file, reference.offset, strides, gathered, window)
+    return gathered.reshape(-1)
+
+
+def _gather(
+    descriptor: int,
+    file: str,
+    offset: int,
+    strides: tuple[int, ...],
+    out: NDArray[Any],
+    window: NDArray[np.uint8],
+) -> None:
+    """Halves the axis that reaches farthest until what is left fits the window; reads it; picks the elements."""
+    needed = span(out.shape, strides, out.dtype.itemsize)
+    if needed <= window.size:
+        read_exactly(descriptor, offset, window[:needed], file)
+        out[...] = np.ndarray(out.shape, out.dtype, window, 0, strides)
+        return
+    reaches = [(extent - 1) * stride for extent, stride in zip(out.shape, strides, strict=True)]
+    axis = reaches.index(max(reaches))
+    middle = out.shape[axis] // 2
+    before = (slice(None),) * axis
+    _gather(descriptor, file, offset, strides, out[(*before, slice(None, middle))], window)
+    offset += middle * strides[axis]
+    _gather(descriptor, file, offset, strides, out[(*before, slice(middle, None))], window)
+
+
+def flatten_pair(
+    target: TensorReference, golden: TensorReference
+) -> tuple[TensorReference, TensorReference]:
+    """Both sides of equal shape in one common order, which need not be C order, as flat as they can be made.
+
+    Two tensors transposed in the same way lie in memory in the same order; read so, they need no gathering.
+    """
+    strides = byte_strides(target)
+    axes = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+    in_memory_order = permuted(target, axes), permuted(golden, axes)
+    if all(map(is_contiguous, in_memory_order)):
+        return flatten(in_memory_order[0]), flatten(in_memory_order[1])
+    if is_contiguous(target) and is_contiguous(golden):
+        return flatten(target), flatten(golden)
+    return target, golden
+

@@ -1,0 +1,178 @@
+"""Says where a tensor's bytes lie in a file and how to read them; maps them for whoever wants the array.
+
+A reference is all that travels between modules, processes and SQL: reading one costs nothing, and the bytes
+stay where they are until something is measured.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from lakeprobe.errors import TensorError
+
+#: Element types that numpy lacks. Their dtype names are the ones torch and ml_dtypes share.
+SMALL_FLOATS = (
+    "bfloat16",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)
+
+# Only what has one plain value per element: no objects, no raw bytes (void), no structures, no subarrays.
+_DTYPE_NAME = re.compile(
+    r"[<>=|]?[biufc?SUmM]\d*(\[\d*\w+\])?|bool|u?int\d+|float\d+|complex\d+|longdouble|"
+    r"(datetime|timedelta)64(\[\d*\w+\])?"
+)
+_MAX_DIMENSIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TensorReference:
+    """A span of bytes in a file and how to read it.
+
+    `offset` and `length` are in bytes. `dtype` is numpy's or ml_dtypes' name ('float32', 'bfloat16'), numpy's
+    prefix style for big-endian numbers ('>f4') and for text ('<U5'). `strides` are in bytes, counted from
+    `offset`, none of them negative; None means C order.
+    """
+
+    file: str
+    offset: int
+    length: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+
+@lru_cache(maxsize=256)
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy dtype of a reference's dtype name. Raises TensorError for names that no tensor can have."""
+    if name in SMALL_FLOATS:
+        return np.dtype(getattr(ml_dtypes, name))
+    try:
+        dtype = np.dtype(name) if _DTYPE_NAME.fullmatch(name) else None
+    except (TypeError, ValueError, OverflowError):
+        dtype = None
+    if dtype is None or dtype.itemsize == 0:
+        raise TensorError(f"unknown element type {name[:80]!r}; save the tensor as float32")
+    return dtype
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name that a reference gives a numpy dtype: the inverse of `numpy_dtype`."""
+    if dtype.kind in "SU" or not dtype.isnative:
+        return dtype.str
+    return dtype.name
+
+
+def element_count(reference: TensorReference) -> int:
+    """How many elements the tensor has; 1 for a 0-d one."""
+    return prod(reference.shape)
+
+
+def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of a C-order array."""
+    strides = [itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Bytes from the first to the last that an array touches; 0 for one without elements."""
+    if 0 in shape:
+        return 0
+    return itemsize + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+
+
+def byte_strides(reference: TensorReference) -> tuple[int, ...]:
+    """The reference's strides, those of C order filled in where it has none."""
+    if reference.strides is not None:
+        return reference.strides
+    return contiguous_strides(reference.shape, numpy_dtype(reference.dtype).itemsize)
+
+
+def is_contiguous(reference: TensorReference) -> bool:
+    """Whether the elements lie one after the other in C order (axes of extent 1 may have any stride)."""
+    if reference.strides is None or 0 in reference.shape:
+        return True
+    plain = contiguous_strides(reference.shape, numpy_dtype(reference.dtype).itemsize)
+    triples = zip(reference.shape, reference.strides, plain, strict=True)
+    return all(extent == 1 or stride == expected for extent, stride, expected in triples)
+
+
+def check_reference(reference: TensorReference, file_size: int) -> None:
+    """Raises TensorError unless every byte the reference would touch lies in its span, and that in the file."""
+    itemsize = numpy_dtype(reference.dtype).itemsize
+    shape, strides = reference.shape, reference.strides
+    if len(shape) > _MAX_DIMENSIONS or (strides is not None and len(strides) != len(shape)):
+        raise TensorError(f"{len(shape)} dimensions do not fit the strides in {reference.file}; write it again")
+    if min((reference.offset, reference.length, *shape, *(strides or ()))) < 0:
+        raise TensorError(f"negative offset, length, shape or stride in {reference.file}; write the file again")
+    if element_count(reference) * itemsize > 2**62:
+        raise TensorError(f"impossible shape {list(shape)} in {reference.file}; write the file again")
+    needed = span(shape, byte_strides(reference), itemsize)
+    if needed > reference.length or (needed and reference.offset + reference.length > file_size):
+        raise TensorError(
+            f"truncated tensor: {needed} bytes at {reference.offset} do not lie in the {reference.length} bytes "
+            f"given or the {file_size} of {reference.file}; dump or copy it again"
+        )
+
+
+@contextmanager
+def opened(reference: TensorReference) -> Iterator[int]:
+    """The open file descriptor of a checked reference. Raises TensorError for an unreadable file."""
+    try:
+        descriptor = os.open(reference.file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError) as error:
+        raise TensorError(f"cannot open tensor file {reference.file}: {reason(error)}; dump it again") from error
+    try:
+        check_reference(reference, os.fstat(descriptor).st_size)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def reason(error: Exception) -> str:
+    """What the system says of an error, without the file name that our message already has."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def open_tensor(reference: TensorReference) -> NDArray[Any]:
+    """The tensor as a read-only array mapped from its file, of the reference's dtype, shape and strides.
+
+    Nothing is kept open or cached: the map lives as long as the array (and its views), so a file that was
+    replaced is seen at the next call. Touched pages count as this process's memory until then, which is why
+    hashing and measuring read blocks instead. The array may be unaligned; numpy copes.
+
+    Raises TensorError when the file cannot be opened or the reference does not fit it.
+    """
+    dtype = numpy_dtype(reference.dtype)
+    with opened(reference) as descriptor:
+        strides = byte_strides(reference)
+        needed = span(reference.shape, strides, dtype.itemsize)
+        if needed == 0:
+            empty: NDArray[Any] = np.empty(reference.shape, dtype)
+            empty.flags.writeable = False
+            return empty
+        lead = reference.offset % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(
+            descriptor, lead + needed, access=mmap.ACCESS_READ, offset=reference.offset - lead
+        )
+        return np.ndarray(reference.shape, dtype, mapped, lead, strides)

@@ -1,0 +1,82 @@
+"""Gives DuckDB the function `tensor_metrics(target, golden)`, so that SQL can measure tensors by reference.
+
+Contents never travel through SQL: a row carries two spans, and the columns of a `TensorMetrics` come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.tensors.metrics import TensorMetrics, measure_pairs
+from lakeprobe.tensors.reference import TensorReference
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+REFERENCE_TYPE = (
+    'STRUCT(file VARCHAR, "offset" BIGINT, length BIGINT, dtype VARCHAR, shape BIGINT[], strides BIGINT[])'
+)
+_SQL_TYPES = {"status": "VARCHAR", "equal": "BOOLEAN", "detail": "VARCHAR"}
+METRICS_TYPE = (
+    "STRUCT(" + ", ".join(f"{field.name} {_SQL_TYPES.get(field.name, 'DOUBLE')}" for field in fields(TensorMetrics)) + ")"
+)
+
+
+def register(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+    """Registers `tensor_metrics(target, golden)`: two references to one struct of metrics, NULL if one is NULL.
+
+    DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
+    that cannot be read gives the status 'unreadable' in its row, not an error of the query.
+    """
+
+    def tensor_metrics(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
+        return _measure_batch(targets.to_pylist(), goldens.to_pylist(), threads)
+
+    connection.create_function(
+        "tensor_metrics",
+        tensor_metrics,
+        [REFERENCE_TYPE, REFERENCE_TYPE],
+        METRICS_TYPE,
+        type="arrow",
+        null_handling="special",
+    )
+
+
+def _measure_batch(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], threads: int
+) -> pa.Array:
+    pairs = [
+        (_reference(target), _reference(golden))
+        for target, golden in zip(targets, goldens, strict=True)
+        if target is not None and golden is not None
+    ]
+    measured = iter(measure_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs], threads))
+    rows = [
+        None if target is None or golden is None else asdict(next(measured))
+        for target, golden in zip(targets, goldens, strict=True)
+    ]
+    return _to_arrow(rows)
+
+
+def _reference(row: dict[str, Any]) -> TensorReference:
+    strides = row["strides"]
+    return TensorReference(
+        row["file"],
+        row["offset"],
+        row["length"],
+        row["dtype"],
+        tuple(row["shape"]),
+        None if strides is None else tuple(strides),
+    )
+
+
+def _to_arrow(rows: list[dict[str, Any] | None]) -> pa.Array:
+    import pyarrow as pa
+
+    types = {"VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
+    struct = pa.struct(
+        [(field.name, types[_SQL_TYPES.get(field.name, "DOUBLE")]) for field in fields(TensorMetrics)]
+    )
+    return pa.array(rows, struct)

@@ -1,0 +1,54 @@
+"""Runs one function over many independent units of work, on a pool of processes where that helps."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from lakeprobe.errors import LakeError
+
+Task = TypeVar("Task")
+Report = TypeVar("Report")
+Progress = Callable[[int, int], None]
+"""Told how many units of work are done, and how many there are."""
+
+
+def default_jobs() -> int:
+    """As many processes as there are cores to run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(
+    function: Callable[[Task], Report], tasks: Sequence[Task], jobs: int, progress: Progress | None = None
+) -> list[Report]:
+    """`function` of every task, in the order of `tasks`, on up to `jobs` processes.
+
+    The first exception of a task ends the work and is raised. A single task runs in this process.
+    """
+    if progress:
+        progress(0, len(tasks))
+    if min(jobs, len(tasks)) <= 1:
+        reports = []
+        for task in tasks:
+            reports.append(function(task))
+            if progress:
+                progress(len(reports), len(tasks))
+        return reports
+    # spawn, not fork: DuckDB, Arrow and the frameworks that a caller has loaded run threads of their own
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
+        futures = [pool.submit(function, task) for task in tasks]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                if progress:
+                    progress(done, len(tasks))
+        except BrokenProcessPool:
+            raise LakeError("a worker process was killed, by lack of memory perhaps; try fewer --jobs") from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [future.result() for future in futures]

@@ -1,0 +1,11 @@
+-- comparison_kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
+-- grain: one row
+-- parameters: target_unit, golden_unit (folders)
+SELECT
+    CASE
+        WHEN t.task = 'tensor' AND g.task = 'tensor' THEN 'tensor'
+        WHEN t.digests > 0 AND g.digests > 0 THEN 'digest'
+        ELSE 'statistics'
+    END AS kind
+FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
+CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

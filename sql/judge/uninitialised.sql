@@ -1,0 +1,24 @@
+-- uninitialised: leaves that hold whatever was in memory; they are shown but not judged.
+-- grain: one kind of leaf: an API, and the role and slot in which it has no meaning (slot NULL: every slot)
+SELECT
+    api,
+    role,
+    slot
+FROM (
+    VALUES
+        ('empty', 'output', NULL),
+        ('empty_like', 'output', NULL),
+        ('empty_strided', 'output', NULL),
+        ('empty_with_format', 'output', NULL),
+        ('new_empty', 'output', NULL),
+        ('new_empty_strided', 'output', NULL),
+        ('recv', 'input', 'input.0'),
+        ('irecv', 'input', 'input.0'),
+        ('all_gather', 'input', 'input.0'),
+        ('all_gather_into_tensor', 'input', 'input.0'),
+        ('_all_gather_base', 'input', 'input.0'),
+        ('reduce_scatter', 'input', 'input.0'),
+        ('reduce_scatter_tensor', 'input', 'input.0'),
+        ('_reduce_scatter_base', 'input', 'input.0'),
+        ('all_to_all_single', 'input', 'input.0')
+) AS uninitialised(api, role, slot)

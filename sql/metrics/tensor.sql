@@ -1,0 +1,66 @@
+-- tensor: metrics of the saved tensors themselves.
+-- grain: one pair whose two tensors were read
+-- Formulas: lakeprobe/tensors/metrics.py. Each distinct pair of contents is measured once (relative errors are not
+-- symmetric, so the order matters); where both contents are the same, the result is known and nothing is read.
+WITH
+    readable AS (
+        SELECT
+            pairing.row,
+            t.content AS target_content,
+            g.content AS golden_content,
+            t.reference AS target_reference,
+            g.reference AS golden_reference,
+            coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements
+        FROM pairing
+        JOIN target AS t ON t.row = pairing.target_row
+        JOIN golden AS g ON g.row = pairing.golden_row
+        WHERE t.reference IS NOT NULL AND g.reference IS NOT NULL
+    ),
+    distinct_pairs AS (
+        SELECT
+            target_content,
+            golden_content,
+            any_value(target_reference) AS target_reference,
+            any_value(golden_reference) AS golden_reference
+        FROM readable
+        WHERE target_content <> golden_content
+        GROUP BY target_content, golden_content
+    ),
+    measured AS (
+        SELECT
+            target_content,
+            golden_content,
+            tensor_metrics(target_reference, golden_reference) AS metrics
+        FROM distinct_pairs
+    )
+SELECT
+    row,
+    metrics.status AS measurement,
+    metrics.detail AS measurement_problem,
+    metrics.equal AS values_equal,
+    metrics.cosine,
+    metrics.euclidean_distance,
+    metrics.max_abs_error,
+    metrics.max_relative_error,
+    metrics.one_thousandth_ratio,
+    metrics.five_thousandths_ratio,
+    metrics.golden_norm,
+    metrics.golden_max_abs
+FROM readable
+JOIN measured USING (target_content, golden_content)
+UNION ALL
+SELECT
+    row,
+    CASE elements WHEN 0 THEN 'empty' WHEN 1 THEN 'scalar' ELSE 'same' END AS measurement,
+    NULL AS measurement_problem,
+    true AS values_equal,
+    CASE WHEN elements > 1 THEN 1.0 END AS cosine,
+    CASE WHEN elements > 1 THEN 0.0 END AS euclidean_distance,
+    CASE WHEN elements > 0 THEN 0.0 END AS max_abs_error,
+    CASE WHEN elements > 0 THEN 0.0 END AS max_relative_error,
+    CASE WHEN elements > 1 THEN 1.0 END AS one_thousandth_ratio,
+    CASE WHEN elements > 1 THEN 1.0 END AS five_thousandths_ratio,
+    NULL AS golden_norm,
+    NULL AS golden_max_abs
+FROM readable
+WHERE target_content = golden_content
