@@ -8,6 +8,7 @@ values in a dump, are worked out once each, and become columns when a batch is t
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,11 +46,13 @@ _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 class _Place:
     """Where leaves sit in an entry: a section, and the indexes and keys from there. Places form a tree."""
 
-    __slots__ = ("children", "code", "depth", "path", "role", "section", "slot")
+    __slots__ = ("children", "code", "depth", "path", "repeat", "role", "section", "slot")
 
-    def __init__(self, role: str, section: str | None, slot: str, path: str, depth: int, code: int) -> None:
-        self.role, self.section, self.slot, self.path = role, section, slot, path
-        self.depth, self.code = depth, code
+    def __init__(self, role: str, section: str | None, slot: str, path: str, depth: int) -> None:
+        self.role, self.section, self.slot, self.path, self.depth = role, section, slot, path, depth
+        self.code = -1
+        """Number of the place among those that have leaves; -1 until the first leaf."""
+        self.repeat = 0
         self.children: dict[int | str, _Place] = {}
 
 
@@ -70,9 +73,10 @@ class Leaves:
         """Read entries of the dump file `where`, asking `content_of` for the content of each saved tensor."""
         self._where = where
         self._content_of = content_of
+        self._roots = {section: _Place(role, section, role, "", 0) for section, role in SECTIONS.items()}
+        self._gradients = _Place("parameters_grad", None, "", "", 0)
         self._places: list[_Place] = []
-        self._roots = {section: self._place(role, section, role, "") for section, role in SECTIONS.items()}
-        self._gradients = self._place("parameters_grad", None, "", "")
+        self._slots: Counter[tuple[str, bool, str]] = Counter()
         self._form_of: dict[Any, int] = {}
         self._forms = Codes()
         self._others: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -143,12 +147,14 @@ class Leaves:
             for column in ("slot", "role", "section", "path")
         }
         places["path"] = pc.binary_join_element_wise("[", pc.utf8_slice_codeunits(places["path"], 1), "]", "")
+        repeats = (place.repeat for place in self._places)
         forms: list[_Form] = list(self._forms)
         op = decode(self._ops, self._op_codes, text)
         columns = places | {
             "row": pa.array(range(self._taken, self._taken + length), type=pa.int32()),
             "seq": pa.array(self._seqs, type=pa.int32()),
             "op": op,
+            "repeat": decode(repeats, self._place_codes, pa.int32()),
             "name": pc.binary_join_element_wise(op, places["slot"], "."),
             "shape": decode(self._shapes, self._shape_codes, schema.field("shape").type),
             "stat_types": decode(self._letters, self._letter_codes, text),
@@ -172,19 +178,23 @@ class Leaves:
 
     # ---- walking ------------------------------------------------------------------------------------------
 
-    def _place(self, role: str, section: str | None, slot: str, path: str, depth: int = 0) -> _Place:
-        place = _Place(role, section, slot, path, depth, len(self._places))
-        self._places.append(place)
-        return place
-
     def _child(self, place: _Place, key: int | str, slot: str | None = None) -> _Place:
         if place.depth >= DEEPEST:
             raise DumpError(f"{self._where}: {self._op} is nested more than {DEEPEST} levels deep")
         if slot is None:
             slot = f"{place.slot}.{key}"
         path = f"{place.path},{json.dumps(key)}"
-        child = place.children[key] = self._place(place.role, place.section, slot, path, place.depth + 1)
+        child = place.children[key] = _Place(place.role, place.section, slot, path, place.depth + 1)
         return child
+
+    def _number(self, place: _Place) -> int:
+        """Number a place that has its first leaf. Its slot may be that of another place: a key may hold dots."""
+        place.code = len(self._places)
+        self._places.append(place)
+        is_backward = place.section == "input"  # arguments and incoming gradients never meet in one entry
+        place.repeat = self._slots[place.role, is_backward, place.slot]
+        self._slots[place.role, is_backward, place.slot] += 1
+        return place.code
 
     def _walk(self, value: Any, place: _Place) -> None:
         if value.__class__ is dict:
@@ -271,7 +281,7 @@ class Leaves:
         self._min.append(minimum)
         self._mean.append(mean)
         self._norm.append(norm)
-        self._place_codes.append(place.code)
+        self._place_codes.append(place.code if place.code >= 0 else self._number(place))
         self._form_codes.append(form)
         self._shape_codes.append(shape)
         self._letter_codes.append(self._letters[letters])
@@ -315,9 +325,9 @@ class Leaves:
                 self._sparse[column][row] = value
             elif value.__class__ is str or (value.__class__ is int and value not in _EXACT_IN_DOUBLE):
                 inexact[name] = value
-        return letters, [self._number(statistic, place) for statistic in statistics], inexact
+        return letters, [self._as_double(statistic, place) for statistic in statistics], inexact
 
-    def _number(self, statistic: Any, place: _Place) -> float | None:
+    def _as_double(self, statistic: Any, place: _Place) -> float | None:
         if statistic is None or statistic is _ABSENT:
             return None
         try:
@@ -367,7 +377,7 @@ class Leaves:
         self._min.append(None)
         self._mean.append(None)
         self._norm.append(None)
-        self._place_codes.append(place.code)
+        self._place_codes.append(place.code if place.code >= 0 else self._number(place))
         self._form_codes.append(self._forms[_Form(kind, name, None, None, fields)])
         self._shape_codes.append(self._shapes[None])
         self._letter_codes.append(self._letters[None])

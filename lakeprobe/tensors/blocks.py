@@ -1,8 +1,8 @@
 """Reads a tensor block by block, in C order, into memory that is used again and again.
 
-Blocks are read with preadv, not mapped. Measured on the 2-core machine with files in the page cache: 15 to 30
-GB/s against 7 to 19 GB/s for touching a map (each 4 KiB page of it costs a fault), and the memory of a process
-is its buffers, whereas touched pages of a map count as resident until they are given back.
+Blocks are read with preadv, not mapped. Measured on the 2-core machine with files in the page cache: 15 to
+30 GB/s against 7 to 19 GB/s for touching a map (its pages cost faults), and a process needs no more memory
+than its buffers, whereas touched pages of a map count as resident until they are given back.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ PIECE_BYTES = 32 << 20
 
 
 def flatten(reference: TensorReference) -> TensorReference:
-    """The same elements in the same order as one axis if they lie in C order, else without axes of extent 1."""
+    """The same elements in the same order: one axis if they lie in C order, else no axes of extent 1."""
     if is_contiguous(reference):
         return replace(reference, shape=(element_count(reference),), strides=None)
-    axes = [axis for axis, extent in enumerate(reference.shape) if extent != 1]
-    return permuted(reference, axes)
+    return squeezed(reference)
+
+
+def squeezed(reference: TensorReference) -> TensorReference:
+    """The reference without axes of extent 1."""
+    return permuted(reference, [axis for axis, extent in enumerate(reference.shape) if extent != 1])
 
 
 def permuted(reference: TensorReference, axes: list[int]) -> TensorReference:
@@ -80,7 +84,7 @@ def piece_elements(*references: TensorReference) -> int:
 
 def read_exactly(descriptor: int, offset: int, buffer: NDArray[np.uint8], file: str) -> None:
     """Fills the buffer from the file. Raises TensorError where the file ends before, or cannot be read."""
-    rest = memoryview(buffer)
+    rest = buffer.data
     while rest:
         try:
             got = os.preadv(descriptor, [rest], offset)
@@ -96,8 +100,8 @@ def read_blocks(
 ) -> Iterator[NDArray[Any]]:
     """Yields the elements as 1-D arrays of `size` (the last may be shorter) of the stored dtype, in C order.
 
-    A contiguous tensor is read into `raw`, which the next block overwrites. A strided one is gathered whole, so
-    cut it with `split` before.
+    A contiguous tensor is read into `raw`, which the next block overwrites. A strided one is gathered whole,
+    so cut it with `split` before.
     """
     dtype = numpy_dtype(reference.dtype)
     count = element_count(reference)
@@ -132,7 +136,7 @@ def _gather(
     out: NDArray[Any],
     window: NDArray[np.uint8],
 ) -> None:
-    """Halves the axis that reaches farthest until what is left fits the window; reads it; picks the elements."""
+    """Halves the axis that reaches farthest until the rest fits the window; picks the elements there."""
     needed = span(out.shape, strides, out.dtype.itemsize)
     if needed <= window.size:
         read_exactly(descriptor, offset, window[:needed], file)
@@ -141,19 +145,17 @@ def _gather(
     reaches = [(extent - 1) * stride for extent, stride in zip(out.shape, strides, strict=True)]
     axis = reaches.index(max(reaches))
     middle = out.shape[axis] // 2
-    before = (slice(None),) * axis
-    _gather(descriptor, file, offset, strides, out[(*before, slice(None, middle))], window)
-    offset += middle * strides[axis]
-    _gather(descriptor, file, offset, strides, out[(*before, slice(middle, None))], window)
+    first, second = np.split(out, [middle], axis)
+    _gather(descriptor, file, offset, strides, first, window)
+    _gather(descriptor, file, offset + middle * strides[axis], strides, second, window)
 
 
-def flatten_pair(
-    target: TensorReference, golden: TensorReference
-) -> tuple[TensorReference, TensorReference]:
-    """Both sides of equal shape in one common order, which need not be C order, as flat as they can be made.
+def flatten_pair(target: TensorReference, golden: TensorReference) -> tuple[TensorReference, TensorReference]:
+    """Both sides, of equal squeezed shape, in one common order (not always C order), flat where they can be.
 
     Two tensors transposed in the same way lie in memory in the same order; read so, they need no gathering.
     """
+    target, golden = squeezed(target), squeezed(golden)
     strides = byte_strides(target)
     axes = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     in_memory_order = permuted(target, axes), permuted(golden, axes)
@@ -162,4 +164,3 @@ def flatten_pair(
     if is_contiguous(target) and is_contiguous(golden):
         return flatten(target), flatten(golden)
     return target, golden
-

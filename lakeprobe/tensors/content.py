@@ -20,10 +20,10 @@ BLOCK_BYTES = 1 << 18
 def content_hash(reference: TensorReference) -> str:
     """32 hex digits that two tensors share when dtype, shape and every element's bytes are the same.
 
-    It is XXH3-128 (seed 0) of, one after the other: the dtype's name without byte order ('float32', 'bfloat16';
-    text keeps its little-endian form '<U5'), a zero byte, the shape's extents in decimal joined by commas, a
-    zero byte, and the elements in C order, little-endian. So strides, byte order, file kind and alignment do
-    not matter, while -0.0 and 0.0 differ, and so do NaNs of different bits.
+    It is XXH3-128 (seed 0) of, one after the other: the dtype's name without byte order ('float32',
+    'bfloat16'; text keeps its little-endian form '<U5'), a zero byte, the shape's extents in decimal joined
+    by commas, a zero byte, and the elements in C order, little-endian. So strides, byte order, file kind and
+    alignment do not matter, while -0.0 and 0.0 differ, and so do NaNs of different bits.
 
     Reads the file once in blocks. Raises TensorError when it cannot be read or the reference does not fit it.
     """
@@ -36,5 +36,5 @@ def content_hash(reference: TensorReference) -> str:
     with opened(reference) as descriptor:
         for piece in [flat] if is_contiguous(flat) else split(flat, piece_elements(flat)):
             for block in read_blocks(descriptor, piece, size, raw):
-                digest.update(block.astype(little, copy=False).view(np.uint8))
+                digest.update(block.astype(little, copy=False).view(np.uint8).data)
     return digest.hexdigest()

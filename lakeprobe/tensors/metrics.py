@@ -16,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
-from lakeprobe.tensors.blocks import flatten_pair, piece_elements, read_blocks, split
+from lakeprobe.tensors.blocks import flatten_pair, piece_elements, read_blocks, split, squeezed
 from lakeprobe.tensors.kernel import BLOCK, Partial, Scratch, measure_block, merge, new_scratch
 from lakeprobe.tensors.reference import (
     TensorReference,
-    element_count,
     is_contiguous,
     numpy_dtype,
     opened,
 )
 
 #: Elements of a contiguous pair that a thread takes at once.
-_PIECE = 16 * BLOCK
+_PIECE = 8 * BLOCK
 # The smallest norm that is not taken for zero: float64's epsilon, as in msprobe.
 _NORM_FLOOR = float(np.finfo(np.float64).eps)
 _TEXT_KINDS = "SUmM"
@@ -40,17 +39,19 @@ class TensorMetrics:
     `status` is one of
     - 'measured': every field but `detail` is set (`cosine` is None if exactly one side is zero);
     - 'scalar': one element: only `max_abs_error`, `max_relative_error` and `equal`;
-    - 'empty', 'shape': no elements on a side, or different shapes after dropping axes of extent 1: only `equal`;
+    - 'empty': no elements on a side; only `equal`;
+    - 'shape': different shapes after dropping axes of extent 1; only `equal`, False;
     - 'nonfinite': NaN or inf at different places, or inf of different sign: only `equal`, False;
     - 'text': strings or times: only `equal`;
     - 'unreadable': only `detail`, the message that says why.
 
-    NaN and inf at the same places on both sides count as zeros. `cosine`, the errors and the ratios are rounded
-    to 12 decimals, a cosine above 0.9999 to 6. `euclidean_distance`, `golden_norm` (L2) and `golden_max_abs` are
-    not rounded. Relative errors are |n - b| / |b|, in float32 if both dtypes are floats of at most 32 bits, else
-    in float64; where b is 0 the precision's epsilon is added to both. The ratios are the share of elements whose
-    relative error is below 0.001 and 0.005. `equal` compares values: dtypes may differ, -0.0 equals 0.0 and NaN
-    equals NaN. Integers are subtracted exactly; against a float they are float64. Formulas: msprobe 26.2.
+    NaN and inf at the same places on both sides count as zeros. `cosine`, the errors and the ratios are
+    rounded to 12 decimals, a cosine above 0.9999 to 6. `euclidean_distance`, `golden_norm` (L2) and
+    `golden_max_abs` are not rounded. Relative errors are |n - b| / |b|, in float32 if both dtypes are floats
+    of at most 32 bits, else in float64; where b is 0 the precision's epsilon is added to both. The ratios are
+    the share of elements whose relative error is below 0.001 and 0.005. `equal` compares values: dtypes may
+    differ, -0.0 equals 0.0 and NaN equals NaN. Integers are subtracted exactly; against a float they are
+    float64. Formulas: msprobe 26.2.
     """
 
     status: str
@@ -94,8 +95,8 @@ def measure_pairs(
 ) -> list[TensorMetrics]:
     """The metrics of each (target, golden), in order; a pair that cannot be read has the status 'unreadable'.
 
-    Large pairs are spread over the threads, small ones go to one each. A thread holds a few MB of buffers, and
-    64 MiB more while it gathers tensors that lie in memory in different orders.
+    Large pairs are spread over the threads, small ones go to one each. A thread holds a few MB of buffers,
+    and 64 MiB more while it gathers tensors that lie in memory in different orders.
     """
     pairs = list(zip(targets, goldens, strict=True))
     settled = [_settle(target, golden) for target, golden in pairs]
@@ -115,7 +116,7 @@ def _settle(target: TensorReference, golden: TensorReference) -> TensorMetrics |
     """The metrics of pairs that need no arithmetic; None for the others."""
     try:
         kinds = numpy_dtype(target.dtype).kind, numpy_dtype(golden.dtype).kind
-        same_shape = squeezed(target.shape) == squeezed(golden.shape)
+        same_shape = squeezed(target).shape == squeezed(golden).shape
         if 0 in target.shape or 0 in golden.shape:
             return TensorMetrics("empty", equal=same_shape)
         if not same_shape:
@@ -125,11 +126,6 @@ def _settle(target: TensorReference, golden: TensorReference) -> TensorMetrics |
     except TensorError as error:
         return TensorMetrics("unreadable", detail=str(error))
     return None
-
-
-def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape without axes of extent 1."""
-    return tuple(extent for extent in shape if extent != 1)
 
 
 def _equal_texts(target: TensorReference, golden: TensorReference) -> bool:
@@ -224,7 +220,7 @@ def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
         max_relative_error=_rounded(total.max_relative),
         equal=not total.differing,
     )
-    if total.count == 1:
+    if total.elements == 1:
         return scalar
     return TensorMetrics(
         "measured",
@@ -232,8 +228,8 @@ def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
         euclidean_distance=sqrt(total.difference_squares),
         max_abs_error=scalar.max_abs_error,
         max_relative_error=scalar.max_relative_error,
-        one_thousandth_ratio=_rounded(total.below_one_thousandth / total.count),
-        five_thousandths_ratio=_rounded(total.below_five_thousandths / total.count),
+        one_thousandth_ratio=_rounded(total.below_one_thousandth / total.elements),
+        five_thousandths_ratio=_rounded(total.below_five_thousandths / total.elements),
         equal=scalar.equal,
         golden_norm=sqrt(total.golden_squares),
         golden_max_abs=total.max_golden,

@@ -1,8 +1,8 @@
 """Finds the tensor in a `.pt` file that `torch.save` wrote, without torch and without running what it names.
 
 Such a file is a zip whose members are not compressed: `data.pkl` rebuilds the tensor and names a storage,
-`data/KEY` is the storage's bytes. The pickle is read by an unpickler for which only the handful of names below
-exist, each standing for an inert value of ours; any other name ends the reading. Source of the format:
+`data/KEY` is the storage's bytes. The pickle is read by an unpickler for which only the handful of names
+below exist, each standing for an inert value of ours; any other name ends the reading. Source of the format:
 torch/serialization.py and torch/_utils.py (torch 1.6 to 2.13).
 """
 
@@ -94,9 +94,9 @@ class _Span(NamedTuple):
 def read_pt(path: str | Path) -> TensorReference:
     """Where the one tensor (or Parameter) of a zip-format `.pt` file lies and how it is strided.
 
-    Its storage offset, strides (0 for expanded axes) and byte order are kept. Raises TensorError for the format
-    before torch 1.6, compressed or forged zips, anything but one plain dense tensor, and lazily conjugated or
-    negated tensors, whose values are not what the bytes say.
+    Its storage offset, strides (0 for expanded axes) and byte order are kept. Raises TensorError for the
+    format before torch 1.6, compressed or forged zips, anything but one plain dense tensor, and lazily
+    conjugated or negated tensors, whose values are not what the bytes say.
     """
     try:
         with open(path, "rb") as file:
@@ -109,7 +109,7 @@ def read_pt(path: str | Path) -> TensorReference:
 
 def _read_zip(file: IO[bytes], path: str) -> TensorReference:
     if file.read(len(_LEGACY_MAGIC)) == _LEGACY_MAGIC:
-        raise TensorError(f"{path} has the format before torch 1.6; load it and save it again with torch.save")
+        raise TensorError(f"{path} has the format before torch 1.6; load it and torch.save it again")
     size = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         members = _members(archive, path)
@@ -165,7 +165,7 @@ def _content(file: IO[bytes], members: dict[str, _Member], name: str, limit: int
     """The bytes of a small member."""
     offset, length = _locate(file, members, name, path)
     if length > limit:
-        raise TensorError(f"{name} in {path} has {length} bytes, too many for one tensor; save tensors singly")
+        raise TensorError(f"{name} in {path} is too large for one tensor; save tensors singly")
     file.seek(offset)
     return file.read(length)
 
@@ -226,7 +226,7 @@ def _check_opcodes(data: bytes) -> None:
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in _REFUSED_OPCODES:
             raise TensorError("refused object with a state of its own")
-        if opcode.name in _MEMO_OPCODES and int(argument) > len(data):
+        if opcode.name in _MEMO_OPCODES and (argument or 0) > len(data):
             raise TensorError("refused pickle with a forged memo")
 
 
@@ -283,13 +283,12 @@ def _rebuild_tensor_v3(
 
 def _tensor(storage: Any, dtype: str, offset: Any, shape: Any, strides: Any, metadata: Any) -> _Tensor:
     """The stand-in, once every part of it is what torch would have written."""
-    # Other entries describe the device's memory (torch_npu: 'npu_format_/ND'); the bytes are plain all the same.
+    # Other entries describe the device's memory (torch_npu: 'npu_format_/ND'); the bytes are plain even so.
     lazy = [bit for bit in ("conj", "neg") if metadata and metadata.get(bit)]
     if lazy:
         raise TensorError(f"{lazy[0]} bit set (the values differ from the bytes; .resolve_{lazy[0]}() first)")
-    numbers = (offset, *shape, *strides)
-    if not isinstance(storage, _Storage) or not all(type(number) is int and number >= 0 for number in numbers):
-        raise TensorError("forged tensor")
+    if not all(type(number) is int and number >= 0 for number in (offset, *shape, *strides)):
+        raise TensorError("forged tensor: offset, shape or strides are not counts")
     if len(shape) != len(strides):
         raise TensorError("forged tensor: shape and strides of different length")
     return _Tensor(storage, dtype, offset, tuple(shape), tuple(strides))

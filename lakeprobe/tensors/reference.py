@@ -64,9 +64,10 @@ class TensorReference:
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The numpy dtype of a reference's dtype name. Raises TensorError for names that no tensor can have."""
     if name in SMALL_FLOATS:
-        return np.dtype(getattr(ml_dtypes, name))
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return small
     try:
-        dtype = np.dtype(name) if _DTYPE_NAME.fullmatch(name) else None
+        dtype: np.dtype[Any] | None = np.dtype(name) if _DTYPE_NAME.fullmatch(name) else None
     except (TypeError, ValueError, OverflowError):
         dtype = None
     if dtype is None or dtype.itemsize == 0:
@@ -76,9 +77,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name that a reference gives a numpy dtype: the inverse of `numpy_dtype`."""
-    if dtype.kind in "SU" or not dtype.isnative:
-        return dtype.str
-    return dtype.name
+    name: str = dtype.str if dtype.kind in "SU" or not dtype.isnative else dtype.name
+    return name
 
 
 def element_count(reference: TensorReference) -> int:
@@ -118,20 +118,20 @@ def is_contiguous(reference: TensorReference) -> bool:
 
 
 def check_reference(reference: TensorReference, file_size: int) -> None:
-    """Raises TensorError unless every byte the reference would touch lies in its span, and that in the file."""
+    """Raises TensorError unless all that the reference touches lies in its span, and that in the file."""
     itemsize = numpy_dtype(reference.dtype).itemsize
     shape, strides = reference.shape, reference.strides
     if len(shape) > _MAX_DIMENSIONS or (strides is not None and len(strides) != len(shape)):
-        raise TensorError(f"{len(shape)} dimensions do not fit the strides in {reference.file}; write it again")
+        raise TensorError(f"{len(shape)} dimensions do not fit {reference.file}; write it again")
     if min((reference.offset, reference.length, *shape, *(strides or ()))) < 0:
-        raise TensorError(f"negative offset, length, shape or stride in {reference.file}; write the file again")
+        raise TensorError(f"negative offset, length, shape or stride in {reference.file}; write it again")
     if element_count(reference) * itemsize > 2**62:
         raise TensorError(f"impossible shape {list(shape)} in {reference.file}; write the file again")
     needed = span(shape, byte_strides(reference), itemsize)
     if needed > reference.length or (needed and reference.offset + reference.length > file_size):
         raise TensorError(
-            f"truncated tensor: {needed} bytes at {reference.offset} do not lie in the {reference.length} bytes "
-            f"given or the {file_size} of {reference.file}; dump or copy it again"
+            f"truncated tensor: {needed} bytes at {reference.offset} do not fit the {reference.length} given "
+            f"or the {file_size} of {reference.file}; dump or copy it again"
         )
 
 
@@ -141,7 +141,7 @@ def opened(reference: TensorReference) -> Iterator[int]:
     try:
         descriptor = os.open(reference.file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except (OSError, ValueError) as error:
-        raise TensorError(f"cannot open tensor file {reference.file}: {reason(error)}; dump it again") from error
+        raise TensorError(f"cannot open {reference.file}: {reason(error)}; dump it again") from error
     try:
         check_reference(reference, os.fstat(descriptor).st_size)
         yield descriptor
@@ -172,7 +172,6 @@ def open_tensor(reference: TensorReference) -> NDArray[Any]:
             empty.flags.writeable = False
             return empty
         lead = reference.offset % mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(
-            descriptor, lead + needed, access=mmap.ACCESS_READ, offset=reference.offset - lead
-        )
-        return np.ndarray(reference.shape, dtype, mapped, lead, strides)
+        mapped = mmap.mmap(descriptor, lead + needed, access=mmap.ACCESS_READ, offset=reference.offset - lead)
+        view: NDArray[Any] = np.ndarray(reference.shape, dtype, mapped, lead, strides)
+        return view

@@ -19,28 +19,29 @@ REFERENCE_TYPE = (
     'STRUCT(file VARCHAR, "offset" BIGINT, length BIGINT, dtype VARCHAR, shape BIGINT[], strides BIGINT[])'
 )
 _SQL_TYPES = {"status": "VARCHAR", "equal": "BOOLEAN", "detail": "VARCHAR"}
-METRICS_TYPE = (
-    "STRUCT(" + ", ".join(f"{field.name} {_SQL_TYPES.get(field.name, 'DOUBLE')}" for field in fields(TensorMetrics)) + ")"
-)
+_COLUMNS = {field.name: _SQL_TYPES.get(field.name, "DOUBLE") for field in fields(TensorMetrics)}
+METRICS_TYPE = f"STRUCT({', '.join(f'{name} {sql_type}' for name, sql_type in _COLUMNS.items())})"
 
 
 def register(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
-    """Registers `tensor_metrics(target, golden)`: two references to one struct of metrics, NULL if one is NULL.
+    """Registers `tensor_metrics(target, golden)`: two references in, a struct of metrics out; NULL for NULL.
 
     DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
     that cannot be read gives the status 'unreadable' in its row, not an error of the query.
     """
+    from duckdb.func import ARROW, SPECIAL
 
     def tensor_metrics(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
         return _measure_batch(targets.to_pylist(), goldens.to_pylist(), threads)
 
+    tensor_metrics.__annotations__ = {}  # DuckDB evaluates them, and pyarrow is not imported for their sake
     connection.create_function(
         "tensor_metrics",
         tensor_metrics,
         [REFERENCE_TYPE, REFERENCE_TYPE],
         METRICS_TYPE,
-        type="arrow",
-        null_handling="special",
+        type=ARROW,
+        null_handling=SPECIAL,
     )
 
 
@@ -76,7 +77,4 @@ def _to_arrow(rows: list[dict[str, Any] | None]) -> pa.Array:
     import pyarrow as pa
 
     types = {"VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
-    struct = pa.struct(
-        [(field.name, types[_SQL_TYPES.get(field.name, "DOUBLE")]) for field in fields(TensorMetrics)]
-    )
-    return pa.array(rows, struct)
+    return pa.array(rows, pa.struct([(name, types[sql_type]) for name, sql_type in _COLUMNS.items()]))

@@ -2,7 +2,6 @@
 -- grain: one leaf, as in tensors, in the order of the dump
 -- number: the call number that pairs calls; backward calls are numbered anew in order of appearance, because a
 --         framework numbers them in the order in which they happen to run (facts: msprobe 26.2 does the same)
--- repeat: 0, or the place among leaves of the op with the same slot (keys with dots can make slots meet)
 CREATE OR REPLACE MACRO unit(folder) AS TABLE
 WITH
     op_rows AS (
@@ -39,8 +38,7 @@ WITH
 SELECT
     leaf.* EXCLUDE (fields),
     op_rows.* EXCLUDE (seq),
-    content_rows.reference,
-    row_number() OVER (PARTITION BY leaf.seq, leaf.slot ORDER BY leaf.row) - 1 AS repeat
+    content_rows.reference
 FROM read_parquet(folder || '/tensors.parquet') AS leaf
 JOIN op_rows USING (seq)
 LEFT JOIN content_rows USING (content)

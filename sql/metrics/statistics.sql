@@ -2,7 +2,7 @@
 -- grain: one pair with both sides
 -- A scalar stands in all four columns, as in msprobe's table. *_diff is target - golden, exact for integers;
 -- *_relative is |diff / golden|, infinite where only golden is 0. Equal values (NaN and NaN, inf and inf, 0 and -0)
--- have the difference 0. NULL where a side has no number. Source: msprobe 26.2 (facts 4.4).
+-- have the difference 0. NULL where a side has no number, or a tensor meets a scalar. Source: msprobe 26.2 (facts 4.4).
 WITH
     numbers AS (
         SELECT
@@ -20,6 +20,7 @@ WITH
         FROM pairing
         JOIN target AS t ON t.row = pairing.target_row
         JOIN golden AS g ON g.row = pairing.golden_row
+        WHERE t.kind = g.kind
     ),
     differences AS (
         SELECT

@@ -10,7 +10,8 @@ WITH
             g.content AS golden_content,
             t.reference AS target_reference,
             g.reference AS golden_reference,
-            coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements
+            coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements,
+            regexp_matches(t.reference.dtype, '[US]') AS is_text
         FROM pairing
         JOIN target AS t ON t.row = pairing.target_row
         JOIN golden AS g ON g.row = pairing.golden_row
@@ -51,15 +52,20 @@ JOIN measured USING (target_content, golden_content)
 UNION ALL
 SELECT
     row,
-    CASE elements WHEN 0 THEN 'empty' WHEN 1 THEN 'scalar' ELSE 'same' END AS measurement,
+    CASE
+        WHEN is_text THEN 'text'
+        WHEN elements = 0 THEN 'empty'
+        WHEN elements = 1 THEN 'scalar'
+        ELSE 'measured'
+    END AS measurement,
     NULL AS measurement_problem,
     true AS values_equal,
-    CASE WHEN elements > 1 THEN 1.0 END AS cosine,
-    CASE WHEN elements > 1 THEN 0.0 END AS euclidean_distance,
-    CASE WHEN elements > 0 THEN 0.0 END AS max_abs_error,
-    CASE WHEN elements > 0 THEN 0.0 END AS max_relative_error,
-    CASE WHEN elements > 1 THEN 1.0 END AS one_thousandth_ratio,
-    CASE WHEN elements > 1 THEN 1.0 END AS five_thousandths_ratio,
+    if(elements > 1 AND NOT is_text, 1.0, NULL) AS cosine,
+    if(elements > 1 AND NOT is_text, 0.0, NULL) AS euclidean_distance,
+    if(elements > 0 AND NOT is_text, 0.0, NULL) AS max_abs_error,
+    if(elements > 0 AND NOT is_text, 0.0, NULL) AS max_relative_error,
+    if(elements > 1 AND NOT is_text, 1.0, NULL) AS one_thousandth_ratio,
+    if(elements > 1 AND NOT is_text, 1.0, NULL) AS five_thousandths_ratio,
     NULL AS golden_norm,
     NULL AS golden_max_abs
 FROM readable

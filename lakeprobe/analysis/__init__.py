@@ -1,0 +1,1 @@
+"""Analysis: questions to a finished comparison or run, each a query in sql/analysis."""

@@ -1,0 +1,1 @@
+"""Compare: two runs held against each other by a rule, (step, rank) by (step, rank)."""

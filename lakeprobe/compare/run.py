@@ -1,0 +1,182 @@
+"""Holds two runs against each other and keeps the result in the lake as a comparison."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakeprobe.compare import rule as rules
+from lakeprobe.compare.plan import Pair, pair_units
+from lakeprobe.compare.unit import PairReport, PairTask, compare_units
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.ingest.contents import STORAGES
+from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
+from lakeprobe.lake import comparison, layout, staging, store
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.readers.locate import Located, locate
+from lakeprobe.version import __version__
+from lakeprobe.work import Progress, default_jobs, run_all
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a run, and those of its units that take part."""
+
+    run: str
+    units: tuple[UnitKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """What a comparison did: its name, one report per pair of units, the units without counterpart, and seconds."""
+
+    name: str
+    pairs: tuple[PairReport, ...]
+    unpaired: tuple[UnitKey, ...]
+    ingested: tuple[IngestReport, ...]
+    seconds: float
+
+
+def compare(
+    target: str | os.PathLike[str],
+    golden: str | os.PathLike[str],
+    *,
+    lake: str | os.PathLike[str] | None = None,
+    rule: str | None = None,
+    name: str | None = None,
+    tensors: str = "copy",
+    replace: bool = False,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> CompareReport:
+    """Hold the run `target` against the run `golden` by `rule`, and keep the result as the comparison `name`.
+
+    A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors`
+    and `replace` as in `ingest`). A comparison of that name is replaced.
+
+    Raises UsageError, DumpError, RuleError and LakeError; the lake then has what it had before.
+    """
+    started = time.monotonic()
+    loaded = rules.load(rule)
+    if tensors not in STORAGES:
+        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
+    path = store.choose(lake)
+    sides, ingested = _sides(path, (target, golden), tensors, replace, jobs, progress)
+    pairs, unpaired = pair_units(sides[0].units, sides[1].units)
+    if not pairs:
+        raise UsageError(
+            f"{sides[0].run} and {sides[1].run} have no step and rank in common, and not equally many of them"
+        )
+    name = layout.check_name(name or f"{sides[0].run}_vs_{sides[1].run}", "comparison")
+    try:
+        with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as folder:
+            reports = run_all(compare_units, _tasks(path, pairs, folder, loaded, jobs), jobs, progress)
+            comparison.describe(folder, _described(name, sides, loaded, reports, unpaired))
+            staging.put_in_place(folder, layout.comparison_folder(path, name))
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise LakeError(f"{error.filename or path}: {reason}; no comparison was written") from error
+    return CompareReport(name, tuple(reports), tuple(unpaired), ingested, time.monotonic() - started)
+
+
+def _sides(
+    lake: Path, given: tuple[Any, Any], tensors: str, replace: bool, jobs: int, progress: Progress | None
+) -> tuple[list[Side], tuple[IngestReport, ...]]:
+    """Both sides as units of the lake; what is given as a path is ingested first, both in one go."""
+    known = layout.runs(lake)
+    located = {number: _locate(side, known, lake) for number, side in enumerate(given) if str(side) not in known}
+    names: dict[int, str] = {}
+    for number, dumps in located.items():
+        taken = {names[other]: located[other] for other in names}
+        names[number] = _free_name(lake, dumps, known, taken)
+    ingested: tuple[IngestReport, ...] = ()
+    if located:
+        store.create(lake)
+        started = time.monotonic()
+        dumps_of = {names[number]: dumps for number, dumps in located.items()}
+        units = read_dumps(lake, dumps_of, tensors, replace, jobs, progress)
+        seconds = time.monotonic() - started
+        ingested = tuple(
+            IngestReport(run, tuple(unit for unit in units if unit.key.run == run), seconds)
+            for run in dict.fromkeys(names.values())
+        )
+    else:
+        store.check(lake)
+    sides = []
+    for number, side in enumerate(given):
+        if number in located:
+            run = names[number]
+            keys = tuple(UnitKey(run, dump.step, dump.rank) for dump in located[number].dumps)
+        else:
+            run = str(side)
+            keys = tuple(layout.units(lake, run))
+        sides.append(Side(run, keys))
+    return sides, ingested
+
+
+def _locate(side: Any, known: list[str], lake: Path) -> Located:
+    if not Path(side).expanduser().exists():
+        runs = ", ".join(known) or "none"
+        raise UsageError(f"{side} is neither a run in {lake} (there: {runs}) nor a path")
+    return locate(Path(side))
+
+
+def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Located]) -> str:
+    """A run name for located dumps: the folder's, with its parents' before it where that is another dump's already."""
+    parts = [part for part in dumps.root.parts if part != dumps.root.anchor]
+    run_name(dumps)
+    for length in range(1, len(parts) + 1):
+        name = ".".join(parts[-length:])
+        if name in taken:
+            if taken[name].root == dumps.root:
+                return name
+        elif name not in known or _is_of(lake, name, dumps):
+            return layout.check_name(name, "run")
+    raise UsageError(f"the run {parts[-1]} is in {lake} already, from elsewhere; ingest {dumps.root} under another --run")
+
+
+def _is_of(lake: Path, run: str, dumps: Located) -> bool:
+    """Whether every unit that the run has of these steps and ranks was read from these dumps."""
+    import pyarrow.parquet as pq
+
+    for dump in dumps.dumps:
+        path = layout.unit_folder(lake, UnitKey(run, dump.step, dump.rank)) / "dumps.parquet"
+        if path.is_file():
+            source = pq.read_table(path, columns=["source"]).column("source")[0].as_py()
+            if source != str(dump.folder):
+                return False
+    return True
+
+
+def _tasks(lake: Path, pairs: list[Pair], folder: Path, rule: rules.Rule, jobs: int) -> list[PairTask]:
+    threads = max(1, default_jobs() // min(jobs, len(pairs)))
+    return [
+        PairTask(lake, target, golden, folder / f"step={target.step}" / f"rank={target.rank}", rule, threads)
+        for target, golden in pairs
+    ]
+
+
+def _described(
+    name: str, sides: list[Side], rule: rules.Rule, reports: list[PairReport], unpaired: list[UnitKey]
+) -> dict[str, Any]:
+    return {
+        "comparison": name,
+        "target": sides[0].run,
+        "golden": sides[1].run,
+        "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},
+        "lakeprobe": __version__,
+        "pairs": [
+            {
+                "step": report.target.step,
+                "rank": report.target.rank,
+                "golden_step": report.golden.step,
+                "golden_rank": report.golden.rank,
+                "kind": report.kind,
+                "rows": report.rows,
+            }
+            for report in reports
+        ],
+        "unpaired": [{"run": key.run, "step": key.step, "rank": key.rank} for key in unpaired],
+    }

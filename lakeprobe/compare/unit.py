@@ -1,0 +1,143 @@
+"""Compares one unit with another: the unit of work of a comparison, a plain function of picklable arguments."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.compare import rule as rules
+from lakeprobe.compare.rule import Rule
+from lakeprobe.errors import LakeError, RuleError
+from lakeprobe.lake import layout
+from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE
+from lakeprobe.lake.connection import connect, lock, set_variable
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.resources import quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+@dataclass(frozen=True, slots=True)
+class PairTask:
+    """Two units to hold against each other, by a rule, into the folder `staged`, which does not exist yet."""
+
+    lake: Path
+    target: UnitKey
+    golden: UnitKey
+    staged: Path
+    rule: Rule
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairReport:
+    """What two units could be held against each other by (statistics, tensor or digest), and how many rows."""
+
+    target: UnitKey
+    golden: UnitKey
+    kind: str
+    rows: int
+
+
+def compare_units(task: PairTask) -> PairReport:
+    """Write the results of one pair of units. Raises RuleError and LakeError."""
+    import duckdb
+
+    target = layout.unit_folder(task.lake, task.target)
+    golden = layout.unit_folder(task.lake, task.golden)
+    task.staged.mkdir(parents=True)
+    connection = connect(task.threads)
+    try:
+        _prepare(connection, task, target, golden)
+        rules.run(connection, task.rule)
+        _pair(connection, task.rule)
+        _measure(connection, task.rule)
+        _judge(connection, task.rule)
+        rows = _write(connection, task.staged / RESULTS_FILE)
+        kind = str(_only_value(connection, "FROM comparison_kind"))
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
+    except duckdb.Error as error:
+        raise RuleError(f"{task.rule.origin}: {rules.first_line(error)}") from error
+    finally:
+        connection.close()
+    shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
+    return PairReport(task.target, task.golden, kind, rows)
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
+    """Load both sides, set the thresholds, define the defaults of a rule, and lock the connection."""
+    set_variable(connection, "target_unit", str(target))
+    set_variable(connection, "golden_unit", str(golden))
+    _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
+    for side in ("target", "golden"):
+        _create_table(connection, side, f"FROM unit(getvariable('{side}_unit'))")
+    _register_tensor_metrics(connection, task.threads)
+    _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
+    for name, value in connection.execute("SELECT name, value FROM thresholds").fetchall():
+        set_variable(connection, name, value)
+    _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
+    connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
+    for view, file in (
+        ("match_exact", "match/exact"),
+        ("pairs", "match/exact"),
+        ("metrics_statistics", "metrics/statistics"),
+        ("metrics_tensor", "metrics/tensor"),
+        ("metrics", "metrics/all"),
+        ("differences", "judge/difference"),
+        ("verdicts", "judge/verdicts"),
+    ):
+        connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
+    lock(connection, task.lake)
+
+
+def _register_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+    from lakeprobe.tensors.udf import register
+
+    register(connection, threads)
+
+
+def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    rules.check_contract(connection, rule, "pairs")
+    _materialise(connection, "pairs")
+    twice = connection.execute(resources.sql("compare/paired_twice")).fetchall()
+    if twice:
+        side, row, count = twice[0]
+        raise RuleError(f"{rule.origin}: pairs has the {side} row {row} {count} times; a row has one counterpart at most")
+    connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
+
+
+def _measure(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    rules.check_contract(connection, rule, "metrics")
+    _materialise(connection, "metrics")
+
+
+def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    _materialise(connection, "differences")
+    rules.check_contract(connection, rule, "verdicts")
+
+
+def _write(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    query = resources.sql("compare/results")
+    connection.execute(f"COPY ({query}) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+    return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
+
+
+def _materialise(connection: duckdb.DuckDBPyConnection, view: str) -> None:
+    """Put a table in the place of `view`, so that it is worked out once."""
+    connection.execute(f"CREATE TABLE made AS FROM {view}")
+    connection.execute(f"DROP VIEW {view}")
+    connection.execute(f"ALTER TABLE made RENAME TO {view}")
+
+
+def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+    connection.execute(f"CREATE TABLE {name} AS {query}")
+
+
+def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,69 @@
+"""A comparison that is in the lake: what was compared, by which rule, and where its results lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import layout
+
+DESCRIPTION_FILE = "comparison.yaml"
+RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedUnit:
+    """One pair of units of a comparison: the target's step and rank, the golden run's, and where the results lie."""
+
+    step: int
+    rank: int
+    golden_step: int
+    golden_rank: int
+    kind: str
+    rows: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StoredComparison:
+    """What comparison.yaml says."""
+
+    name: str
+    folder: Path
+    target: str
+    golden: str
+    rule: str
+    units: tuple[ComparedUnit, ...]
+    unpaired: tuple[str, ...]
+
+
+def describe(path: Path, described: dict[str, Any]) -> None:
+    """Write comparison.yaml into the folder `path`."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(described, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+
+
+def load(lake: Path, name: str) -> StoredComparison:
+    """The comparison `name`. Raises UsageError if there is none."""
+    folder = layout.comparison_folder(lake, name)
+    path = folder / DESCRIPTION_FILE
+    if not path.is_file():
+        there = ", ".join(layout.comparisons(lake)) or "none"
+        raise UsageError(f"there is no comparison {name} in {lake} (there: {there})")
+    try:
+        described = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+        units = tuple(
+            ComparedUnit(**pair, folder=folder / f"step={pair['step']}" / f"rank={pair['rank']}")
+            for pair in described["pairs"]
+        )
+        unpaired = tuple(str(layout.UnitKey(**key)) for key in described["unpaired"])
+        return StoredComparison(
+            name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired
+        )
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise LakeError(f"{path} is damaged ({error}); compare again") from error

@@ -1,0 +1,1 @@
+"""Reports: each shows a finished comparison in one form. A report only shows; SQL has decided everything."""

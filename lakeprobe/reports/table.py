@@ -1,0 +1,57 @@
+"""The relations that every report of a comparison is written from, so that no two formats can disagree."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
+from lakeprobe.lake.connection import connect, set_variable
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MACROS = (
+    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference", "cell_percent", "cell_metric",
+    "cell_flag", "cell_text", "cell_digest",
+)  # fmt: skip
+
+
+@contextmanager
+def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the results of one pair of units as the view results, and msprobe's table as msprobe_table."""
+    connection = connect()
+    try:
+        set_variable(connection, "results", str(unit.folder / RESULTS_FILE))
+        set_variable(connection, "stacks", str(unit.folder / STACKS_FILE))
+        _define_digest(connection, unit.kind)
+        for name in _MACROS:
+            connection.execute(resources.sql(f"macros/{name}"))
+        connection.execute("CREATE VIEW results AS FROM read_parquet(getvariable('results'))")
+        connection.execute("CREATE VIEW stacks AS FROM read_parquet(getvariable('stacks'))")
+        connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
+        connection.execute(f"CREATE VIEW all_columns AS {resources.sql(f'reports/{unit.kind}')}")
+        has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchone()
+        without_stacks = "SELECT * EXCLUDE (NPU_Stack_Info) FROM all_columns"
+        chosen = "FROM all_columns" if has_stacks == (True,) else without_stacks
+        connection.execute(f"CREATE VIEW msprobe_table AS {chosen}")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _define_digest(connection: duckdb.DuckDBPyConnection, kind: str) -> None:
+    """digest_of_text(text): CRC-32 of a text, which msprobe shows for scalars in its md5 layout and nowhere else."""
+    if kind != "digest":
+        connection.execute("CREATE MACRO digest_of_text(text) AS NULL::VARCHAR")
+        return
+
+    connection.create_function("digest_of_text", digest_of_text, ["VARCHAR"], "VARCHAR")  # type: ignore[list-item,arg-type]
+
+
+def digest_of_text(text: str) -> str:
+    """CRC-32 of `text` in UTF-8, as eight hex digits."""
+    return f"{zlib.crc32(text.encode()):08x}"

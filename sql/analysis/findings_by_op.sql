@@ -1,0 +1,70 @@
+-- findings_by_op: the ops of a comparison that differ or have rows without counterpart, in the target's order.
+-- grain: one op of one (step, rank)
+-- parameters: the view results (of any number of steps and ranks)
+-- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it
+WITH
+    op_pairs AS (
+        SELECT DISTINCT
+            step,
+            rank,
+            golden_seq,
+            target_seq
+        FROM results
+        WHERE golden_seq IS NOT NULL AND target_seq IS NOT NULL
+    ),
+    rows AS (
+        SELECT
+            results.* REPLACE (coalesce(results.target_seq, op_pairs.target_seq) AS target_seq)
+        FROM results
+        LEFT JOIN op_pairs
+            ON op_pairs.step = results.step
+            AND op_pairs.rank = results.rank
+            AND op_pairs.golden_seq = results.golden_seq
+            AND results.target_seq IS NULL
+        WHERE results.difference <> 'equal' OR results.outcome = 'unmatched'
+    ),
+    ops AS (
+        SELECT
+            step,
+            rank,
+            target_seq,
+            if(target_seq IS NULL, golden_seq, NULL) AS only_golden_seq,
+            coalesce(any_value(target_op), any_value(golden_op)) AS op,
+            bool_or(difference = 'different' OR outcome = 'unmatched') AS is_different,
+            any_value(module) AS module,
+            any_value(stack) AS stack,
+            count(*) FILTER (WHERE verdict = 'error') AS errors,
+            count(*) FILTER (WHERE verdict = 'warning') AS warnings,
+            max(max_relative_error) AS max_relative_error,
+            min(cosine) AS cosine,
+            max(norm_relative) FILTER (WHERE isfinite(norm_relative)) AS norm_relative,
+            list(row ORDER BY row) AS rows
+        FROM rows
+        WHERE outcome <> 'skipped'
+        GROUP BY ALL
+    )
+SELECT
+    ops.step,
+    ops.rank,
+    coalesce(ops.target_seq, before.target_seq + 0.5, -0.5) AS place,
+    op,
+    CASE
+        WHEN only_golden_seq IS NOT NULL THEN 'only in golden'
+        WHEN paired.target_seq IS NULL THEN 'only in target'
+        WHEN is_different THEN 'different'
+        ELSE 'noise'
+    END AS finding,
+    rows,
+    module,
+    stack,
+    errors,
+    warnings,
+    max_relative_error,
+    cosine,
+    norm_relative
+FROM ops
+LEFT JOIN op_pairs AS paired
+    ON paired.step = ops.step AND paired.rank = ops.rank AND paired.target_seq = ops.target_seq
+ASOF LEFT JOIN op_pairs AS before
+    ON before.step = ops.step AND before.rank = ops.rank AND before.golden_seq <= ops.only_golden_seq
+ORDER BY ops.step, ops.rank, place, rows

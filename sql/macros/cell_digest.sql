@@ -1,0 +1,9 @@
+-- cell_digest(kind, type, name, digest, cell): the digest cell: a tensor's digest; for a value the CRC-32 of its text,
+-- but the text itself for ranks and process groups.
+CREATE OR REPLACE MACRO cell_digest(kind, type, name, digest, cell) AS
+CASE
+    WHEN kind = 'tensor' THEN coalesce(digest, '00000000')
+    WHEN kind = 'object' AND type LIKE '%ProcessGroup' OR kind = 'scalar' AND is_rank_argument(name) THEN cell
+    WHEN kind IN ('scalar', 'object') THEN digest_of_text(if(type = 'str', cell, ltrim(cell)))
+    ELSE 'N/A'
+END

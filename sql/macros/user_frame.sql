@@ -1,0 +1,6 @@
+-- user_frame(frames): the innermost frame of a stack that is not the framework's own code; NULL where there is none.
+CREATE OR REPLACE MACRO user_frame(frames) AS
+list_filter(
+    frames,
+    lambda frame: NOT regexp_matches(frame, '(site-packages|dist-packages|package)/(torch|torch_npu|mindspore|mindspeed|msprobe)/')
+)[1]

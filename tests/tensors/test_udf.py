@@ -1,0 +1,76 @@
+"""The SQL function: the same numbers as in Python, and NULL in, NULL out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from tensor_oracle import store
+
+from lakeprobe.tensors import TensorMetrics, TensorReference, measure_pairs
+from lakeprobe.tensors.udf import METRICS_TYPE, REFERENCE_TYPE, register
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        register(opened, threads=2)
+        yield opened
+
+
+def row(reference: TensorReference) -> dict[str, Any]:
+    names = [field.name for field in fields(TensorReference)]
+    return dict(zip(names, (list(v) if isinstance(v, tuple) else v for v in astuple(reference)), strict=True))
+
+
+def test_gives_what_python_gives(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    arrays = [
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6.0).reshape(3, 2).T + 1,
+        np.array(["a"]),
+        np.float32(1),
+    ]
+    references = [store(tmp_path / f"{number}", array) for number, array in enumerate(arrays)]
+    references.append(TensorReference("/gone", 0, 4, "float32", (1,), None))
+    connection.execute(f"CREATE TABLE sides (number INTEGER, side {REFERENCE_TYPE})")
+    for number, reference in enumerate(references):
+        connection.execute("INSERT INTO sides VALUES (?, ?)", [number, row(reference)])
+    found = connection.execute(
+        "SELECT t.number, g.number, tensor_metrics(t.side, g.side) FROM sides t, sides g ORDER BY ALL"
+    ).fetchall()
+    expected = measure_pairs([references[t] for t, _, _ in found], [references[g] for _, g, _ in found], 1)
+    assert [TensorMetrics(**metrics) for _, _, metrics in found] == expected
+    assert {metrics["status"] for _, _, metrics in found} >= {
+        "measured",
+        "shape",
+        "text",
+        "scalar",
+        "unreadable",
+    }
+
+
+def test_null_gives_null(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    reference = row(store(tmp_path / "x", np.arange(4.0)))
+    query = """
+        SELECT tensor_metrics(side, other).equal
+        FROM (VALUES ($x, $x), ($x, NULL), (NULL, NULL)) sides(side, other)
+    """
+    assert connection.execute(query, {"x": reference}).fetchall() == [(True,), (None,), (None,)]
+
+
+def test_many_batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    reference = row(store(tmp_path / "x", np.arange(4.0)))
+    query = """
+        SELECT count(*) FILTER (m.equal), count(*) FILTER (m IS NULL)
+        FROM (SELECT tensor_metrics($x, if(i < 4999, $x, NULL)) AS m FROM range(5000) numbers(i))
+    """
+    assert connection.execute(query, {"x": reference}).fetchall() == [(4999, 1)]
+
+
+def test_type_names_every_field() -> None:
+    assert all(f"{field.name} " in METRICS_TYPE for field in fields(TensorMetrics))
