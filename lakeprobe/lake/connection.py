@@ -11,7 +11,7 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
-_MACROS = ("element_type", "epsilon", "number", "integer", "difference", "relative", "is_device", "user_frame", "unit")
+_MACROS = ("element_type", "epsilon", "number", "integer", "difference", "relative", "is_device", "user_frame", "leaf_text", "unit")
 
 
 def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:

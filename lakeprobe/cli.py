@@ -1,0 +1,56 @@
+"""The command line: collects the commands and turns our errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.check import check
+from lakeprobe.commands.compare import compare
+from lakeprobe.commands.ingest import ingest
+from lakeprobe.commands.ls import ls
+from lakeprobe.commands.show import show
+from lakeprobe.commands.sql import sql
+from lakeprobe.diagnostics import ExitCode, fail
+from lakeprobe.errors import LakeprobeError
+from lakeprobe.version import __version__
+
+app = typer.Typer(
+    name="lakeprobe",
+    help="Training dumps into a Parquet lake; two runs held against each other in SQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (ingest, compare, sql, ls, show, check):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. Ends the process with an exit code of `lakeprobe.diagnostics.ExitCode`."""
+    try:
+        app()
+    except LakeprobeError as error:
+        sys.exit(fail(error))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output went away; the interpreter would complain when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.CLEAN)

@@ -1,0 +1,26 @@
+"""lakeprobe check: the audits of the lake."""
+
+from __future__ import annotations
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def check(lake: LakeOption = None) -> None:
+    """Run the audits: queries whose rows are violations of what a lake promises. Ends with 1 if there are any.
+
+    Example: lakeprobe check
+    """
+    from lakeprobe import diagnostics, output
+    from lakeprobe.lake import audits, store
+    from lakeprobe.session import Lake
+
+    with Lake(store.check(store.choose(lake))) as opened:
+        violations = audits.run(opened.sql)
+        for audit, columns, rows in violations:
+            output.text(f"{audit.name}: {audit.promise}")
+            output.text(output.aligned(columns, rows))
+    diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")
+    if violations:
+        raise typer.Exit(diagnostics.ExitCode.FINDINGS)

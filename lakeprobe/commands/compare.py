@@ -1,0 +1,81 @@
+"""lakeprobe compare: two runs held against each other."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
+
+
+class FailOn(str, Enum):
+    """The findings that make the command end with 1."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Format(str, Enum):
+    """The forms a comparison can be written in."""
+
+    CSV = "csv"
+    XLSX = "xlsx"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+def compare(
+    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake, or a path with dumps.")],
+    golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
+    sql: Annotated[
+        Optional[str], typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="same_framework")  # noqa: UP045
+    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Folder for result files.")] = None,  # noqa: UP045
+    format: Annotated[Format, typer.Option("--format", help="Form of the result files.")] = Format.CSV,
+    fail_on: Annotated[
+        Optional[FailOn], typer.Option("--fail-on", help="End with 1 if there are findings of this weight.")  # noqa: UP045
+    ] = None,
+    name: Annotated[
+        Optional[str], typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")  # noqa: UP045
+    ] = None,
+    lake: LakeOption = None,
+    tensors: TensorsOption = "copy",
+    replace: ReplaceOption = False,
+    jobs: JobsOption = None,
+) -> None:
+    """Hold a target run against a golden run and name the first op that differs.
+
+    Sides that are paths are ingested first. The result is kept in the lake: the table results, and a table of the
+    comparison's name. A warning is also a row that has no counterpart or cannot be read.
+
+    Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
+    """
+    from lakeprobe import diagnostics, output as stdout
+    from lakeprobe.analysis.summary import summarise
+    from lakeprobe.compare.run import compare as run_compare
+    from lakeprobe.lake import comparison, store
+    from lakeprobe.reports import files, terminal
+    from lakeprobe.work import default_jobs
+
+    with diagnostics.progress("comparing") as progress:
+        report = run_compare(
+            target, golden, lake=lake, rule=sql, name=name, tensors=tensors, replace=replace,
+            jobs=jobs or default_jobs(), progress=progress,
+        )  # fmt: skip
+    for ingested in report.ingested:
+        for line in terminal.ingest_lines(ingested):
+            diagnostics.note(line)
+    stored = comparison.load(store.choose(lake), report.name)
+    summary = summarise(stored)
+    stdout.text(terminal.comparison_text(stored, summary))
+    if output is not None:
+        for path in files.write(stored, output, format.value):
+            diagnostics.note(f"written: {path}")
+    if fail_on is not None and summary.count(*_FAILING[fail_on]):
+        raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+_FAILING = {FailOn.ERROR: ("error",), FailOn.WARNING: ("error", "warning", "unmatched", "unreadable")}

@@ -1,0 +1,33 @@
+"""lakeprobe show: one op with its tensors and call stack."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def show(
+    op: Annotated[str, typer.Argument(help="Name of the op, or the beginning of it.")],
+    run: Annotated[Optional[str], typer.Option("--run", help="Only this run.", show_default="all")] = None,  # noqa: UP045
+    step: Annotated[Optional[int], typer.Option("--step", help="Only this step.", show_default="all")] = None,  # noqa: UP045
+    rank: Annotated[Optional[int], typer.Option("--rank", help="Only this rank.", show_default="all")] = None,  # noqa: UP045
+    lake: LakeOption = None,
+) -> None:
+    """Show an op: its tensors and values, module and call stack, in every run that has it.
+
+    Example: lakeprobe show Functional.layer_norm.3.forward --run npu
+    """
+    from lakeprobe import output
+    from lakeprobe.errors import UsageError
+    from lakeprobe.lake import store
+    from lakeprobe.reports import terminal
+    from lakeprobe.session import Lake
+
+    with Lake(store.check(store.choose(lake))) as opened:
+        shown = terminal.op_text(opened, op, run, step, rank)
+    if not shown:
+        raise UsageError(f"no op begins with {op}; list them with: lakeprobe sql \"select distinct op from ops\"")
+    output.text(shown)

@@ -1,0 +1,54 @@
+"""lakeprobe sql: ad-hoc queries."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+class Format(str, Enum):
+    """The forms rows can be written in."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def sql(
+    query: Annotated[Optional[str], typer.Argument(help="The query; from stdin if it is left out.")] = None,  # noqa: UP045
+    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="A file with the query.")] = None,  # noqa: UP045
+    format: Annotated[
+        Optional[Format], typer.Option("--format", help="Form of the rows.", show_default="table, csv into a pipe")  # noqa: UP045
+    ] = None,
+    lake: LakeOption = None,
+) -> None:
+    """Run a query on the tables dumps, ops, tensors, stacks, contents, values and results.
+
+    Example: lakeprobe sql "select op, norm from tensors where run = 'npu' order by norm desc limit 5"
+    """
+    from lakeprobe import output
+    from lakeprobe.errors import UsageError
+    from lakeprobe.lake import store
+    from lakeprobe.session import Lake
+
+    if query is not None and file is not None:
+        raise UsageError("give a query or --file, not both")
+    if file is not None:
+        try:
+            query = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read as a query: {error}") from error
+    query = sys.stdin.read() if query is None else query
+    if not query.strip():
+        raise UsageError("there is no query; give one as an argument, with --file, or on stdin")
+    chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
+    with Lake(store.check(store.choose(lake))) as opened:
+        relation = opened.sql(query)
+        if relation is not None:
+            output.rows(relation.columns, relation.fetchall(), chosen)

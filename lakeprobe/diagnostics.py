@@ -1,0 +1,58 @@
+"""Owns stderr and the exit codes: whatever is not data is said here and nowhere else.
+
+stdout carries results only. A message is one line; a quiet run says nothing that stdout says already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from lakeprobe.errors import LakeprobeError
+
+if TYPE_CHECKING:
+    from lakeprobe.work import Progress
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code means."""
+
+    CLEAN = 0
+    """Nothing suspicious."""
+    FINDINGS = 1
+    """Findings at or above --fail-on, or violations of an audit."""
+    USAGE = 2
+    """Wrong usage, or input that cannot be read."""
+    LAKE = 3
+    """The lake cannot be read or written."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+def note(text: str) -> None:
+    """Say something that is no error."""
+    print(text, file=sys.stderr)
+
+
+def fail(error: LakeprobeError) -> int:
+    """Say what is wrong in one line. Returns the exit code."""
+    print("lakeprobe: " + " ".join(str(error).split()), file=sys.stderr)
+    return error.exit_code
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress | None]:
+    """A progress bar on stderr, if that is a terminal: yields the function that moves it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

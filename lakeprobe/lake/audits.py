@@ -1,0 +1,38 @@
+"""Audits: the queries in sql/audits, whose rows are violations of what a lake promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe import resources
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit: its name, and the promise of the lake that it holds to account (the first line of its SQL)."""
+
+    name: str
+    promise: str
+
+
+def names() -> list[str]:
+    """The names of all audits."""
+    return sorted(path.stem for path in (resources.folder("sql") / "audits").glob("*.sql"))
+
+
+def run(sql: Callable[[str], duckdb.DuckDBPyRelation]) -> list[tuple[Audit, list[str], list[Any]]]:
+    """Run every audit. Returns those with violations, each with its columns and rows."""
+    found = []
+    for name in names():
+        text = resources.sql(f"audits/{name}")
+        relation = sql(text)
+        rows = relation.fetchall()
+        if rows:
+            promise = text.splitlines()[0].partition(": ")[2]
+            found.append((Audit(name, promise), list(relation.columns), rows))
+    return found

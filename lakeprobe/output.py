@@ -1,0 +1,57 @@
+"""Owns stdout: the one stream that results leave through, as an aligned table, CSV or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+Row = Sequence[Any]
+Writer = Callable[[Sequence[str], Iterable[Row]], None]
+
+
+def text(lines: str) -> None:
+    """Write text that is itself the result, such as a summary."""
+    sys.stdout.write(lines if lines.endswith("\n") or not lines else lines + "\n")
+
+
+def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
+    """Write a relation in `format`, one of FORMATS."""
+    FORMATS[format](columns, values)
+
+
+def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
+    """The relation as lines of aligned columns, whole: nothing is cut."""
+    table = [[str(column) for column in columns], *([_cell(value) for value in row] for row in values)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines) + "\n"
+
+
+def _table(columns: Sequence[str], values: Iterable[Row]) -> None:
+    sys.stdout.write(aligned(columns, values))
+
+
+def _csv(columns: Sequence[str], values: Iterable[Row]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in values)
+
+
+def _json(columns: Sequence[str], values: Iterable[Row]) -> None:
+    for row in values:
+        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False) + "\n")
+
+
+def _cell(value: Any) -> str:
+    """A value as table and CSV show it; NULL is empty."""
+    if value is None:
+        return ""
+    return str(value).replace("\n", "\\n")
+
+
+FORMATS: dict[str, Writer] = {"table": _table, "csv": _csv, "json": _json}
+"""How a relation can be written; json is one object per line."""

@@ -1,0 +1,110 @@
+"""A lake opened in Python: ingest, compare and SQL as methods; what the command line and Jupyter stand on."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.analysis.summary import Summary, summarise
+from lakeprobe.compare.run import CompareReport
+from lakeprobe.compare.run import compare as run_compare
+from lakeprobe.errors import RuleError
+from lakeprobe.ingest import IngestReport
+from lakeprobe.ingest import ingest as run_ingest
+from lakeprobe.lake import comparison as comparisons
+from lakeprobe.lake import layout, store, views
+from lakeprobe.lake.comparison import StoredComparison
+from lakeprobe.lake.connection import connect
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class Lake:
+    """A lake at a path. Close it, or use it in a `with`; it closes itself when it is forgotten."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; a new one is made where there is none."""
+        self.path = store.create(store.choose(path))
+        self._connection = connect()
+        # DuckDB's Python binding prints leak messages at exit for a connection that is still open
+        self._finalizer = weakref.finalize(self, self._connection.close)
+        views.define(self._connection, self.path)
+
+    def close(self) -> None:
+        """Close the connection; relations that came from `sql` cannot be read any more."""
+        self._finalizer()
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({str(self.path)!r})"
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of the runs."""
+        return layout.runs(self.path)
+
+    @property
+    def comparisons(self) -> list[str]:
+        """The names of the comparisons."""
+        return layout.comparisons(self.path)
+
+    def ingest(self, path: str | os.PathLike[str], **options: Any) -> IngestReport:
+        """Read the dumps under `path` into a run. Options and errors: `lakeprobe.ingest.ingest`."""
+        report = run_ingest(path, lake=self.path, **options)
+        views.define(self._connection, self.path)
+        return report
+
+    def compare(
+        self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any
+    ) -> ComparisonResult:
+        """Hold two runs (or paths) against each other. Options and errors: `lakeprobe.compare.run.compare`."""
+        report = run_compare(target, golden, lake=self.path, **options)
+        views.define(self._connection, self.path)
+        return ComparisonResult(self, report.name, report)
+
+    def comparison(self, name: str) -> ComparisonResult:
+        """A comparison that was made before."""
+        return ComparisonResult(self, name)
+
+    def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
+        """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.
+
+        Raises RuleError if the query does not run.
+        """
+        import duckdb
+
+        try:
+            return self._connection.sql(query, params=parameters)
+        except duckdb.Error as error:
+            raise RuleError(str(error).strip()) from error
+
+
+class ComparisonResult:
+    """A comparison in a lake: its rows as a relation, and its summary."""
+
+    def __init__(self, lake: Lake, name: str, report: CompareReport | None = None) -> None:
+        """The comparison `name` of `lake`; `report` is there where it was made just now."""
+        self.lake, self.name, self.report = lake, name, report
+        self.stored: StoredComparison = comparisons.load(lake.path, name)
+
+    def __repr__(self) -> str:
+        return f"<comparison {self.name} of {self.stored.target} with {self.stored.golden}>"
+
+    @property
+    def rows(self) -> duckdb.DuckDBPyRelation:
+        """All rows, as the table results has them."""
+        return self.lake.sql("FROM results WHERE comparison = $name ORDER BY step, rank, row", {"name": self.name})
+
+    def summary(self) -> Summary:
+        """The first op that differs, the worst ops, and how all rows ended."""
+        return summarise(self.stored)

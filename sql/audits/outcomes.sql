@@ -1,0 +1,18 @@
+-- outcomes: every row of a comparison ends in exactly one outcome and one verdict, and a pair says whether it differs.
+-- grain: one violation
+SELECT
+    comparison,
+    step,
+    rank,
+    row,
+    outcome,
+    difference,
+    verdict
+FROM results
+WHERE
+    outcome IS NULL
+    OR outcome NOT IN ('compared', 'equal', 'skipped', 'unmatched', 'unreadable')
+    OR verdict IS NULL
+    OR verdict NOT IN ('pass', 'warning', 'error', 'unmatched', 'unreadable', 'skipped')
+    OR (target_row IS NOT NULL AND golden_row IS NOT NULL) <> (difference IS NOT NULL)
+LIMIT 100

@@ -1,0 +1,18 @@
+-- runs: what each run of the lake holds.
+-- grain: one run
+-- parameters: the view dumps
+SELECT
+    run,
+    any_value(framework) AS framework,
+    array_to_string(list(DISTINCT task ORDER BY task), ' ') AS task,
+    array_to_string(list(DISTINCT level ORDER BY level), ' ') AS level,
+    count(DISTINCT step) AS steps,
+    count(DISTINCT rank) AS ranks,
+    sum(ops)::BIGINT AS ops,
+    sum(tensor_rows)::BIGINT AS tensor_rows,
+    sum(contents)::BIGINT AS contents,
+    format_bytes(sum(content_bytes)::BIGINT) AS content_size,
+    any_value(source ORDER BY step, rank) AS source
+FROM dumps
+GROUP BY run
+ORDER BY run
