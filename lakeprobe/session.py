@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout, store, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect
+from lakeprobe.reports import files
+from lakeprobe.reports.terminal import comparison_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -100,6 +103,13 @@ class ComparisonResult:
     def __repr__(self) -> str:
         return f"<comparison {self.name} of {self.stored.target} with {self.stored.golden}>"
 
+    def __str__(self) -> str:
+        return comparison_text(self.stored, self.summary())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows: the summary."""
+        printer.text(str(self))
+
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:
         """All rows, as the table results has them."""
@@ -108,3 +118,7 @@ class ComparisonResult:
     def summary(self) -> Summary:
         """The first op that differs, the worst ops, and how all rows ended."""
         return summarise(self.stored)
+
+    def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
+        """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""
+        return files.write(self.stored, Path(folder), format)

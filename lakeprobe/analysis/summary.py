@@ -62,7 +62,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The short answer. `first` has one op per (step, rank) that differs, `beyond_noise` the first that is not noise."""
+    """The short answer. `first` has the first op of each (step, rank) that differs, `beyond_noise` likewise.
+
+    A (step, rank) where nothing differs (or nothing beyond float noise) has none.
+    """
 
     first: tuple[OpFinding, ...]
     beyond_noise: tuple[OpFinding, ...]
@@ -102,8 +105,8 @@ def _ops(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[OpFinding, 
 
 
 def _op(connection: duckdb.DuckDBPyConnection, row: tuple[Any, ...]) -> OpFinding:
-    step, rank, op, finding, rows, *rest = row
+    step, rank, op, finding, rows, module, code, errors, warnings, cosine, norm_relative = row
     leaves = connection.execute(resources.sql("analysis/leaves"), [step, rank, rows[:MOST_LEAVES]]).fetchall()
-    return OpFinding(
-        step, rank, op, finding, *rest, tuple(Leaf(*leaf) for leaf in leaves), max(0, len(rows) - MOST_LEAVES)
-    )
+    shown = tuple(Leaf(*leaf) for leaf in leaves)
+    more = len(rows) - len(shown)
+    return OpFinding(step, rank, op, finding, module, code, errors, warnings, cosine, norm_relative, shown, more)

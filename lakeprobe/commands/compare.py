@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -31,15 +31,15 @@ def compare(
     target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake, or a path with dumps.")],
     golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
     sql: Annotated[
-        Optional[str], typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="same_framework")  # noqa: UP045
+        str | None, typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="same_framework")
     ] = None,
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Folder for result files.")] = None,  # noqa: UP045
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for result files.")] = None,
     format: Annotated[Format, typer.Option("--format", help="Form of the result files.")] = Format.CSV,
     fail_on: Annotated[
-        Optional[FailOn], typer.Option("--fail-on", help="End with 1 if there are findings of this weight.")  # noqa: UP045
+        FailOn | None, typer.Option("--fail-on", help="End with 1 if there are findings of this weight.")
     ] = None,
     name: Annotated[
-        Optional[str], typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")  # noqa: UP045
+        str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
     lake: LakeOption = None,
     tensors: TensorsOption = "copy",
@@ -53,7 +53,8 @@ def compare(
 
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
-    from lakeprobe import diagnostics, output as stdout
+    from lakeprobe import diagnostics
+    from lakeprobe import output as stdout
     from lakeprobe.analysis.summary import summarise
     from lakeprobe.compare.run import compare as run_compare
     from lakeprobe.lake import comparison, store

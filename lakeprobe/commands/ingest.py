@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, Te
 
 def ingest(
     path: Annotated[Path, typer.Argument(help="A dump.json, a rank or step folder, or a folder of steps.")],
-    run: Annotated[Optional[str], typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,  # noqa: UP045
+    run: Annotated[str | None, typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,
     lake: LakeOption = None,
     tensors: TensorsOption = "copy",
     replace: ReplaceOption = False,

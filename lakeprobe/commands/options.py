@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
-# Optional[X], not X | None: typer evaluates these, and Python 3.10 must do so too
 LakeOption = Annotated[
-    Optional[Path], typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake")  # noqa: UP045
+    Path | None, typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake")
 ]
 JobsOption = Annotated[
-    Optional[int], typer.Option("--jobs", "-j", min=1, help="Processes to work with.", show_default="all cores")  # noqa: UP045
+    int | None, typer.Option("--jobs", "-j", min=1, help="Processes to work with.", show_default="all cores")
 ]
 TensorsOption = Annotated[
     str, typer.Option("--tensors", help="Tensor contents: copy into the lake, link to the dump's files, or none.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,9 @@ from lakeprobe.commands.options import LakeOption
 
 def show(
     op: Annotated[str, typer.Argument(help="Name of the op, or the beginning of it.")],
-    run: Annotated[Optional[str], typer.Option("--run", help="Only this run.", show_default="all")] = None,  # noqa: UP045
-    step: Annotated[Optional[int], typer.Option("--step", help="Only this step.", show_default="all")] = None,  # noqa: UP045
-    rank: Annotated[Optional[int], typer.Option("--rank", help="Only this rank.", show_default="all")] = None,  # noqa: UP045
+    run: Annotated[str | None, typer.Option("--run", help="Only this run.", show_default="all")] = None,
+    step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.", show_default="all")] = None,
     lake: LakeOption = None,
 ) -> None:
     """Show an op: its tensors and values, module and call stack, in every run that has it.
@@ -27,7 +27,7 @@ def show(
     from lakeprobe.session import Lake
 
     with Lake(store.check(store.choose(lake))) as opened:
-        shown = terminal.op_text(opened, op, run, step, rank)
+        shown = terminal.op_text(opened.sql, op, run, step, rank)
     if not shown:
-        raise UsageError(f"no op begins with {op}; list them with: lakeprobe sql \"select distinct op from ops\"")
+        raise UsageError(f'no op begins with {op}; list them with: lakeprobe sql "select distinct op from ops"')
     output.text(shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -21,10 +21,10 @@ class Format(str, Enum):
 
 
 def sql(
-    query: Annotated[Optional[str], typer.Argument(help="The query; from stdin if it is left out.")] = None,  # noqa: UP045
-    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="A file with the query.")] = None,  # noqa: UP045
+    query: Annotated[str | None, typer.Argument(help="The query; from stdin if it is left out.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with the query.")] = None,
     format: Annotated[
-        Optional[Format], typer.Option("--format", help="Form of the rows.", show_default="table, csv into a pipe")  # noqa: UP045
+        Format | None, typer.Option("--format", help="Form of the rows.", show_default="table, csv into a pipe")
     ] = None,
     lake: LakeOption = None,
 ) -> None:

@@ -20,6 +20,7 @@ from lakeprobe.readers.locate import Located, locate
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison: a run, and those of its units that take part."""
@@ -134,7 +135,9 @@ def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Lo
                 return name
         elif name not in known or _is_of(lake, name, dumps):
             return layout.check_name(name, "run")
-    raise UsageError(f"the run {parts[-1]} is in {lake} already, from elsewhere; ingest {dumps.root} under another --run")
+    raise UsageError(
+        f"the run {parts[-1]} is in {lake} already, from elsewhere; ingest {dumps.root} under another --run"
+    )
 
 
 def _is_of(lake: Path, run: str, dumps: Located) -> bool:

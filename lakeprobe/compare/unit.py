@@ -20,6 +20,10 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
+_ROW_GROUP = 20480
+"""Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores write and read."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairTask:
     """Two units to hold against each other, by a rule, into the folder `staged`, which does not exist yet."""
@@ -74,8 +78,10 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     set_variable(connection, "golden_unit", str(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     for side in ("target", "golden"):
-        _create_table(connection, side, f"FROM unit(getvariable('{side}_unit'))")
-    _register_tensor_metrics(connection, task.threads)
+        _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
+        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
+        connection.execute(f"CREATE VIEW {side} AS SELECT * FROM {side}_leaves JOIN {side}_ops USING (seq)")
+    _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in connection.execute("SELECT name, value FROM thresholds").fetchall():
         set_variable(connection, name, value)
@@ -94,7 +100,11 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     lock(connection, task.lake)
 
 
-def _register_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+    """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
+    if not _only_value(connection, "SELECT count(reference) > 0 FROM target"):
+        connection.execute(resources.sql("macros/no_tensor_metrics"))
+        return
     from lakeprobe.tensors.udf import register
 
     register(connection, threads)
@@ -106,7 +116,9 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     twice = connection.execute(resources.sql("compare/paired_twice")).fetchall()
     if twice:
         side, row, count = twice[0]
-        raise RuleError(f"{rule.origin}: pairs has the {side} row {row} {count} times; a row has one counterpart at most")
+        raise RuleError(
+            f"{rule.origin}: pairs has the {side} row {row} {count} times; a row has one counterpart at most"
+        )
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
 
 
@@ -122,7 +134,10 @@ def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 def _write(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     query = resources.sql("compare/results")
-    connection.execute(f"COPY ({query}) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})"
+    connection.execute(f"COPY ({query}) {into}")
+    if not connection.execute(resources.sql("compare/order_kept"), [str(path)]).fetchall()[0][0]:
+        connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
     return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
 
 

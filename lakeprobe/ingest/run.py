@@ -81,7 +81,9 @@ def read_dumps(
     """Read the located dumps of each run, then put all units in place. If one fails, none is put in place."""
     with staging.staged(lake, "ingest") as folder:
         tasks = [
-            UnitTask(lake, UnitKey(run, dump.step, dump.rank), dump.folder, folder / str(number), tensors, replace, dump.note)
+            UnitTask(
+                lake, UnitKey(run, dump.step, dump.rank), dump.folder, folder / str(number), tensors, replace, dump.note
+            )
             for number, (run, dump) in enumerate((run, dump) for run in dumps for dump in dumps[run].dumps)
         ]
         reports = run_all(ingest_unit, tasks, jobs, progress)

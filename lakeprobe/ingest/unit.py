@@ -57,10 +57,10 @@ def ingest_unit(task: UnitTask) -> UnitReport:
     report = UnitReport(task.key, task.folder)
     with _input_output(task.lake):
         fingerprint = _fingerprint(task)
-        known = _known_fingerprint(task)
-        if known == (fingerprint, task.tensors) and not task.replace:
+        known = None if task.replace else _known_fingerprint(task)
+        if known == (fingerprint, task.tensors):
             return report
-        if known is not None and not task.replace:
+        if known is not None:
             raise LakeError(
                 f"{task.key} is in {task.lake} already, from another dump or read with other options than "
                 f"{task.folder} now; read it with --replace, or under another --run"
@@ -141,12 +141,17 @@ def _fingerprint(task: UnitTask) -> str:
 
 def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:
     """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = layout.unit_folder(task.lake, task.key) / "dumps.parquet"
-    if not path.is_file():
+    folder = layout.unit_folder(task.lake, task.key)
+    if not folder.exists():
         return None
-    row = pq.read_table(path, columns=["fingerprint", "tensor_storage"]).to_pylist()[0]
+    path = folder / "dumps.parquet"
+    try:
+        row = pq.read_table(path, columns=["fingerprint", "tensor_storage"]).to_pylist()[0]
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error
     return row["fingerprint"], row["tensor_storage"]
 
 

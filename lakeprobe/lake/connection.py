@@ -11,7 +11,10 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
-_MACROS = ("element_type", "epsilon", "number", "integer", "difference", "relative", "is_device", "user_frame", "leaf_text", "unit")
+_MACROS = (
+    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "user_frame", "leaf_text",
+    "message", "unit_ops", "unit_leaves",
+)  # fmt: skip
 
 
 def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:

@@ -1,10 +1,10 @@
 """Where everything lies in a lake. Paths only: nothing here reads or writes a table.
 
-    LAKE/lake.yaml                                              format version
-    LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,contents,values-0}.parquet       a unit
-    LAKE/comparisons/comparison=C/comparison.yaml
-    LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
-    LAKE/.staging/                                              what is being written, and locks
+LAKE/lake.yaml                                              format version
+LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,contents,values-0}.parquet       a unit
+LAKE/comparisons/comparison=C/comparison.yaml
+LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
+LAKE/.staging/                                              what is being written, and locks
 """
 
 from __future__ import annotations

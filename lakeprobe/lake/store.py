@@ -26,7 +26,7 @@ def create(path: Path) -> Path:
         return check(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if any(child.name not in (".staging", _FILE) for child in path.iterdir()):
+        if not all(child.name in (".staging", _FILE) or _is_draft(child) for child in path.iterdir()):
             raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
         draft = path / f".{_FILE}.{os.getpid()}"
         draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
@@ -34,6 +34,10 @@ def create(path: Path) -> Path:
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
     return path
+
+
+def _is_draft(path: Path) -> bool:
+    return path.name.startswith(f".{_FILE}.")
 
 
 def check(path: Path) -> Path:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lakeprobe.errors import LakeError
 from lakeprobe.schema import arrow_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 LARGEST_VALUE = 1 << 30
@@ -58,8 +60,8 @@ class ValuesWriter:
         if not self._contents:
             return
         sizes = [buffer.nbytes for buffer in self._buffers]
-        offsets = pa.array([sum(sizes[:index]) for index in range(len(sizes) + 1)], type=pa.int64())
-        joined = pa.py_buffer(self._buffers[0]) if len(sizes) == 1 else pa.py_buffer(b"".join(self._buffers))
+        offsets = pa.array([0, *accumulate(sizes)], type=pa.int64())
+        joined = pa.py_buffer(self._buffers[0] if len(sizes) == 1 else np.concatenate(self._buffers))
         data = pa.Array.from_buffers(pa.large_binary(), len(sizes), [None, offsets.buffers()[1], joined])
         batch = pa.record_batch([pa.array(self._contents, type=pa.string()), data], schema=self._schema)
         self._writer.write_batch(batch, row_group_size=len(sizes))

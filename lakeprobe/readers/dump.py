@@ -169,11 +169,15 @@ def _read_construct(path: Path, summary: DumpSummary) -> dict[str, tuple[str | N
         parent, micro_step = value if isinstance(value, list) and len(value) == 2 else (value, None)
         if isinstance(parent, int) and micro_step is None:
             continue  # megatron_micro_step_number: how many there are, not an op
-        if not (parent is None or isinstance(parent, str)) or not (micro_step is None or type(micro_step) is int):
+        if not (parent is None or isinstance(parent, str)) or not _is_micro_step(micro_step):
             raise DumpError(f"{path}: the parent of {name} is neither text nor null; the file is damaged")
         key = (parent, micro_step)
         parents[sys.intern(name)] = shared.setdefault(key, key)
     return parents
+
+
+def _is_micro_step(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 <= value < 2**31)
 
 
 def _side_file(path: Path, summary: DumpSummary) -> Iterator[tuple[str, Any]]:

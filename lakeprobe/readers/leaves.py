@@ -119,12 +119,15 @@ class Leaves:
             raise DumpError(f"{self._where}: the entry {op} is {_kind_of(body)}, not an object")
         self._op = op
         before = len(self._place_codes)
-        if kind == "parameters_grad":
-            self._add_gradients(body)
-        else:
-            for section, root in self._roots.items():
-                if section in body:
-                    self._walk(body[section], root)
+        try:
+            if kind == "parameters_grad":
+                self._add_gradients(body)
+            else:
+                for section, root in self._roots.items():
+                    if section in body:
+                        self._walk(body[section], root)
+        except RecursionError:
+            raise DumpError(f"{self._where}: {op} is nested too deep to be read") from None
         rows = len(self._place_codes) - before
         self._op_codes += [len(self._ops)] * rows
         self._seqs += [seq] * rows
@@ -200,7 +203,7 @@ class Leaves:
         if value.__class__ is dict:
             if value.get("type").__class__ is str:
                 self._leaf(value, place)
-            elif "class_type" in value and value.get("tensor").__class__ is dict:
+            elif value.get("class_type").__class__ is str and value.get("tensor").__class__ is dict:
                 self._point_to_point(value, place)
             elif value:
                 for key, item in value.items():
@@ -215,7 +218,8 @@ class Leaves:
         elif value is None:
             self._add_value(place, "null", None, None, None)
         else:  # a bare number or text: no release writes one, but it is a value all the same
-            self._add_value(place, "scalar", value.__class__.__name__, None, _text(value))
+            text = value if value.__class__ is str else _text(value)
+            self._add_value(place, "scalar", value.__class__.__name__, None, text)
 
     def _add_gradients(self, body: dict[str, Any]) -> None:
         for parameter, value in body.items():
@@ -236,8 +240,8 @@ class Leaves:
         keys = tuple(leaf)
         others = self._others.get(keys)
         if others is None:
-            others = tuple(key for key in keys if key not in _TENSOR_FIELDS and key != "value")
-            self._others[keys] = others
+            known = _TENSOR_FIELDS if "dtype" in leaf and "shape" in leaf else ("type", "value")
+            others = self._others[keys] = tuple(key for key in keys if key not in known)
         extra = {key: leaf[key] for key in others} if others else None
         if "dtype" in leaf and "shape" in leaf:
             self._add_tensor(leaf, leaf["type"], keys, extra, place)
@@ -252,7 +256,7 @@ class Leaves:
         extra = {key: value for key, value in holder.items() if key not in ("tensor", "class_type")}
         inner = {key: value for key, value in leaf.items() if key not in _TENSOR_FIELDS}
         extra["tensor"] = {"fields": " ".join(leaf), "type": leaf.get("type"), **inner}
-        self._add_tensor(leaf, str(holder["class_type"]), tuple(holder), extra, place)
+        self._add_tensor(leaf, holder["class_type"], tuple(holder), extra, place)
 
     def _add_tensor(
         self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place
@@ -286,8 +290,11 @@ class Leaves:
         self._shape_codes.append(shape)
         self._letter_codes.append(self._letters[letters])
         digest = get("md5")
-        if digest is not None:  # the xor mode writes the value itself, a number, for a 0-d tensor
-            self._sparse["digest"][row] = digest if digest.__class__ is str else _text(digest)
+        if digest is not None:
+            if digest.__class__ is not str:  # the value itself, in the xor mode, of a 0-d tensor
+                extra = (extra or {}) | {"md5": digest}
+                digest = _text(digest)
+            self._sparse["digest"][row] = digest
         data_name = get("data_name")
         if data_name is not None:
             self._add_content(data_name, row, place)
@@ -355,15 +362,12 @@ class Leaves:
         value = leaf.get("value", _ABSENT)
         if value is _ABSENT:
             text = None
-        elif value.__class__ is str:
-            text = value
         else:
-            text = _text(value)
-            if name == "str":
-                extra = (extra or {}) | {"value": value}  # so that its type is not lost
-        misplaced = {key: leaf[key] for key in keys if key in _TENSOR_FIELDS and key != "type"}
-        if misplaced:
-            extra = (extra or {}) | misplaced
+            is_text = value.__class__ is str
+            text = value if is_text else _text(value)
+            reads_as_text = name == "str" or (is_text and not _is_json(text))
+            if is_text != reads_as_text:  # else its type is lost
+                extra = (extra or {}) | {"value": value}
         self._add_value(place, kind, name, " ".join(keys), text)
         if extra:
             self._sparse["extra"][len(self) - 1] = json.dumps(extra)
@@ -389,6 +393,14 @@ class Leaves:
 def _text(value: Any) -> str:
     """`value` as JSON text; most values of a dump are integers, which need no encoder."""
     return str(value) if value.__class__ is int else json.dumps(value)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _kind_of(value: Any) -> str:

@@ -34,7 +34,13 @@ class Located:
 
 def locate(path: Path) -> Located:
     """The dumps under `path`. Raises DumpError if there are none."""
-    path = path.expanduser().absolute()
+    try:
+        return _locate(path.expanduser().absolute())
+    except OSError as error:
+        raise DumpError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+
+
+def _locate(path: Path) -> Located:
     if not path.exists():
         raise DumpError(f"{path} does not exist; give a dump.json or a folder with dumps")
     if path.is_file():
@@ -56,6 +62,7 @@ def locate(path: Path) -> Located:
             f"{path} holds no dump: neither {DUMP_FILE} nor rank*/, proc*/ or step*/ folders with one; "
             f"give the folder that msprobe wrote"
         )
+    _refuse_doubles(path, dumps)
     return Located(path, tuple(sorted(dumps, key=lambda dump: (dump.step, dump.rank))))
 
 
@@ -95,13 +102,14 @@ def _ranks(folder: Path, step: int) -> list[DumpFolder]:
 
 
 def _refuse_doubles(folder: Path, dumps: list[DumpFolder]) -> None:
-    seen: dict[int, Path] = {}
+    seen: dict[tuple[int, int], Path] = {}
     for dump in dumps:
-        if dump.rank in seen:
+        here, key = dump.folder.relative_to(folder), (dump.step, dump.rank)
+        if key in seen:
             raise DumpError(
-                f"{folder}: {seen[dump.rank].name} and {dump.folder.name} are both rank {dump.rank}; move one away"
+                f"{folder}: {seen[key]} and {here} are both step {dump.step} rank {dump.rank}; move one away"
             )
-        seen[dump.rank] = dump.folder
+        seen[key] = here
 
 
 def _rank_of(folder: Path) -> tuple[int | None, str | None]:

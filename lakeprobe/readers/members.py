@@ -47,7 +47,8 @@ def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
         place = start.find(opening)
         indent = b"\n" + b" " * depth + b'"'
         first = place + len(opening) - 1
-        if place >= 0 and start[first : first + len(indent)] == indent:
+        is_top = container is not None or not start[: max(place, 0)].strip()
+        if place >= 0 and is_top and start[first : first + len(indent)] == indent:
             yield from _split_lines(path, file, start, place, first, container)
         else:
             yield from _scan_text(path, file, start, container)
@@ -72,7 +73,7 @@ def _split_lines(
     separator = b"\n" + b" " * depth + b'"'
     closing = b"\n" + b" " * (depth - 1) + b"}"
     if container is not None:
-        yield from _head(path, start[:opening])
+        yield from _head(path, start[:opening], container)
     rest = start[first + len(separator) :]
     ended = False
     while not ended:
@@ -83,7 +84,7 @@ def _split_lines(
                 rest = separator.join([*pieces[number:], rest]) + file.read(_LARGEST_MEMBER)
                 ended = True
                 break
-            yield from _member(path, piece, container)
+            yield from _member(path, piece, container, b",")
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
         block = b"" if ended else file.read(_BLOCK)
@@ -94,29 +95,33 @@ def _split_lines(
         raise DumpError(
             f"{path} ends inside the entry {_name(last)}: the file is truncated; dump again, or leave it out"
         )
-    yield from _member(path, last, container)
+    yield from _member(path, last, container, b"")
     if container is not None:
-        yield from _tail(path, tail)
+        yield from _tail(path, tail, container)
     elif tail.strip():
         raise DumpError(f"{path} goes on after the end of its object; the file is damaged")
 
 
-def _head(path: Path, text: bytes) -> Iterator[Member]:
-    text = text.rstrip().removesuffix(b",")
-    for name, value in _load(path, text + b"}", "the keys before data").items():
-        yield None, name, value
+def _head(path: Path, text: bytes, container: str) -> Iterator[Member]:
+    head = _load(path, text + b'"%b": {}}' % container.encode(), f"the keys before {container}")
+    del head[container]
+    yield from ((None, name, value) for name, value in head.items())
 
 
-def _tail(path: Path, text: bytes) -> Iterator[Member]:
-    text = text.strip()
-    if not text.endswith(b"}"):
+def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
+    if not text.rstrip().endswith(b"}"):
         raise DumpError(f"{path} does not end with a closing brace: the file is truncated")
-    for name, value in _load(path, b"{" + text.removeprefix(b","), "the keys after data").items():
-        yield None, name, value
+    tail = _load(path, b'{"%b": {}' % container.encode() + text, f"the keys after {container}")
+    if tail.pop(container):
+        raise DumpError(f"{path} holds {container} twice; the file is damaged")
+    yield from ((None, name, value) for name, value in tail.items())
 
 
-def _member(path: Path, piece: bytes, container: str | None) -> Iterator[Member]:
-    text = b'{"' + piece.rstrip().removesuffix(b",") + b"}"
+def _member(path: Path, piece: bytes, container: str | None, end: bytes) -> Iterator[Member]:
+    piece = piece.rstrip()
+    if not piece.endswith(end):
+        raise DumpError(f"{path}: no comma follows the entry {_name(piece)}; the file is damaged")
+    text = b'{"' + piece.removesuffix(end) + b"}"
     try:
         members = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -126,7 +131,8 @@ def _member(path: Path, piece: bytes, container: str | None) -> Iterator[Member]
 
 
 def _name(piece: bytes) -> str:
-    return piece.lstrip(b'{\n "')[:200].split(b'"', 1)[0].decode("utf-8", "replace")
+    name = piece.lstrip(b'{\n "')[:200].split(b'"', 1)[0].decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else " " for character in name)
 
 
 def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
@@ -208,7 +214,7 @@ class _Text:
                     self._step = min(self._step * 2, _LARGEST_MEMBER)
                     continue
                 raise DumpError(f"{self._path} is not valid JSON ({error.msg}); truncated or damaged") from None
-            if end == len(self.text) and self.grow():  # a number may go on in the next block
+            if end + 2 >= len(self.text) and self.grow():  # a number may go on, past a dot or e-
                 continue
             self.place, self._step = end, _BLOCK
             return value
@@ -220,8 +226,11 @@ def _scan_text(path: Path, file: BinaryIO, start: bytes, container: str | None) 
         raise DumpError(f"{path} is not a JSON object; it is not a dump's file")
     for name in _names(window):
         if name == container and window.peek() == "{":
+            inner = None
             for inner in _names(window):
                 yield container, inner, window.value()
+            if inner is None:
+                yield None, name, {}
         else:
             yield None, name, window.value()
     if window.peek():

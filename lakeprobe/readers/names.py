@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _DIRECTIONS = ("forward", "backward")
+_MOST_DIGITS = 9
+"""Of a call number; a longer one does not fit its column and is no call number."""
 
 
 class OpName(NamedTuple):
@@ -31,16 +33,20 @@ def parse(name: str) -> OpName:
     parts = name.split(".")
     last = parts[-1]
     before = parts[-2] if len(parts) > 1 else ""
-    if last in _DIRECTIONS and before.isdecimal() and len(parts) > 3:
+    if last in _DIRECTIONS and _is_call(before) and len(parts) > 3:
         api_type, api = parts[0], ".".join(parts[1:-2])
         return OpName("api", api_type, api, None, last, int(before), f"{api_type}.{api}.{last}")
-    if before in _DIRECTIONS and last.isdecimal() and len(parts) > 3:
+    if before in _DIRECTIONS and _is_call(last) and len(parts) > 3:
         return _module("module", parts[:-2], before, int(last))
     if last == "parameters_grad" and len(parts) > 2:
         return _module("parameters_grad", parts[:-1], last, None)
-    if before == "parameters_grad" and last.isdecimal() and len(parts) > 3:
+    if before == "parameters_grad" and _is_call(last) and len(parts) > 3:
         return _module("parameters_grad", parts[:-2], before, int(last))
     return OpName("other", parts[0], ".".join(parts[1:]), None, None, None, name)
+
+
+def _is_call(part: str) -> bool:
+    return part.isdecimal() and len(part) <= _MOST_DIGITS
 
 
 def _module(kind: str, parts: list[str], direction: str, call: int | None) -> OpName:

@@ -70,7 +70,9 @@ def _write_json(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path:
 
 
 def _write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
-    connection.execute(f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+    connection.execute(
+        f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)"
+    )
 
 
 def _write_workbook(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:

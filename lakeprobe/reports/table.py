@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = (
-    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference", "cell_percent", "cell_metric",
-    "cell_flag", "cell_text", "cell_digest",
+    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def _define_digest(connection: duckdb.DuckDBPyConnection, kind: str) -> None:
         connection.execute("CREATE MACRO digest_of_text(text) AS NULL::VARCHAR")
         return
 
-    connection.create_function("digest_of_text", digest_of_text, ["VARCHAR"], "VARCHAR")  # type: ignore[list-item,arg-type]
+    connection.create_function("digest_of_text", digest_of_text, ["VARCHAR"], "VARCHAR")
 
 
 def digest_of_text(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
@@ -12,7 +12,10 @@ from lakeprobe.ingest import IngestReport
 from lakeprobe.lake.comparison import StoredComparison
 
 if TYPE_CHECKING:
-    from lakeprobe.session import Lake
+    import duckdb
+
+Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
+"""Runs a query with named parameters on a lake."""
 
 _MOST_UNITS = 8
 """How many (step, rank) a summary shows one by one."""
@@ -55,7 +58,7 @@ def comparison_text(comparison: StoredComparison, summary: Summary) -> str:
     lines += _counts(summary)
     for unit in comparison.unpaired:
         lines.append(f"  without counterpart: {unit}")
-    lines += ["", f'The rows are in the lake: lakeprobe sql "from results where comparison = \'{comparison.name}\'"']
+    lines += ["", f"The rows are in the lake: lakeprobe sql \"from results where comparison = '{comparison.name}'\""]
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +74,9 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
         beyond = next((op for op in summary.beyond_noise if (op.step, op.rank) == (first.step, first.rank)), None)
         if first.finding == "noise":
             lines.append(
-                f"  beyond float noise, the first is {beyond.op}" if beyond else "  no op differs by more than float noise"
+                f"  beyond float noise, the first is {beyond.op}"
+                if beyond
+                else "  no op differs by more than float noise"
             )
             if beyond:
                 lines += _op_lines(beyond)
@@ -129,20 +134,19 @@ def _counts(summary: Summary) -> list[str]:
     return [
         f"Rows: {total('target_rows')} of the target and {total('golden_rows')} of golden: "
         + ", ".join(f"{outcomes[key]} {name}" for key, name in names.items() if outcomes[key]),
-        f"Differences: {total('equal_rows')} equal, {total('noise_rows')} within float noise, "
-        f"{total('different_rows')} different",
+        f"Differences: {total('equal_rows')} equal, {total('noise_rows')} noise, {total('different_rows')} different",
         f"Verdicts: {summary.count('error')} error, {summary.count('warning')} warning, {summary.count('pass')} pass",
     ]
 
 
-def op_text(lake: Lake, op: str, run: str | None, step: int | None, rank: int | None) -> str:
+def op_text(sql: Query, op: str, run: str | None, step: int | None, rank: int | None) -> str:
     """Every op that is named `op` or begins with it: leaves, module and stack. Empty if there is none."""
     wanted = {"op": op, "run": run, "step": step, "rank": rank}
     parts = []
-    for head in lake.sql(resources.sql("reports/op_heads"), wanted).fetchall():
+    for head in sql(resources.sql("reports/op_heads"), wanted).fetchall():
         its_run, its_step, its_rank, seq, name, parent, frames = head
         key = {"run": its_run, "step": its_step, "rank": its_rank, "seq": seq}
-        leaves = lake.sql(resources.sql("reports/op_leaves"), key)
+        leaves = sql(resources.sql("reports/op_leaves"), key)
         lines = [f"{name}  (run {its_run}, step {its_step}, rank {its_rank}, op {seq})"]
         if parent:
             lines.append(f"in {parent}")

@@ -1,5 +1,6 @@
 -- results: the comparison of one (step, rank), as it is kept in the lake (schemas/results.yaml).
 -- grain: one row of the comparison: a pair, or a row of one side without counterpart
+-- order: that of pairing, which DuckDB keeps through these joins; compare/order_kept checks it
 SELECT
     p.row,
     p.target_row,
@@ -76,4 +77,3 @@ LEFT JOIN golden AS g ON g.row = p.golden_row
 LEFT JOIN metrics AS m ON m.row = p.row
 LEFT JOIN differences AS d ON d.row = p.row
 LEFT JOIN verdicts AS v ON v.row = p.row
-ORDER BY p.row

@@ -11,21 +11,22 @@ WITH
             coalesce(t.role, g.role) = 'output' AS is_output,
             t.kind AS target_kind,
             g.kind AS golden_kind,
-            t.type AS target_type,
-            g.type AS golden_type,
-            t.dtype AS target_dtype,
-            g.dtype AS golden_dtype,
-            t.shape AS target_shape,
-            g.shape AS golden_shape,
-            t.requires_grad AS target_requires_grad,
-            g.requires_grad AS golden_requires_grad,
-            t.digest AS target_digest,
-            g.digest AS golden_digest,
-            number_of(t.kind, t.stat_types[1], t.max, t.value) AS target_max,
-            number_of(t.kind, t.stat_types[2], t.min, t.value) AS target_min,
-            number_of(g.kind, g.stat_types[1], g.max, g.value) AS golden_max,
-            number_of(g.kind, g.stat_types[2], g.min, g.value) AS golden_min,
-            m.* EXCLUDE (row),
+            t.type IS DISTINCT FROM g.type AS other_type,
+            t.dtype <> g.dtype AS other_dtype,
+            t.shape <> g.shape AS other_shape,
+            t.requires_grad <> g.requires_grad AS other_requires_grad,
+            t.digest <> g.digest AS other_digest,
+            (t.digest IS NULL) <> (g.digest IS NULL) AS one_digest,
+            isfinite(coalesce(t.max, t.number)) AS target_max_finite,
+            isfinite(coalesce(t.min, t.number)) AS target_min_finite,
+            isfinite(coalesce(g.max, g.number)) AS golden_max_finite,
+            isfinite(coalesce(g.min, g.number)) AS golden_min_finite,
+            m.measurement,
+            m.max_diff,
+            m.min_diff,
+            m.norm_relative,
+            m.one_thousandth_ratio,
+            m.cosine,
             d.difference,
             u.api IS NOT NULL AS skipped,
             coalesce(t.content = g.content, false) AS same_content,
@@ -58,101 +59,78 @@ WITH
         WHERE NOT skipped
         GROUP BY op_number
     ),
-    findings AS (
+    -- one letter per finding, so that texts are only made for rows that have one
+    coded AS (
         SELECT
             rows.*,
-            [
+            concat(
                 CASE
                     WHEN
-                        coalesce(isfinite(golden_max) AND isfinite(golden_min), true)
-                        AND NOT coalesce(isfinite(target_max) AND isfinite(target_min), true)
-                        THEN 'NaN or inf in the target where the golden run has none'
+                        coalesce(golden_max_finite AND golden_min_finite, true)
+                        AND NOT coalesce(target_max_finite AND target_min_finite, true)
+                        THEN 'A'
                 END,
                 CASE
-                    WHEN measurement = 'nonfinite'
-                        THEN 'NaN or inf at different places, or inf of different sign'
                     WHEN
-                        matched AND measurement IS NULL AND NOT isfinite(target_max) AND NOT isfinite(golden_max)
-                        AND max_diff <> 0
-                        OR matched AND measurement IS NULL AND NOT isfinite(target_min) AND NOT isfinite(golden_min)
-                        AND min_diff <> 0
-                        THEN 'inf of different sign, or inf against NaN'
+                        measurement = 'nonfinite'
+                        OR (
+                            measurement IS NULL
+                            AND (
+                                NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
+                                OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
+                            )
+                        )
+                        THEN 'B'
                 END,
                 CASE
                     WHEN
                         is_output
+                        AND measurement IS NULL
                         AND input_norm_error < getvariable('norm_error_input')
                         AND norm_relative > getvariable('norm_error_output')
-                        AND measurement IS NULL
-                        THEN 'the norm of this output is off while the inputs agree'
+                        THEN 'C'
                 END,
                 CASE
                     WHEN
-                        rows.row = first_output
+                        row = first_output
                         AND input_thousandth > getvariable('thousandth_input')
                         AND output_thousandth < getvariable('thousandth_output')
-                        THEN 'few elements of the outputs are within one thousandth while the inputs agree'
+                        THEN 'D'
                 END,
+                CASE WHEN other_requires_grad THEN 'E' END,
                 CASE
-                    WHEN matched AND target_requires_grad <> golden_requires_grad
-                        THEN 'requires_grad differs'
+                    WHEN matched AND target_kind <> golden_kind THEN 'F'
+                    WHEN matched AND target_kind IN ('scalar', 'object') AND other_type THEN 'G'
+                    WHEN matched AND target_kind IN ('scalar', 'object') AND difference = 'different' THEN 'H'
                 END,
-                CASE
-                    WHEN matched AND target_kind <> golden_kind
-                        THEN 'a ' || target_kind || ' is held against a ' || golden_kind
-                    WHEN matched AND target_kind IN ('scalar', 'object') AND target_type <> golden_type
-                        THEN 'the types of the values differ'
-                    WHEN matched AND target_kind IN ('scalar', 'object') AND difference = 'different' AND NOT is_output
-                        THEN 'the arguments differ'
-                    WHEN matched AND target_kind IN ('scalar', 'object') AND difference = 'different'
-                        THEN 'the values differ'
-                END,
-                CASE WHEN matched AND target_dtype <> golden_dtype THEN 'the dtypes differ' END,
-                CASE WHEN matched AND target_shape <> golden_shape THEN 'the shapes differ' END,
-                CASE
-                    WHEN matched AND by_digest AND target_digest <> golden_digest THEN 'the digests differ'
-                END
-            ] AS errors,
-            [
+                CASE WHEN other_dtype THEN 'I' END,
+                CASE WHEN other_shape THEN 'J' END,
+                CASE WHEN by_digest AND other_digest THEN 'K' END,
                 CASE
                     WHEN
-                        rows.row = first_output
+                        row = first_output
                         AND measurement IS NULL
                         AND if(
                             input_norm_error = 0,
                             output_norm_error > getvariable('norm_growth_from_zero'),
                             output_norm_error / input_norm_error > getvariable('norm_growth')
                         )
-                        THEN 'the norm error grows from the inputs to the outputs'
+                        THEN 'a'
                 END,
                 CASE
                     WHEN
-                        rows.row = first_output
+                        row = first_output
                         AND input_cosine > getvariable('cosine_input')
                         AND input_cosine - output_cosine > getvariable('cosine_drop')
-                        THEN 'the cosine falls from the inputs to the outputs'
+                        THEN 'b'
                 END,
                 CASE
-                    WHEN
-                        matched AND by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor'
-                        AND (target_digest IS NULL) <> (golden_digest IS NULL)
-                        THEN 'only one side has a digest'
+                    WHEN by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest THEN 'c'
                 END
-            ] AS warnings
+            ) AS codes
         FROM rows
         LEFT JOIN per_op USING (op_number)
-        CROSS JOIN (SELECT kind = 'digest' AS by_digest FROM comparison_kind) AS kind
-    ),
-    graded AS (
-        SELECT
-            row,
-            matched,
-            skipped,
-            unreadable,
-            same_content,
-            list_transform(list_filter(errors, lambda text: text IS NOT NULL), lambda text: 'error: ' || text) AS errors,
-            list_transform(list_filter(warnings, lambda text: text IS NOT NULL), lambda text: 'warning: ' || text) AS warnings
-        FROM findings
+        CROSS JOIN (SELECT kind = 'digest' AS by_digest FROM comparison_kind)
     )
 SELECT
     row,
@@ -165,11 +143,15 @@ SELECT
     END AS outcome,
     CASE
         WHEN skipped THEN 'skipped'
-        WHEN len(errors) > 0 THEN 'error'
-        WHEN len(warnings) > 0 THEN 'warning'
+        WHEN codes SIMILAR TO '.*[A-Z].*' THEN 'error'
+        WHEN codes <> '' THEN 'warning'
         WHEN NOT matched THEN 'unmatched'
         WHEN unreadable THEN 'unreadable'
         ELSE 'pass'
     END AS verdict,
-    CASE WHEN skipped THEN ['skipped: this memory was never written'] ELSE list_concat(errors, warnings) END AS messages
-FROM graded
+    CASE
+        WHEN skipped THEN ['skipped: this memory was never written']
+        WHEN codes = '' THEN []::VARCHAR[]
+        ELSE list_transform(string_split(codes, ''), lambda code: message_of(code))
+    END AS messages
+FROM coded

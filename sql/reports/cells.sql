@@ -1,11 +1,12 @@
 -- cells: a comparison's rows as texts, under the headers of msprobe 26.2's result tables (facts 4.2).
 -- grain: one row of the comparison of one (step, rank)
+-- order: that of results, which its file keeps; so nothing here joins or sorts
 -- parameters: the views results and stacks
 WITH
     texts AS (
         SELECT
             *,
-            lag(target_op) OVER (ORDER BY row) IS DISTINCT FROM target_op AS first_of_op,
+            target_seq IS DISTINCT FROM lag(target_seq) OVER () AS first_of_op,
             cell_statistic(target_kind, target_type, target_stat_types[1], target_max, target_max_int, target_value, target_extra) AS n_max,
             cell_statistic(target_kind, target_type, target_stat_types[2], target_min, target_min_int, target_value, target_extra) AS n_min,
             cell_statistic(target_kind, target_type, target_stat_types[3], target_mean, NULL, target_value, target_extra) AS n_mean,
@@ -18,8 +19,10 @@ WITH
     ),
     stack_texts AS (
         SELECT
-            stack,
-            '[' || array_to_string(list_transform(frames, lambda frame: cell_text(frame)), ', ') || ']' AS stack_text
+            list(
+                '[' || array_to_string(list_transform(frames, lambda frame: cell_text(frame)), ', ') || ']'
+                ORDER BY stack
+            ) AS texts
         FROM stacks
     )
 SELECT
@@ -62,8 +65,7 @@ SELECT
         WHEN len(messages) = 0 THEN '[]'
         ELSE '["' || array_to_string(messages, '", "') || '"]'
     END AS "Err_message",
-    if(first_of_op, coalesce(stack_text, 'N/A'), 'N/A') AS "NPU_Stack_Info",
+    if(first_of_op, coalesce((SELECT texts FROM stack_texts)[stack + 1], 'N/A'), 'N/A') AS "NPU_Stack_Info",
     '[''' || CASE WHEN target_name IS NULL THEN 'N/A' ELSE coalesce(target_data_name, '-1') END || ''', '''
     || CASE WHEN golden_name IS NULL THEN 'N/A' ELSE coalesce(golden_data_name, '-1') END || ''']' AS "Data_name"
 FROM texts
-LEFT JOIN stack_texts USING (stack)

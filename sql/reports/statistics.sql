@@ -31,4 +31,3 @@ SELECT
     "Err_message",
     "NPU_Stack_Info"
 FROM cells
-ORDER BY row

@@ -30,4 +30,3 @@ SELECT
     "NPU_Stack_Info",
     "Data_name"
 FROM cells
-ORDER BY row

@@ -1,0 +1,224 @@
+"""Writes a comparison as an Excel workbook: a summary, the findings worst first, and msprobe's table in full.
+
+The sheet `rows` has the csv's texts, cell for cell. `cell_content` alone decides how a text becomes a cell,
+and it never makes a formula: whatever a dump contains is shown, not run. Rows go from DuckDB to the file in
+batches, so memory does not grow with the comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openpyxl import Workbook
+from openpyxl.cell import WriteOnlyCell
+from openpyxl.styles import Font, NamedStyle, PatternFill
+from openpyxl.utils import get_column_letter
+
+from lakeprobe import resources
+from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.resources import quote_identifier
+
+if TYPE_CHECKING:
+    import duckdb
+    from openpyxl.cell import Cell
+    from openpyxl.worksheet.worksheet import Worksheet
+
+ROWS_PER_SHEET = 1_048_500
+"""Rows of data on a sheet, as in msprobe; Excel has room for 1,048,576 with the header."""
+
+LONGEST_CELL = 32_767
+"""What Excel holds in a cell, in UTF-16 code units."""
+
+TEXT_COLUMNS = frozenset({
+    "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
+    "NPU Requires_grad", "Bench Requires_grad", "NPU MD5", "BENCH MD5", "Requires_grad Consistent", "Result",
+    "Err_message", "NPU_Stack_Info", "Data_name", "Module", "Line of code",
+})  # fmt: skip
+"""Columns in which a text that looks like a number is none, such as the digest 12345678."""
+
+WIDTHS = {
+    "NPU Name": 52, "Bench Name": 52, "NPU Dtype": 16, "Bench Dtype": 16, "NPU Tensor Shape": 19,
+    "Bench Tensor Shape": 21, "Err_message": 60, "NPU_Stack_Info": 60, "Data_name": 60, "Module": 40,
+    "Line of code": 80,
+}  # fmt: skip
+"""Widths in characters of the columns that need more room than their header."""
+
+FILLS = {"error": "FFC7CE", "warning": "FFF2CC", "unmatched": "E7E6E6", "unreadable": "E7E6E6"}
+"""The colour of a row by its Result: light red, light yellow, light grey."""
+
+NUMBERS = {
+    "statistics": ("NormRelativeErr", "NPU l2norm", "Bench l2norm", "NPU max", "Bench max"),
+    "tensor": ("Cosine", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "NPU max", "Bench max"),
+    "digest": ("NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU MD5", "BENCH MD5"),
+}
+"""What a finding shows of the two sides, by the kind of comparison."""
+
+_BATCH = 5_000
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_LARGEST_INTEGER = 2**53
+_UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+
+
+def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+    """Write one pair of units to the workbook `path`."""
+    workbook = Workbook(write_only=True)
+    _add_styles(workbook)
+    _write_summary(workbook, connection, unit)
+    for title, query in (("findings", _findings(unit.kind)), ("rows", "FROM msprobe_table")):
+        _write_table(workbook, title, *_query(connection, query))
+    workbook.save(path)
+
+
+def cell_content(text: str | None, *, always_text: bool = False) -> tuple[str | None, str]:
+    """What a cell holds for a text of the csv, and the cell's type: "n" is a number, "s" is text.
+
+    A number keeps its digits as they are. It stays text where Excel would round it: from 2^53 on, and
+    beyond the range of a double. Characters that a workbook cannot hold are shown as Python escapes.
+    """
+    if not text:
+        return None, "n"
+    if not always_text and _is_number(text):
+        return text, "n"
+    return _shortened(_UNWRITABLE.sub(_escaped, text)), "s"
+
+
+def _is_number(text: str) -> bool:
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        return False
+    if number[2] or number[3]:
+        return abs(float(text)) != float("inf")
+    return abs(int(text)) <= _LARGEST_INTEGER
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """The escape that shows a character; `_` is one that Excel would take for the start of its `_x0041_`."""
+    if found[0] == "_":
+        return "_x005F_"
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _shortened(text: str) -> str:
+    """`text`, or as much of it as a cell holds with a note of how much is missing."""
+    if 2 * len(text) <= LONGEST_CELL:
+        return text
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * LONGEST_CELL:
+        return text
+    room = LONGEST_CELL - len(f"… [{len(text)} characters cut]")
+    kept = units[: 2 * room].decode("utf-16-le", "ignore")
+    return f"{kept}… [{len(text) - len(kept)} characters cut]"
+
+
+def _add_styles(workbook: Workbook) -> None:
+    """Named styles: one for headers, and one per Result that is coloured."""
+    workbook.add_named_style(NamedStyle("header", font=Font(bold=True)))
+    for name, colour in FILLS.items():
+        workbook.add_named_style(NamedStyle(name, fill=PatternFill("solid", fgColor=colour)))
+
+
+def _findings(kind: str) -> str:
+    columns = ("Result", "NPU Name", "Bench Name", "Err_message", *NUMBERS[kind], "Module", "Line of code")
+    chosen = ", ".join(quote_identifier(column) for column in columns)
+    return f"FROM ({resources.sql('reports/findings')}) SELECT {chosen}"
+
+
+def _query(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    """The column names of a query and its rows, which are fetched as they are asked for."""
+    connection.execute(query)
+    return [column[0] for column in connection.description or ()], _fetched(connection)
+
+
+def _fetched(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := connection.fetchmany(_BATCH):
+        yield from batch
+
+
+def _write_summary(workbook: Workbook, connection: duckdb.DuckDBPyConnection, unit: ComparedUnit) -> None:
+    """What was compared, where the first difference is, and how many rows ended in which way."""
+    sheet: Worksheet = workbook.create_sheet("summary")
+    _set_widths(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
+    for facts in (_compared(unit), _first_difference(connection)):
+        for label, value in facts.items():
+            sheet.append([_cell(sheet, label, "header"), _cell(sheet, value)])
+        sheet.append([])
+    names, counts = _query(connection, resources.sql("reports/outcome_counts"))
+    sheet.append([_cell(sheet, name, "header") for name in names])
+    for count in counts:
+        sheet.append([_cell(sheet, str(value), _style(count[1])) for value in count])
+
+
+def _compared(unit: ComparedUnit) -> dict[str, str]:
+    return {
+        "Compared by": unit.kind,
+        "Target": f"step {unit.step}, rank {unit.rank}",
+        "Golden": f"step {unit.golden_step}, rank {unit.golden_rank}",
+        "Rows": str(unit.rows),
+    }
+
+
+def _first_difference(connection: duckdb.DuckDBPyConnection) -> dict[str, str | None]:
+    unit_results = resources.sql("reports/unit_results")
+    for name in ("findings_by_op", "outcomes"):
+        analysis = resources.sql(f"analysis/{name}")
+        query = f"WITH results AS ({unit_results}) FROM ({analysis})"
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+    names, rows = _query(connection, resources.sql("reports/first_difference"))
+    first = next(rows, ("none",))
+    return dict(zip(names, first, strict=False))
+
+
+def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """Write `rows` on the sheet `title`, and where one is too small on `title 2`, `title 3` … behind it."""
+    always_text = [header in TEXT_COLUMNS for header in headers]
+    result = headers.index("Result")
+    for number, piece in enumerate(_pieces(rows, ROWS_PER_SHEET), start=1):
+        sheet = _new_table(workbook, title if number == 1 else f"{title} {number}", headers)
+        last = 1
+        for row in piece:
+            last += 1
+            style = _style(row[result])
+            sheet.append([_cell(sheet, text, style, always) for text, always in zip(row, always_text, strict=True)])
+        sheet.auto_filter.ref = f"A1:{get_column_letter(len(headers))}{last}"
+
+
+def _pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """`rows` in pieces of `size`, to be used up one after another; one empty piece where there is no row."""
+    yield islice(rows, size)
+    for first in rows:
+        yield chain((first,), islice(rows, size - 1))
+
+
+def _new_table(workbook: Workbook, title: str, headers: list[str]) -> Worksheet:
+    """A sheet with its header, which stays in view."""
+    sheet: Worksheet = workbook.create_sheet(title)
+    sheet.freeze_panes = "A2"
+    _set_widths(sheet, [WIDTHS.get(header, len(header) + 5) for header in headers])
+    sheet.append([_cell(sheet, header, "header") for header in headers])
+    return sheet
+
+
+def _set_widths(sheet: Worksheet, widths: list[int]) -> None:
+    for number, width in enumerate(widths, start=1):
+        sheet.column_dimensions[get_column_letter(number)].width = width
+
+
+def _style(result: str | None) -> str | None:
+    return result if result in FILLS else None
+
+
+def _cell(sheet: Worksheet, text: str | None, style: str | None = None, always_text: bool = False) -> Cell | str:
+    """What openpyxl shows as `text`: a cell, or the text alone where it makes the same of it in half the time."""
+    content, kind = cell_content(text, always_text=always_text)
+    if kind == "s" and not style and content and content[0] not in "=#":
+        return content
+    cell = WriteOnlyCell(sheet, content)
+    cell.data_type = kind  # after the content, from which openpyxl has guessed a formula or an error
+    if style:
+        cell.style = style
+    return cell

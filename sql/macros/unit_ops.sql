@@ -1,0 +1,24 @@
+-- unit_ops(folder): the ops of one unit, each with the number that pairs its calls.
+-- grain: one op, in the order of the dump
+-- call_number: the call number in the name; backward calls are numbered anew in order of appearance, because a
+--   framework numbers them in the order in which they happen to run (so does msprobe 26.2, facts 3.3)
+CREATE OR REPLACE MACRO unit_ops(folder) AS TABLE
+SELECT
+    seq,
+    op,
+    kind AS op_kind,
+    api_type,
+    api,
+    module_class,
+    direction,
+    call,
+    CASE direction
+        WHEN 'backward' THEN row_number() OVER (PARTITION BY stem ORDER BY seq) - 1
+        ELSE coalesce(call, 0)
+    END AS call_number,
+    stem,
+    parent,
+    micro_step,
+    is_recompute,
+    stack
+FROM read_parquet(folder || '/ops.parquet')

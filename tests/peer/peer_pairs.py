@@ -1,0 +1,88 @@
+"""The pairs of real dumps in ../shared/dumps that msprobe 26.2.0 compared, with its results and the planted truth."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+csv.field_size_limit(1 << 30)
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps"))
+MAPPED = {"-fm", "-am", "-cm", "-dm", "-lm", "-da", "-i", "--rank"}
+
+
+@dataclass(frozen=True)
+class PeerPair:
+    """A target and a golden path, and the folder with what msprobe made of them."""
+
+    folder: Path
+    target: Path
+    golden: Path
+
+    @property
+    def id(self) -> str:
+        return str(self.folder.relative_to(DUMPS))
+
+    @property
+    def tables(self) -> dict[int, Path]:
+        """msprobe's CSV by rank."""
+        return {rank_in(path): path for path in self.folder.glob("compare_result*.csv*")}
+
+
+def rank_in(path: Path) -> int:
+    match = re.search(r"rank(\d+)", path.name)
+    return int(match[1]) if match else 0
+
+
+def compared_by_msprobe() -> list[PeerPair]:
+    """Every pair of dump.json (or folders of ranks) of one framework that msprobe compared without a mapping."""
+    pairs = []
+    for command_file in sorted(DUMPS.rglob("cmd.txt")):
+        words = shlex.split(command_file.read_text().splitlines()[0].removeprefix("command: "))
+        if words[1:2] != ["compare"] or "-tp" not in words or MAPPED & set(words) or "cross" in str(command_file):
+            continue
+        target, golden = (
+            DUMPS / words[words.index(option) + 1].removeprefix("/data/dumps/") for option in ("-tp", "-gp")
+        )
+        if target.name != "debug.json" and target.exists():
+            pairs.append(PeerPair(command_file.parent, target, golden))
+    return pairs
+
+
+def with_table() -> list[PeerPair]:
+    return [pair for pair in compared_by_msprobe() if pair.tables]
+
+
+def with_truth() -> list[tuple[PeerPair, Path]]:
+    """Pairs with the file that says, exactly, which op differs first."""
+    found = {}
+    for pair in compared_by_msprobe():
+        name = pair.folder.name.removeprefix("peer_out_")
+        for parent in (pair.folder.parent, pair.folder.parent.parent):
+            for candidate in (f"truth_{name}.json", "truth_ln_eps_step0.json" if name == "26.2.0" else ""):
+                path = parent / candidate
+                if candidate and path.is_file():
+                    found.setdefault((pair.target, pair.golden), (pair, path))
+    return list(found.values())
+
+
+def first_differences(truth: Path) -> dict[int, dict[str, Any]]:
+    """The truth by rank."""
+    told = json.loads(truth.read_text())
+    if "first_diff" in told:
+        return {0: told}
+    return {int(name.removeprefix("rank")): value for name, value in told.items()}
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

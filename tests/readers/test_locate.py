@@ -1,0 +1,130 @@
+"""Finding the dumps under a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakeprobe.errors import DumpError
+from lakeprobe.readers.locate import DumpFolder, locate
+
+
+def dumps(root: Path, *folders: str) -> Path:
+    for folder in folders:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        (root / folder / "dump.json").write_text("{}")
+    return root
+
+
+def located(path: Path) -> list[tuple[str, int, int]]:
+    return [(dump.folder.name, dump.step, dump.rank) for dump in locate(path).dumps]
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(DumpError) as caught:
+        locate(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("folder", "given", "root", "step", "rank"),
+    [
+        ("gpu", "gpu/dump.json", "gpu", 0, 0),
+        ("gpu", "gpu", "gpu", 0, 0),
+        ("gpu/step3", "gpu/step3/dump.json", "gpu", 3, 0),
+        ("gpu/step3", "gpu/step3", "gpu", 3, 0),
+        ("gpu/step3", "gpu", "gpu", 3, 0),
+        ("gpu/step12/rank7", "gpu/step12/rank7/dump.json", "gpu", 12, 7),
+        ("gpu/step12/rank7", "gpu/step12/rank7", "gpu", 12, 7),
+        ("gpu/step12/rank7", "gpu/step12", "gpu", 12, 7),
+        ("gpu/step12/rank7", "gpu", "gpu", 12, 7),
+        ("gpu/step0/rank", "gpu/step0", "gpu", 0, 0),
+        ("gpu/step0/rank", "gpu", "gpu", 0, 0),
+        ("gpu/step0/rank00", "gpu", "gpu", 0, 0),
+        ("gpu/step01/rank010", "gpu", "gpu", 1, 10),
+        ("gpu/rank5", "gpu/rank5", "gpu", 0, 5),
+        ("gpu/rank5", "gpu", "gpu", 0, 5),
+        ("gpu/step0/proc4927", "gpu", "gpu", 0, 0),
+        ("gpu/step0/proc4927", "gpu/step0/proc4927/dump.json", "gpu", 0, 0),
+        ("gpu/step0/proc4927", "gpu/step0", "gpu", 0, 0),
+        ("a/b/other name", "a/b/other name", "a/b/other name", 0, 0),
+    ],
+)  # fmt: skip
+def test_every_form_of_a_path(tmp_path: Path, folder: str, given: str, root: str, step: int, rank: int) -> None:
+    dumps(tmp_path, folder)
+    found = locate(tmp_path / given)
+    assert found.root == tmp_path / root
+    assert [(dump.folder, dump.step, dump.rank) for dump in found.dumps] == [(tmp_path / folder, step, rank)]
+    assert (found.dumps[0].note is not None) == ("proc" in folder)
+
+
+def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dumps(tmp_path / "gpu", "step1/rank2")
+    monkeypatch.chdir(tmp_path / "gpu" / "step1")
+    assert locate(Path()).root == tmp_path / "gpu"
+    assert locate(Path("rank2/dump.json")).dumps == (DumpFolder(tmp_path / "gpu" / "step1" / "rank2", 1, 2),)
+
+
+def test_steps_and_ranks_come_in_numeric_order(tmp_path: Path) -> None:
+    dumps(tmp_path, *(f"step{step}/rank{rank}" for step in (10, 9, 1) for rank in (11, 2, 0)))
+    assert located(tmp_path) == [(f"rank{rank}", step, rank) for step in (1, 9, 10) for rank in (0, 2, 11)]
+    assert located(tmp_path / "step9") == [("rank0", 9, 0), ("rank2", 9, 2), ("rank11", 9, 11)]
+
+
+def test_processes_take_the_free_ranks_in_order_of_their_number(tmp_path: Path) -> None:
+    dumps(tmp_path, "step0/proc1000", "step0/proc999", "step0/rank0", "step0/rank2")
+    assert located(tmp_path) == [("rank0", 0, 0), ("proc999", 0, 1), ("rank2", 0, 2), ("proc1000", 0, 3)]
+    notes = [dump.note for dump in locate(tmp_path).dumps]
+    assert notes[0] is notes[2] is None
+    assert "proc999" in str(notes[1])
+    assert "rank 1" in str(notes[1])
+
+
+def test_foreign_files_and_folders_without_dumps_do_not_count(tmp_path: Path) -> None:
+    dumps(tmp_path, "step0/rank0")
+    for folder in ("step1/rank0", "step0/rank1", "step0/rank1/dump.json/x", "notes", "step", "stepx", "step-1"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "step2").write_text("a file")
+    (tmp_path / "step0" / "rank3").write_text("a file")
+    assert located(tmp_path) == [("rank0", 0, 0)]
+
+
+@pytest.mark.parametrize("pair", [("rank0", "rank00"), ("rank", "rank0"), ("rank1", "rank01")])
+def test_two_folders_of_one_rank_are_refused(tmp_path: Path, pair: tuple[str, str]) -> None:
+    dumps(tmp_path, *(f"step0/{name}" for name in pair))
+    for path in (tmp_path, tmp_path / "step0"):
+        with pytest.raises(DumpError, match=r"both step 0 rank \d+; move one away") as caught:
+            locate(path)
+        assert all(name in str(caught.value) for name in pair)
+
+
+def test_two_folders_of_one_step_are_refused(tmp_path: Path) -> None:
+    dumps(tmp_path, "step1/rank0", "step01/rank0")
+    assert "step1" in refused(tmp_path)
+
+
+def test_what_holds_no_dump(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "none")
+    (tmp_path / "stack.json").write_text("{}")
+    assert "is not a dump.json" in refused(tmp_path / "stack.json")
+    assert "holds no dump" in refused(tmp_path)
+    (tmp_path / "step0" / "rank0").mkdir(parents=True)
+    assert "holds no dump" in refused(tmp_path)
+    assert "holds no dump" in refused(tmp_path / "step0")
+    assert "does not exist" in refused(tmp_path / "step0" / "rank0" / "dump.json")
+    refused(tmp_path / ("x" * 300))
+
+
+def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
+    dumps(tmp_path / "gpu", ".", "step1/rank0")
+    assert located(tmp_path / "gpu") == [("gpu", 0, 0)]
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    dumps(tmp_path, "real/rank4")
+    (tmp_path / "gpu" / "step1").mkdir(parents=True)
+    (tmp_path / "gpu" / "step1" / "rank4").symlink_to(tmp_path / "real" / "rank4")
+    assert locate(tmp_path / "gpu").dumps == (DumpFolder(tmp_path / "gpu" / "step1" / "rank4", 1, 4),)
