@@ -153,6 +153,4 @@ def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) 
 
 
 def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0]
+    return connection.execute(query).fetchall()[0][0]

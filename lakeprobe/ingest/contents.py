@@ -82,6 +82,13 @@ class Contents:
         self._in_values.append(content)
         self._rows[content] |= {"strides": None, "length": data.nbytes}
 
+    def __enter__(self) -> Contents:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._values is not None:
+            self._values.abandon()
+
     def close(self) -> list[dict[str, Any]]:
         """Finish the copies. Returns the rows of the table contents."""
         if self._values is not None:

@@ -82,8 +82,14 @@ def put_in_place(task: UnitTask) -> None:
 
 
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
-    writer = UnitWriter(task.staged)
-    contents = Contents(task.folder, task.staged, task.tensors)
+    with (
+        UnitWriter(task.staged) as writer,
+        Contents(task.folder, task.staged, task.tensors) as contents,
+    ):
+        _write(writer, contents, task, fingerprint, report)
+
+
+def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: str, report: UnitReport) -> None:
     summary = read_dump(task.folder, contents, writer.write)
     writer.write_rows("contents", contents.close())
     if task.note:
@@ -134,9 +140,17 @@ def _fingerprint(task: UnitTask) -> str:
     folder = task.folder / TENSOR_FOLDER
     if task.tensors != "none" and folder.is_dir():
         with os.scandir(folder) as files:
-            for line in sorted(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files):
+            for line in sorted(map(_file_state, files)):
                 state.update(os.fsencode(line))
     return state.hexdigest()
+
+
+def _file_state(file: os.DirEntry[str]) -> str:
+    try:
+        state = file.stat()
+    except OSError:  # a link that leads nowhere
+        state = file.stat(follow_symlinks=False)
+    return f"{file.name} {state.st_size} {state.st_mtime_ns}"
 
 
 def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ _UNIQUE_TEXT = frozenset(("name", "content"))
 
 
 class UnitWriter:
-    """Appends batches to the Parquet files of a unit."""
+    """Appends batches to the Parquet files of a unit. As a context, lets go of files that a failure left open."""
 
     def __init__(self, folder: Path) -> None:
         """Write into `folder`, which exists."""
@@ -49,3 +49,10 @@ class UnitWriter:
         """Finish all files."""
         for writer in self._writers.values():
             writer.close()
+
+    def __enter__(self) -> UnitWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            writer.is_open = False  # else its deletion would write on, to a full disk perhaps

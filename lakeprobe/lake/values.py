@@ -68,6 +68,10 @@ class ValuesWriter:
         self._groups.append(list(zip(self._contents, sizes, strict=True)))
         self._contents, self._buffers, self._pending = [], [], 0
 
+    def abandon(self) -> None:
+        """Let go of the file, whose folder is about to be removed, without writing its end."""
+        self._writer.is_open = False
+
     def close(self) -> dict[str, int]:
         """Finish the file. Returns for each content the offset of its first byte."""
         import pyarrow.parquet as pq

@@ -72,7 +72,9 @@ def read_dump(folder: Path, content_of: ContentOf, emit: Emit) -> DumpSummary:
         seq = summary.ops
         empties = leaves.add(seq, op, name.kind, body)
         recompute, extra = _other_keys(name, body)
-        ops.append((seq, op, *name, *parents.get(op, _NO_PARENT), recompute, of_op.get(op), " ".join(body), empties, extra))
+        ops.append(
+            (seq, op, *name, *parents.get(op, _NO_PARENT), recompute, of_op.get(op), " ".join(body), empties, extra)
+        )
         summary.ops += 1
         if len(ops) >= _BATCH:
             emit("ops", _batch("ops", ops, path))
@@ -128,6 +130,8 @@ def _take_head(head: dict[str, Any], has_data: bool, first_type: str, path: Path
     for key in ("task", "level", "framework"):
         if head.get(key) is not None and not isinstance(head[key], str):
             raise DumpError(f"{path}: {key} is not text; it is not a dump.json")
+        with _unicode(path):
+            str(head.get(key)).encode()
     summary.task, summary.level = head.get("task"), head.get("level")
     framework = head.get("framework")
     if framework is None:

@@ -372,9 +372,7 @@ class Leaves:
         if extra:
             self._sparse["extra"][len(self) - 1] = json.dumps(extra)
 
-    def _add_value(
-        self, place: _Place, kind: str, name: str | None, fields: str | None, value: str | None
-    ) -> None:
+    def _add_value(self, place: _Place, kind: str, name: str | None, fields: str | None, value: str | None) -> None:
         if value is not None:
             self._sparse["value"][len(self)] = value
         self._max.append(None)

@@ -34,9 +34,9 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("CREATE VIEW stacks AS FROM read_parquet(getvariable('stacks'))")
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
         connection.execute(f"CREATE VIEW all_columns AS {resources.sql(f'reports/{unit.kind}')}")
-        has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchone()
+        has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall()
         without_stacks = "SELECT * EXCLUDE (NPU_Stack_Info) FROM all_columns"
-        chosen = "FROM all_columns" if has_stacks == (True,) else without_stacks
+        chosen = "FROM all_columns" if has_stacks == [(True,)] else without_stacks
         connection.execute(f"CREATE VIEW msprobe_table AS {chosen}")
         yield connection
     finally:

@@ -1,17 +1,24 @@
 -- first_difference: the first op that differs by more than noise or has rows without counterpart, and where it is called.
 -- grain: one row, or none where no op differs
 -- parameters: the views findings_by_op, results and stacks; the macro user_frame
+WITH
+    first_op AS (
+        SELECT *
+        FROM findings_by_op
+        WHERE finding <> 'noise'
+        ORDER BY place
+        LIMIT 1
+    ),
+    messages AS (
+        SELECT DISTINCT unnest(messages) AS message
+        FROM results
+        WHERE row IN (SELECT unnest(rows) FROM first_op)
+    )
 SELECT
     op AS "First op that differs",
     finding AS "Finding",
-    (
-        SELECT array_to_string(list(DISTINCT message ORDER BY message), '; ')
-        FROM (SELECT unnest(messages) AS message FROM results WHERE list_contains(rows, results.row))
-    ) AS "Messages",
+    (SELECT string_agg(message, '; ' ORDER BY message) FROM messages) AS "Messages",
     module AS "Module",
     regexp_replace(user_frame(frames), '\s+', ' ', 'g') AS "Line of code"
-FROM findings_by_op
+FROM first_op
 LEFT JOIN stacks USING (stack)
-WHERE finding <> 'noise'
-ORDER BY place
-LIMIT 1

@@ -179,16 +179,21 @@ def _leaf(row: Row) -> Any:
 def _tensor(row: Row, fields: list[str], extra: dict[str, Any]) -> dict[str, Any]:
     values = {"dtype": row["dtype"], "shape": row["shape"], "requires_grad": row["requires_grad"],
               "md5": row["digest"], "data_name": row["data_name"]}  # fmt: skip
-    for key, column, letter in zip(("Max", "Min", "Mean", "Norm"), ("max", "min", "mean", "norm"), row["stat_types"]):
+    for key, column, letter in zip(
+        ("Max", "Min", "Mean", "Norm"), ("max", "min", "mean", "norm"), row["stat_types"], strict=True
+    ):
         assert (letter == "-") == (key not in fields)
-        number = row[column]
-        exact = row.get(f"{column}_int")
-        makers = {
-            "-": lambda: None, "n": lambda: None, "s": lambda: extra[key], "f": lambda: number,
-            "b": lambda: {0.0: False, 1.0: True}[number], "i": lambda: int(number) if exact is None else exact,
-        }  # fmt: skip
-        values[key] = extra[key] if key in extra else makers[letter]()
+        values[key] = extra[key] if key in extra else _statistic(letter, row[column], row.get(f"{column}_int"))
     return {key: values[key] for key in TENSOR_KEYS if key in fields} | extra
+
+
+def _statistic(letter: str, number: float | None, exact: int | None) -> Any:
+    if number is None:
+        assert letter in "-n"
+        return None
+    if letter == "i":
+        return int(number) if exact is None else exact
+    return {"f": number, "b": number == 1}[letter]
 
 
 def _from_text(text: str) -> Any:

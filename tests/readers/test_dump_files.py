@@ -1,4 +1,4 @@
-"""The files of a dump: dump.json's own keys, stack.json in both layouts, construct.json with and without micro steps."""
+"""The files of a dump: dump.json's own keys, stack.json in both layouts, construct.json with and without micro step."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ A, B = ["File a.py, line 1, in f, \n x = 1"], ["File b.py, line 2, in g, \n y", 
     ],
 )
 @pytest.mark.parametrize("indent", [1, None])
-def test_stacks(tmp_path: Path, stack: Any, of_ops: list[int | None], frames: list[list[str]], indent: int | None) -> None:
+def test_stacks(
+    tmp_path: Path, stack: Any, of_ops: list[int | None], frames: list[list[str]], indent: int | None
+) -> None:
     write(tmp_path, DATA)
     (tmp_path / "stack.json").write_text(json.dumps(stack, indent=indent))
     result = read(tmp_path)
@@ -180,9 +182,8 @@ def test_parents_of_another_shape_are_refused(tmp_path: Path, value: Any) -> Non
 def test_side_files_may_be_missing_or_empty(tmp_path: Path, file: str) -> None:
     write(tmp_path, DATA, stack={NAMES[0]: A}, construct={NAMES[0]: NAMES[2]})
     assert read(tmp_path).summary.notes == []
-    for blank in ("", " \n"):
-        (tmp_path / file).write_text(blank)
-        assert read(tmp_path).summary.notes == [f"{file} is empty"]
+    (tmp_path / file).write_text("")
+    assert read(tmp_path).summary.notes == [f"{file} is empty"]
     (tmp_path / file).unlink()
     result = read(tmp_path)
     assert result.summary.notes == [f"{file} is missing"]
@@ -190,7 +191,7 @@ def test_side_files_may_be_missing_or_empty(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["stack.json", "construct.json"])
-@pytest.mark.parametrize("content", ["{", "[]", '{"a": ', '{\n "a": [\n', "\xff", "{} x"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": ', '{\n "a": [\n', "\xff", "{} x", " \n"])
 def test_damaged_side_files_are_refused(tmp_path: Path, file: str, content: str) -> None:
     write(tmp_path, DATA)
     (tmp_path / file).write_text(content, encoding="latin-1")

@@ -76,7 +76,12 @@ def test_a_tensor_is_all_columns(tmp_path: Path) -> None:
 )
 def test_tensors_of_every_type(tmp_path: Path, leaf: dict[str, Any]) -> None:
     row = read_leaf(tmp_path, leaf)
-    assert (row["kind"], row["type"], row["dtype"], row["shape"]) == ("tensor", leaf["type"], leaf["dtype"], leaf["shape"])
+    assert (row["kind"], row["type"], row["dtype"], row["shape"]) == (
+        "tensor",
+        leaf["type"],
+        leaf["dtype"],
+        leaf["shape"],
+    )
     assert row["fields"] == " ".join(leaf)
     others = without(leaf, *TENSOR, "md5")
     assert extra(row) == (others or None)
@@ -225,7 +230,7 @@ def test_a_p2p_op_of_a_null_is_walked(tmp_path: Path) -> None:
         ({"type": "torch.dtype", "value": "null"}, "object", "null", {"value": "null"}),
         ({"type": "torch.dtype", "value": None}, "object", "null", None),
         ({"type": "torch.device", "value": "npu:0"}, "object", "npu:0", None),
-        ({"type": "torch.memory_format", "format": "contiguous_format"}, "object", None, {"format": "contiguous_format"}),
+        ({"type": "torch.memory_format", "format": "preserve"}, "object", None, {"format": "preserve"}),
         ({"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "9a"}, "object", None,
             {"group_ranks": [0, 1], "group_id": "9a"}),
         ({"type": "torch.ProcessGroup", "group_ranks": None, "group_id": None}, "object", None,
@@ -272,8 +277,10 @@ def test_rows_are_inputs_parameters_outputs(tmp_path: Path) -> None:
             "is_recompute": False, "input_args": [None, TENSOR]}  # fmt: skip
     rows = read_entry(tmp_path, body, "Module.fc.Linear.forward.0")
     assert [(row["role"], row["section"], row["slot"]) for row in rows] == [
-        ("input", "input_args", "input.0"), ("input", "input_args", "input.1"), ("input", "input_kwargs", "input.alpha"),
-        ("parameters", "parameters", "parameters.weight"), ("output", "output", "output.0"), ("output", "output", "output.1"),
+        ("input", "input_args", "input.0"), ("input", "input_args", "input.1"),
+        ("input", "input_kwargs", "input.alpha"),
+        ("parameters", "parameters", "parameters.weight"),
+        ("output", "output", "output.0"), ("output", "output", "output.1"),
     ]  # fmt: skip
     assert rows[2]["name"] == "Module.fc.Linear.forward.0.input.alpha"
 
@@ -294,7 +301,21 @@ def test_a_keyword_argument_is_named_alike_with_and_without_file(tmp_path: Path)
 
 
 def test_keys_of_every_kind(tmp_path: Path) -> None:
-    keys = ["a.b", "two words", "größe", "张量", "type", "dtype", "class_type", "tensor", "0", "", "value", 'q"\n', "Max"]
+    keys = [
+        "a.b",
+        "two words",
+        "größe",
+        "张量",
+        "type",
+        "dtype",
+        "class_type",
+        "tensor",
+        "0",
+        "",
+        "value",
+        'q"\n',
+        "Max",
+    ]
     assert slots(tmp_path, {"input_kwargs": {"config": dict.fromkeys(keys, INT)}}) == [
         (f"input.config.{key}", 0, json.dumps(["config", key], separators=(",", ":"))) for key in keys
     ]

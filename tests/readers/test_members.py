@@ -97,9 +97,7 @@ def test_indent_1_goes_the_fast_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("case", ["plain", "keys_around", "numbers", "names", "strings_like_structure", "empty_data"])
 @pytest.mark.parametrize("layout", ["indent 1", "unescaped", "compact", "indent 4"])
-def test_any_block_size_gives_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, layout: str
-) -> None:
+def test_any_block_size_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, layout: str) -> None:
     path = written(tmp_path / "x.json", DUMPS[case], **LAYOUTS[layout])
     for size in range(1, 65):
         monkeypatch.setattr(members, "_BLOCK", size)
@@ -108,7 +106,11 @@ def test_any_block_size_gives_the_same(
 
 @pytest.mark.parametrize("size", range(1, 65))
 def test_any_block_size_on_the_fast_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    dump = {"data": {"a": {"b": [1.5, math.nan]}, "größe": {}, "c" * 99: "x" * 300}, "task": "statistics", "more": {"d": 1}}
+    dump = {
+        "data": {"a": {"b": [1.5, math.nan]}, "größe": {}, "c" * 99: "x" * 300},
+        "task": "statistics",
+        "more": {"d": 1},
+    }
     path = written(tmp_path / "x.json", dump, indent=1, ensure_ascii=False)
     opening = b'{\n "data": {'
     with path.open("rb", buffering=0) as file:  # the first block holds the opening, as it does in any real file

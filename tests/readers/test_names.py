@@ -19,7 +19,7 @@ from lakeprobe.readers.names import OpName, parse
         ("Mint.nn.functional.gelu.3.forward", ("api", "Mint", "nn.functional.gelu", None, "forward", 3)),
         ("MintFunctional.relu.0.backward", ("api", "MintFunctional", "relu", None, "backward", 0)),
         ("Primitive.norm.LayerNorm.3.forward", ("api", "Primitive", "norm.LayerNorm", None, "forward", 3)),
-        ("Primitive.layers.0.attn.MatMul.17.forward", ("api", "Primitive", "layers.0.attn.MatMul", None, "forward", 17)),
+        ("Primitive.layer.0.attn.MatMul.7.forward", ("api", "Primitive", "layer.0.attn.MatMul", None, "forward", 7)),
         ("Jit.SGD.0.forward", ("api", "Jit", "SGD", None, "forward", 0)),
         ("VF.lstm.0.forward", ("api", "VF", "lstm", None, "forward", 0)),
         ("Aten._foreach_norm.Scalar.5.forward", ("api", "Aten", "_foreach_norm.Scalar", None, "forward", 5)),
@@ -33,7 +33,7 @@ from lakeprobe.readers.names import OpName, parse
         ("Module.fc.Linear.forward.11", ("module", "Module", "fc", "Linear", "forward", 11)),
         ("Module.0.layers.3.mlp.MLP.backward.1", ("module", "Module", "0.layers.3.mlp", "MLP", "backward", 1)),
         ("Module.input.forward.0.Linear.forward.1", ("module", "Module", "input.forward.0", "Linear", "forward", 1)),
-        ("Module.backward.5.output.Block.backward.0", ("module", "Module", "backward.5.output", "Block", "backward", 0)),
+        ("Module.backward.5.output.MLP.backward.0", ("module", "Module", "backward.5.output", "MLP", "backward", 0)),
         ("Module.0.forward.0", ("module", "Module", "", "0", "forward", 0)),
         # parameter gradients: with a call number since 26.x
         ("Module.fc.Linear.parameters_grad", ("parameters_grad", "Module", "fc", "Linear", "parameters_grad", None)),

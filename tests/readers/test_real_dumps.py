@@ -15,7 +15,8 @@ PATTERNS = (
     "A_variants/fancy_*/step0", "A_variants/structure_mix", "A_variants/precision_high_mix/step0",
     "A_variants/async_tensor_list_L1", "B_pt_dist/L1_stat/wrong_peer/step0/rank1", "B_pt_dist/L1_tensor/*/step0/rank1",
     "B_pt_dist/mix_stat/golden/step0/rank0", "C_cross/ms_*/*/step0", "E_overflow/pt_log0/mix_stat/*/step0",
-    "E_overflow/ms_fp16_overflow/L1_tensor/target/step0", "G_old_versions/1.0.4/*/*/step0", "G_old_versions/8.1.1/mix_stat",
+    "E_overflow/ms_fp16_overflow/L1_tensor/target/step0", "G_old_versions/1.0.4/*/*/step0",
+    "G_old_versions/8.1.1/mix_stat",
     "resnet_gpu",
 )  # fmt: skip
 

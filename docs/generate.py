@@ -1,0 +1,195 @@
+"""Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml.
+
+python docs/generate.py writes the pages; with --check nothing is written, and the exit code is 1 if a page is stale.
+The command page is made from the commands' own arguments and docstrings, not from the text of --help, which every
+release of typer lays out in its own way.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from typer.models import ArgumentInfo, OptionInfo
+
+from lakeprobe.cli import app
+from lakeprobe.diagnostics import ExitCode
+from lakeprobe.lake.views import RESULTS
+from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, table
+
+FOLDER = Path(__file__).resolve().parent
+MADE = "<!-- Made by docs/generate.py: edit {source} and run it again. -->"
+EXAMPLE = "Example: "
+
+UNIT_PARTITIONS = (
+    ("run", "VARCHAR", "the run's name"),
+    ("step", "INTEGER", "the training step"),
+    ("rank", "INTEGER", "the rank in the job"),
+)
+RESULT_PARTITIONS = (
+    ("comparison", "VARCHAR", "the comparison's name"),
+    ("step", "INTEGER", "the target unit's step"),
+    ("rank", "INTEGER", "the target unit's rank"),
+)
+
+
+def commands_page() -> str:
+    """The page of every command, argument and option."""
+    lines = [
+        MADE.format(source="lakeprobe/commands/"),
+        "",
+        "# Commands",
+        "",
+        "stdout carries results only; what else there is to say goes to stderr.",
+        "",
+        "| Exit code | Meaning |",
+        "|---|---|",
+        *(f"| {code.value} | {meaning} |" for code, meaning in zip(ExitCode, _member_docs(ExitCode), strict=True)),
+        "",
+        "`lakeprobe --version` shows the version; `--help` works on its own and after every command.",
+    ]
+    for registered in app.registered_commands:
+        assert registered.callback is not None
+        lines += _command(registered.callback)
+    return "\n".join(lines) + "\n"
+
+
+def lake_page() -> str:
+    """The page of every table and column of a lake."""
+    lines = [
+        MADE.format(source="schemas/"),
+        "",
+        "# The lake",
+        "",
+        "A lake is a folder of Parquet files. lakeprobe shows them as the views below; any other reader of Parquet can",
+        f"do the same with the files (hive partitions). This page describes the layout of format {FORMAT_VERSION}.",
+        "",
+        "```",
+        "LAKE/lake.yaml                                            the format's version",
+        "LAKE/run=R/step=S/rank=K/TABLE.parquet                    a unit: one dump (values: values-0.parquet)",
+        "LAKE/comparisons/comparison=C/comparison.yaml             what was compared, and by which rule",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/results.parquet",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/stacks.parquet    the target unit's stacks",
+        "```",
+        "",
+        "Every view has its partition columns first: they are in the path, not in the file. Each comparison is also a",
+        f"view of its own name, with the columns of `{RESULTS}` except `comparison`, unless that name is taken by one",
+        "of these:",
+        "",
+        "| View | One row is |",
+        "|---|---|",
+        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, RESULTS)),
+    ]
+    for name in UNIT_TABLES:
+        lines += _table(table(name), UNIT_PARTITIONS)
+    lines += _table(table(RESULTS), RESULT_PARTITIONS)
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"commands.md": commands_page, "lake.md": lake_page}
+"""The generated pages."""
+
+
+def stale() -> list[str]:
+    """The pages whose file is not what would be written now."""
+    return [name for name, page in PAGES.items() if _read(FOLDER / name) != page()]
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the pages. Returns the exit code."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python docs/generate.py [--check]", file=sys.stderr)
+        return 2
+    if arguments:
+        old = stale()
+        for name in old:
+            print(f"docs/{name} is stale: run python docs/generate.py", file=sys.stderr)
+        return 1 if old else 0
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+    return 0
+
+
+# ---- commands ---------------------------------------------------------------------------------------------
+
+
+def _command(function: Callable[..., Any]) -> list[str]:
+    text, _, example = (inspect.getdoc(function) or "").partition(EXAMPLE)
+    hints = get_type_hints(function, include_extras=True)
+    arguments, options = [], []
+    usage = [f"lakeprobe {function.__name__}", "[OPTIONS]"]
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, info = get_args(hints[name])
+        optional = parameter.default is not inspect.Parameter.empty
+        if isinstance(info, ArgumentInfo):
+            arguments.append(f"| `{name.upper()}` | {_cell(info.help)} |")
+            usage.append(f"[{name.upper()}]" if optional else name.upper())
+        else:
+            options.append(_option(name, kind, info, parameter.default))
+    lines = ["", f"## {function.__name__}", "", text.strip(), "", "```", " ".join(usage), "```"]
+    if example:
+        lines += ["", "For example:", "", "```", example.strip(), "```"]
+    if arguments:
+        lines += ["", "| Argument | |", "|---|---|", *arguments]
+    return [*lines, "", "| Option | | Default |", "|---|---|---|", *options]
+
+
+def _option(name: str, kind: Any, info: OptionInfo, default: Any) -> str:
+    # inside Annotated, typer keeps the first spelling where the default would be
+    given = [part for part in (info.default, *(info.param_decls or ())) if isinstance(part, str)]
+    spellings = sorted(given or [f"--{name.replace('_', '-')}"], key=len, reverse=True)
+    choices = [member.value for part in (kind, *get_args(kind)) for member in _members(part)]
+    value = "" if kind is bool else " " + ("\\|".join(choices) or name.upper())
+    if isinstance(info.show_default, str):
+        shown = info.show_default
+    else:
+        shown = "" if default in (None, False) else f"`{default.value if isinstance(default, Enum) else default}`"
+    if info.envvar:
+        shown = f"`${info.envvar}`, else {shown}"
+    text = ", ".join(f"`{spelling}{value}`" for spelling in spellings)
+    return f"| {text} | {_cell(info.help)} | {shown} |"
+
+
+def _members(kind: Any) -> Iterator[Enum]:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        yield from kind
+
+
+def _member_docs(enum: type[Enum]) -> Iterator[str]:
+    """The texts that stand under the members of `enum` in its source."""
+    lines = inspect.getsource(enum).split('"""')[3::2]
+    return (" ".join(line.split()) for line in lines)
+
+
+# ---- tables -----------------------------------------------------------------------------------------------
+
+
+def _table(described: Table, partitions: tuple[tuple[str, str, str], ...]) -> list[str]:
+    return [
+        "",
+        f"## {described.name}",
+        "",
+        f"One row is {described.grain}.",
+        "",
+        "| Column | Type | Unit | Meaning |",
+        "|---|---|---|---|",
+        *(f"| `{name}` | {type_} | | {meaning} (partition) |" for name, type_, meaning in partitions),
+        *(f"| `{c.name}` | {c.type} | {c.unit or ''} | {_cell(c.meaning)} |" for c in described.columns),
+    ]
+
+
+def _cell(text: str | None) -> str:
+    """`text` as it can stand in a cell of a table."""
+    return (text or "").replace("|", "\\|")
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
