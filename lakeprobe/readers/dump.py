@@ -26,7 +26,7 @@ Emit = Callable[[str, "pa.RecordBatch"], None]
 STACK_FILE, CONSTRUCT_FILE = "stack.json", "construct.json"
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
 _HEAD = ("task", "level", "framework", "dump_data_dir", "data")
-_BATCH = 1 << 14
+_BATCH = 1 << 13
 _NO_PARENT = (None, None)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from lakeprobe.errors import DumpError
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 _LARGEST_MEMBER = 1 << 28
 """Bytes that one member may take. A dump's entries take kilobytes; this stops a file that never closes one."""
 

@@ -48,7 +48,10 @@ WIDTHS = {
 """Widths in characters of the columns that need more room than their header."""
 
 FILLS = {"error": "FFC7CE", "warning": "FFF2CC", "unmatched": "E7E6E6", "unreadable": "E7E6E6"}
-"""The colour of a row by its Result: light red, light yellow, light grey."""
+"""The colour of a row's Result and names: light red, light yellow, light grey."""
+
+FILLED_COLUMNS = frozenset({"Result", "NPU Name", "Bench Name"})
+"""The cells that are coloured; whole rows would double the time where every row is a finding."""
 
 NUMBERS = {
     "statistics": ("NormRelativeErr", "NPU l2norm", "Bench l2norm", "NPU max", "Bench max"),
@@ -92,7 +95,7 @@ def _is_number(text: str) -> bool:
         return False
     if number[2] or number[3]:
         return abs(float(text)) != float("inf")
-    return abs(int(text)) <= _LARGEST_INTEGER
+    return len(text) <= len(str(-_LARGEST_INTEGER)) and abs(int(text)) <= _LARGEST_INTEGER
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -176,6 +179,7 @@ def _first_difference(connection: duckdb.DuckDBPyConnection) -> dict[str, str | 
 def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
     """Write `rows` on the sheet `title`, and where one is too small on `title 2`, `title 3` … behind it."""
     always_text = [header in TEXT_COLUMNS for header in headers]
+    filled = [header in FILLED_COLUMNS for header in headers]
     result = headers.index("Result")
     for number, piece in enumerate(_pieces(rows, ROWS_PER_SHEET), start=1):
         sheet = _new_table(workbook, title if number == 1 else f"{title} {number}", headers)
@@ -183,7 +187,8 @@ def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Itera
         for row in piece:
             last += 1
             style = _style(row[result])
-            sheet.append([_cell(sheet, text, style, always) for text, always in zip(row, always_text, strict=True)])
+            cells = zip(row, filled, always_text, strict=True)
+            sheet.append([_cell(sheet, text, style if fill else None, always) for text, fill, always in cells])
         sheet.auto_filter.ref = f"A1:{get_column_letter(len(headers))}{last}"
 
 
@@ -215,10 +220,10 @@ def _style(result: str | None) -> str | None:
 def _cell(
     sheet: Worksheet, text: str | None, style: str | None = None, always_text: bool = False
 ) -> Cell | str | float:
-    """What openpyxl writes as the content of a cell: a cell of its own, or where that is the same, a bare value.
+    """What openpyxl writes into a cell: a cell object, or a bare value, which takes half the time.
 
-    A bare value takes half the time. It will not do for `=…`, which openpyxl takes for a formula, for `#N/A`, which
-    it takes for an error, and for long numbers, which it rounds to 16 digits.
+    A bare value will not do for `=…`, which openpyxl takes for a formula, for `#N/A`, which it takes for an
+    error, and for long numbers, which it rounds to 16 digits.
     """
     content, kind = cell_content(text, always_text=always_text)
     if content and not style:

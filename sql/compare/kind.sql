@@ -1,4 +1,4 @@
--- comparison_kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
+-- kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
 SELECT

@@ -1,4 +1,4 @@
--- metrics: all that is measured of each pair; what a pair has no numbers for is NULL.
+-- all: all that is measured of each pair; what a pair has no numbers for is NULL.
 -- grain: one pair with both sides
 SELECT
     pairing.row,

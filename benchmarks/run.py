@@ -1,0 +1,244 @@
+"""Speed and memory beside msprobe: the same input, in one run, alternating; ratios are what counts.
+
+    python benchmarks/run.py [SCENARIO ...]      all scenarios by default; they are listed in SCENARIOS
+
+Inputs are made by the scripts in ../shared/scripts (or $LAKEPROBE_SCRIPTS) from a real dump in ../shared/dumps and
+kept in benchmarks/work. msprobe 26.2.0 is installed there too, into an environment of its own ($MSPROBE names
+another). Prints a Markdown table; benchmarks/README.md says what the columns are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import venv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+WORK = CHECKOUT / "benchmarks" / "work"
+SHARED = CHECKOUT.parent / "shared"
+SCRIPTS = Path(os.environ.get("LAKEPROBE_SCRIPTS", SHARED / "scripts"))
+TEMPLATE = SHARED / "dumps" / "B_pt_dist" / "mix_stat" / "golden" / "step0"
+LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Wall time in seconds, and the largest sum of proportional memory over the command's processes, in bytes."""
+
+    seconds: float
+    memory: int
+
+
+def measure(command: list[str]) -> Measured:
+    """Run `command` once, quietly. Its processes' memory (PSS) is added up twenty times a second."""
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    peak = [0]
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(process.pid, peak, done))
+    watcher.start()
+    _, errors = process.communicate()
+    seconds = time.perf_counter() - started
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{errors.decode()[-2000:]}")
+    return Measured(seconds, peak[0])
+
+
+def _watch(root: int, peak: list[int], done: threading.Event) -> None:
+    while not done.wait(0.05):
+        peak[0] = max(peak[0], sum(_memory(process) for process in _tree(root)))
+
+
+def _tree(root: int) -> Iterator[int]:
+    yield root
+    try:
+        children = Path(f"/proc/{root}/task/{root}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from _tree(int(child))
+
+
+def _memory(process: int) -> int:
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+# ---- inputs -----------------------------------------------------------------------------------------------
+
+
+def statistics_dumps() -> tuple[Path, Path]:
+    """22 000 ops a side, 20 MB of dump.json each."""
+    return _made(
+        "statistics", ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", "1", "--ops", "22000", "--indent"]
+    )
+
+
+def tensor_dumps() -> tuple[Path, Path]:
+    """17 ops with 34 .pt files a side, 1.5 GB each; half of the ops differ."""
+    return _made("tensors", ["scale_tensor.py", "--gib", "2.95", "--mib", "44", "--format", "pt"])
+
+
+def large_dump() -> tuple[Path, Path]:
+    """550 000 ops, a dump.json of 500 MB."""
+    return _made(
+        "large", ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", "1", "--ops", "550000", "--indent"]
+    )
+
+
+def _made(name: str, script: list[str]) -> tuple[Path, Path]:
+    folder = WORK / name
+    if not (folder / "truth.json").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        python = str(msprobe().parent / "python")  # it has torch and numpy, which the scripts need
+        subprocess.run([python, str(SCRIPTS / script[0]), *script[1:], "--out", str(folder)], check=True)
+    for path in folder.rglob("*"):  # a warm page cache for everybody
+        if path.is_file():
+            with path.open("rb") as file:
+                while file.read(1 << 24):
+                    pass
+    return folder / "target" / "step0" / "rank0" / "dump.json", folder / "golden" / "step0" / "rank0" / "dump.json"
+
+
+def msprobe() -> Path:
+    """The program msprobe, installed if need be."""
+    if "MSPROBE" in os.environ:
+        return Path(os.environ["MSPROBE"])
+    folder = WORK / "msprobe"
+    program = folder / "bin" / "msprobe"
+    if not program.is_file():
+        venv.create(folder, with_pip=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "torch==2.13.0", "mindstudio-probe==26.2.0"], check=True)
+    return program
+
+
+# ---- scenarios --------------------------------------------------------------------------------------------
+
+
+def peers_compare(target: Path, golden: Path) -> list[str]:
+    return [str(msprobe()), "compare", "-tp", str(target), "-gp", str(golden), "-o", str(_fresh("peer"))]
+
+
+def our_compare(target: str | Path, golden: str | Path, *options: str) -> list[str]:
+    return [
+        *LAKEPROBE,
+        "compare",
+        str(target),
+        str(golden),
+        "--lake",
+        str(WORK / "lake"),
+        "-o",
+        str(_fresh("ours")),
+        *options,
+    ]
+
+
+def _fresh(name: str) -> Path:
+    folder = WORK / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def statistics_from_dumps() -> str:
+    """Statistics, 22 000 ops a side, from dumps to CSV."""
+    target, golden = statistics_dumps()
+    return _beside("statistics, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+
+
+def statistics_from_lake() -> str:
+    """The same, both runs already in the lake."""
+    target, golden = statistics_dumps()
+    _ingest(target, golden)
+    return _beside("statistics, in the lake", target, golden, lambda: our_compare("target", "golden"))
+
+
+def tensors_linked() -> str:
+    """Tensors, 1.5 GB a side, linked, from dumps to CSV."""
+    target, golden = tensor_dumps()
+    return _beside(
+        "tensors, link", target, golden, lambda: (_fresh("lake"), our_compare(target, golden, "--tensors", "link"))[1]
+    )
+
+
+def tensors_copied() -> str:
+    """Tensors, 1.5 GB a side, copied into the lake, from dumps to CSV."""
+    target, golden = tensor_dumps()
+    return _beside("tensors, copy", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+
+
+def large_ingest() -> str:
+    """A dump.json of 500 MB into the lake; msprobe has no such step."""
+    target, _ = large_dump()
+    size = target.stat().st_size
+    _fresh("lake")
+    ours = measure([*LAKEPROBE, "ingest", str(target), "--lake", str(WORK / "lake"), "--run", "large"])
+    return f"| ingest of {size / 1e6:.0f} MB | {ours.seconds:.2f} | | | {ours.memory / 1e6:.0f} | | |"
+
+
+def start_up() -> str:
+    """`lakeprobe --help`."""
+    ours = median(measure([*LAKEPROBE, "--help"]).seconds for _ in range(5))
+    return f"| lakeprobe --help | {ours:.2f} | | | | | |"
+
+
+def _ingest(target: Path, golden: Path) -> None:
+    _fresh("lake")
+    for run, path in (("target", target), ("golden", golden)):
+        measure([*LAKEPROBE, "ingest", str(path), "--lake", str(WORK / "lake"), "--run", run])
+
+
+def _beside(name: str, target: Path, golden: Path, ours: Callable[[], list[str]]) -> str:
+    """A table row: medians of alternating rounds, and how many times less time and memory we take."""
+    peer, own = [], []
+    for _ in range(ROUNDS):
+        own.append(measure(ours()))
+        peer.append(measure(peers_compare(target, golden)))
+    seconds, peer_seconds = (median(one.seconds for one in side) for side in (own, peer))
+    memory, peer_memory = (max(one.memory for one in side) for side in (own, peer))
+    return (
+        f"| {name} | {seconds:.2f} | {peer_seconds:.2f} | **{peer_seconds / seconds:.1f}×** "
+        f"| {memory / 1e6:.0f} | {peer_memory / 1e6:.0f} | {memory / peer_memory:.2f} |"
+    )
+
+
+SCENARIOS: dict[str, Callable[[], str]] = {
+    scenario.__name__: scenario
+    for scenario in (
+        statistics_from_dumps,
+        statistics_from_lake,
+        tensors_linked,
+        tensors_copied,
+        large_ingest,
+        start_up,
+    )
+}
+
+
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown:
+        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    print("| scenario | ours, s | msprobe, s | time ratio | ours, MB | msprobe, MB | memory ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names or SCENARIOS:
+        print(SCENARIOS[name](), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
