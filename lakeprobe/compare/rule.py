@@ -20,17 +20,30 @@ if TYPE_CHECKING:
 DEFAULT_RULE = "same_framework"
 CONTRACT = {
     "pairs": ("target_row", "golden_row", "matched_by"),
-    "metrics": ("row",),
+    "metrics": (
+        "row", "max_diff", "min_diff", "mean_diff", "norm_diff",
+        "max_relative", "min_relative", "mean_relative", "norm_relative",
+        "measurement", "measurement_problem", "values_equal", "cosine", "euclidean_distance", "max_abs_error",
+        "max_relative_error", "one_thousandth_ratio", "five_thousandths_ratio", "scale_norm", "scale_max",
+    ),
     "verdicts": ("row", "outcome", "verdict", "messages"),
 }
 """The views of a rule, and the columns that each must have."""
 
 _ALLOWED = re.compile(
     r"(select|from|with|values)\b"
-    r"|create\s+(or\s+replace\s+)?(temp(orary)?\s+)?(view|macro|function)\b"
+    r"|create\s+(or\s+replace\s+)?(view|macro|function)\b"
     r"|set\s+variable\b",
     re.IGNORECASE,
 )
+_MODIFYING = re.compile(
+    r"\(\s*(copy|insert|update|delete|merge|truncate|create|drop|alter|attach|detach|export|import|install|load"
+    r"|pragma|call|set|reset|vacuum|checkpoint|use)\b(?!\s*\()",
+    re.IGNORECASE,
+)
+"""What may not stand in brackets: DuckDB lets a WITH clause hold statements that write."""
+
+_LITERALS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 _COMMENTS = re.compile(r"\s+|--[^\n]*(\n|$)|/\*.*?\*/", re.DOTALL)
 
 
@@ -75,7 +88,7 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
         raise RuleError(f"{rule.origin}: {first_line(error)}") from error
     for statement in statements:
         text = _without_comments(statement.query)
-        if not _ALLOWED.match(text):
+        if not _ALLOWED.match(text) or _MODIFYING.search(_LITERALS.sub(" ", text)):
             shown = " ".join(text.split())[:60]
             raise RuleError(
                 f"{rule.origin}: a rule may SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE, not {shown!r}"

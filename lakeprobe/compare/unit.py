@@ -20,6 +20,20 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
+_DEFAULTS = {
+    "match_exact": "match/exact",
+    "pairs": "match/exact",
+    "paired": "compare/paired",
+    "metrics_statistics": "metrics/statistics",
+    "metrics_tensor": "metrics/tensor",
+    "metrics_default": "metrics/all",
+    "metrics": "metrics/all",
+    "differences": "judge/difference",
+    "verdicts_default": "judge/verdicts",
+    "verdicts": "judge/verdicts",
+}
+"""The views that a rule finds, and the SQL that defines them; it replaces pairs, metrics and verdicts."""
+
 _ROW_GROUP = 20480
 """Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores write and read."""
 
@@ -79,7 +93,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     for side in ("target", "golden"):
         _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
-        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
+        connection.execute(f"CREATE VIEW {side}_leaves AS FROM unit_leaves(getvariable('{side}_unit'))")
         connection.execute(f"CREATE VIEW {side} AS SELECT * FROM {side}_leaves JOIN {side}_ops USING (seq)")
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
@@ -87,27 +101,20 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
-    for view, file in (
-        ("match_exact", "match/exact"),
-        ("pairs", "match/exact"),
-        ("metrics_statistics", "metrics/statistics"),
-        ("metrics_tensor", "metrics/tensor"),
-        ("metrics", "metrics/all"),
-        ("differences", "judge/difference"),
-        ("verdicts", "judge/verdicts"),
-    ):
+    for view, file in _DEFAULTS.items():
         connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
     lock(connection, task.lake)
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
     """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
-    if not _only_value(connection, "SELECT count(reference) > 0 FROM target"):
+    files = frozenset(file for (file,) in connection.execute(resources.sql("compare/tensor_files")).fetchall())
+    if not files:
         connection.execute(resources.sql("macros/no_tensor_metrics"))
         return
     from lakeprobe.tensors.udf import register
 
-    register(connection, threads)
+    register(connection, threads, files)
 
 
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
@@ -116,10 +123,10 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     twice = connection.execute(resources.sql("compare/paired_twice")).fetchall()
     if twice:
         side, row, count = twice[0]
-        raise RuleError(
-            f"{rule.origin}: pairs has the {side} row {row} {count} times; a row has one counterpart at most"
-        )
+        what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
+        raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
+    _materialise(connection, "paired")
 
 
 def _measure(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
@@ -130,11 +137,16 @@ def _measure(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     _materialise(connection, "differences")
     rules.check_contract(connection, rule, "verdicts")
+    _materialise(connection, "verdicts")
+    wrong = connection.execute(resources.sql("compare/verdict_missing")).fetchall()
+    if wrong:
+        row, count = wrong[0]
+        raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
 
 
 def _write(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     query = resources.sql("compare/results")
-    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})"
+    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {_ROW_GROUP})"
     connection.execute(f"COPY ({query}) {into}")
     if not connection.execute(resources.sql("compare/order_kept"), [str(path)]).fetchall()[0][0]:
         connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest

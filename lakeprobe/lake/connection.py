@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = (
-    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "user_frame", "leaf_text",
+    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "is_within", "user_frame", "leaf_text",
     "message", "unit_ops", "unit_leaves",
 )  # fmt: skip
 

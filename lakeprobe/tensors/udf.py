@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe.errors import TensorError
 from lakeprobe.tensors.metrics import TensorMetrics, measure_pairs
 from lakeprobe.tensors.reference import TensorReference
 
@@ -23,8 +24,10 @@ _COLUMNS = {field.name: _SQL_TYPES.get(field.name, "DOUBLE") for field in fields
 METRICS_TYPE = f"STRUCT({', '.join(f'{name} {sql_type}' for name, sql_type in _COLUMNS.items())})"
 
 
-def register(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str]) -> None:
     """Registers `tensor_metrics(target, golden)`: two references in, a struct of metrics out; NULL for NULL.
+
+    `files` are the only ones that it opens: SQL may come from elsewhere, and could name any file.
 
     DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
     that cannot be read gives the status 'unreadable' in its row, not an error of the query.
@@ -32,7 +35,7 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
     from duckdb.func import ARROW, SPECIAL
 
     def tensor_metrics(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
-        return _measure_batch(targets.to_pylist(), goldens.to_pylist(), threads)
+        return _measure_batch(targets.to_pylist(), goldens.to_pylist(), threads, files)
 
     tensor_metrics.__annotations__ = {}  # DuckDB evaluates them, and pyarrow is not imported for their sake
     connection.create_function(
@@ -46,8 +49,11 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
 
 
 def _measure_batch(
-    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], threads: int
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], threads: int, files: frozenset[str]
 ) -> pa.Array:
+    strangers = {row["file"] for row in (*targets, *goldens) if row is not None} - files
+    if strangers:
+        raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
     pairs = [
         (_reference(target), _reference(golden))
         for target, golden in zip(targets, goldens, strict=True)

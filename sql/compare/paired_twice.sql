@@ -1,13 +1,22 @@
 -- paired_twice: rows that a rule pairs more than once, or that do not exist. Violations: there may be none.
 -- grain: one such row
-SELECT 'target' AS side, target_row AS row, count(*) AS pairs
-FROM pairs
-GROUP BY target_row
-HAVING count(*) > 1 OR target_row IS NULL
-UNION ALL
-SELECT 'golden' AS side, golden_row AS row, count(*) AS pairs
-FROM pairs
-GROUP BY golden_row
-HAVING count(*) > 1 OR golden_row IS NULL
-ORDER BY side DESC, row
+WITH
+    sides AS (
+        SELECT 'target' AS side, target_row AS row, count(*) AS pairs FROM pairs GROUP BY target_row
+        UNION ALL
+        SELECT 'golden' AS side, golden_row AS row, count(*) AS pairs FROM pairs GROUP BY golden_row
+    ),
+    known AS (
+        SELECT 'target' AS side, row FROM target_leaves
+        UNION ALL
+        SELECT 'golden' AS side, row FROM golden_leaves
+    )
+SELECT
+    sides.side,
+    sides.row,
+    sides.pairs
+FROM sides
+LEFT JOIN known ON known.side = sides.side AND known.row = sides.row
+WHERE sides.pairs > 1 OR known.row IS NULL
+ORDER BY sides.side DESC, sides.row
 LIMIT 5

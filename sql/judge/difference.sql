@@ -7,69 +7,67 @@
 WITH
     sides AS (
         SELECT
-            m.*,
-            t.kind AS target_kind,
-            g.kind AS golden_kind,
-            t.type AS target_type,
-            g.type AS golden_type,
-            t.value AS target_value,
-            g.value AS golden_value,
-            t.extra IS NOT DISTINCT FROM g.extra AS same_extra,
-            t.dtype IS NOT DISTINCT FROM g.dtype AS same_dtype,
-            t.shape IS NOT DISTINCT FROM g.shape AS same_shape,
-            t.stat_types IS NOT DISTINCT FROM g.stat_types AS same_letters,
-            t.digest AS target_digest,
-            g.digest AS golden_digest,
-            t.max IS NOT DISTINCT FROM g.max
-            AND t.min IS NOT DISTINCT FROM g.min
-            AND t.mean IS NOT DISTINCT FROM g.mean
-            AND t.norm IS NOT DISTINCT FROM g.norm
-            AND t.max_int IS NOT DISTINCT FROM g.max_int
-            AND t.min_int IS NOT DISTINCT FROM g.min_int
-                AS same_statistics,
-            getvariable('noise_factor') * greatest(epsilon_of(t.dtype), epsilon_of(g.dtype)) AS noise,
-            greatest(abs(t.max), abs(t.min), abs(g.max), abs(g.min)) AS magnitude,
-            greatest(t.norm, g.norm) AS norm,
-            sqrt(greatest(coalesce(list_aggregate(g.shape, 'product'), 1), 1)) AS root_elements
-        FROM metrics AS m
-        JOIN pairing USING (row)
-        JOIN target AS t ON t.row = pairing.target_row
-        JOIN golden AS g ON g.row = pairing.golden_row
+            p.*,
+            m.* EXCLUDE (row),
+            getvariable('noise_factor') * greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) AS noise,
+            greatest(
+                if(isfinite(target_max), abs(target_max), 0),
+                if(isfinite(target_min), abs(target_min), 0),
+                if(isfinite(golden_max), abs(golden_max), 0),
+                if(isfinite(golden_min), abs(golden_min), 0)
+            ) AS magnitude,
+            greatest(target_norm, golden_norm) AS norm,
+            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements
+        FROM paired AS p
+        LEFT JOIN metrics AS m ON m.row = p.row
+        WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     )
 SELECT
     row,
     CASE
         WHEN target_kind <> golden_kind THEN 'different'
         WHEN target_kind = 'null' THEN 'equal'
-        WHEN target_kind <> 'tensor' THEN
-            CASE
-                WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
-                WHEN NOT same_extra THEN 'different'
-                WHEN target_value IS NOT DISTINCT FROM golden_value THEN
-                    if(target_type IS NOT DISTINCT FROM golden_type, 'equal', 'different')
-                WHEN target_type = golden_type AND max_diff = 0 THEN 'equal'
-                ELSE 'different'
-            END
-        WHEN NOT same_dtype OR NOT same_shape OR NOT same_extra THEN 'different'
-        WHEN values_equal IS NOT NULL THEN
-            CASE
-                WHEN values_equal THEN 'equal'
-                WHEN
+        WHEN target_kind <> 'tensor'
+            THEN
+                CASE
+                    WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
+                    WHEN target_extra IS DISTINCT FROM golden_extra THEN 'different'
+                    WHEN target_value IS NOT DISTINCT FROM golden_value
+                        THEN if(target_type IS NOT DISTINCT FROM golden_type, 'equal', 'different')
+                    WHEN target_type = golden_type AND max_diff = 0 THEN 'equal'
+                    ELSE 'different'
+                END
+        WHEN
+            target_dtype <> golden_dtype
+            OR target_shape <> golden_shape
+            OR target_extra IS DISTINCT FROM golden_extra
+            THEN 'different'
+        WHEN values_equal THEN 'equal'
+        WHEN NOT values_equal
+            THEN
+                if(
                     measurement IN ('measured', 'scalar')
-                    AND max_abs_error <= noise * golden_max_abs
-                    AND coalesce(euclidean_distance <= noise * golden_norm, true)
-                    THEN 'noise'
-                ELSE 'different'
-            END
-        WHEN target_digest IS NOT NULL AND golden_digest IS NOT NULL THEN
-            if(target_digest = golden_digest, 'equal', 'different')
-        WHEN same_statistics AND same_letters THEN 'equal'
+                    AND is_within(max_abs_error, noise * scale_max)
+                    AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * scale_norm)),
+                    'noise',
+                    'different'
+                )
+        WHEN target_digest <> golden_digest THEN 'different'
+        WHEN target_digest = golden_digest THEN 'equal'
+        WHEN
+            target_max IS NOT DISTINCT FROM golden_max
+            AND target_min IS NOT DISTINCT FROM golden_min
+            AND target_mean IS NOT DISTINCT FROM golden_mean
+            AND target_norm IS NOT DISTINCT FROM golden_norm
+            AND coalesce(target_max_int = golden_max_int, true)
+            AND coalesce(target_min_int = golden_min_int, true)
+            THEN 'equal'
         WHEN
             noise > 0
-            AND coalesce(abs(max_diff) <= noise * magnitude, false)
-            AND coalesce(abs(min_diff) <= noise * magnitude, false)
-            AND coalesce(abs(mean_diff) <= noise * norm / root_elements, mean_diff IS NULL)
-            AND coalesce(abs(norm_diff) <= noise * norm, norm_diff IS NULL)
+            AND is_within(max_diff, noise * magnitude)
+            AND is_within(min_diff, noise * magnitude)
+            AND (mean_diff IS NULL OR is_within(mean_diff, noise * norm / root_elements))
+            AND (norm_diff IS NULL OR is_within(norm_diff, noise * norm))
             THEN 'noise'
         ELSE 'different'
     END AS difference

@@ -5,22 +5,22 @@
 WITH
     rows AS (
         SELECT
-            pairing.row,
-            coalesce(t.seq, -1 - g.seq) AS op_number,
-            pairing.target_row IS NOT NULL AND pairing.golden_row IS NOT NULL AS matched,
-            coalesce(t.role, g.role) = 'output' AS is_output,
-            t.kind AS target_kind,
-            g.kind AS golden_kind,
-            t.type IS DISTINCT FROM g.type AS other_type,
-            t.dtype <> g.dtype AS other_dtype,
-            t.shape <> g.shape AS other_shape,
-            t.requires_grad <> g.requires_grad AS other_requires_grad,
-            t.digest <> g.digest AS other_digest,
-            (t.digest IS NULL) <> (g.digest IS NULL) AS one_digest,
-            isfinite(coalesce(t.max, t.number)) AS target_max_finite,
-            isfinite(coalesce(t.min, t.number)) AS target_min_finite,
-            isfinite(coalesce(g.max, g.number)) AS golden_max_finite,
-            isfinite(coalesce(g.min, g.number)) AS golden_min_finite,
+            p.row,
+            coalesce(target_seq, -1 - golden_seq) AS op_number,
+            target_row IS NOT NULL AND golden_row IS NOT NULL AS matched,
+            p.role = 'output' AS is_output,
+            target_kind,
+            golden_kind,
+            target_type IS DISTINCT FROM golden_type AS other_type,
+            target_dtype <> golden_dtype AS other_dtype,
+            target_shape <> golden_shape AS other_shape,
+            target_requires_grad <> golden_requires_grad AS other_requires_grad,
+            target_digest <> golden_digest AS other_digest,
+            (target_digest IS NULL) <> (golden_digest IS NULL) AS one_digest,
+            isfinite(coalesce(target_max, target_number)) AS target_max_finite,
+            isfinite(coalesce(target_min, target_number)) AS target_min_finite,
+            isfinite(coalesce(golden_max, golden_number)) AS golden_max_finite,
+            isfinite(coalesce(golden_min, golden_number)) AS golden_min_finite,
             m.measurement,
             m.max_diff,
             m.min_diff,
@@ -29,21 +29,19 @@ WITH
             m.cosine,
             d.difference,
             u.api IS NOT NULL AS skipped,
-            coalesce(t.content = g.content, false) AS same_content,
-            t.data_name IS NOT NULL
-            AND g.data_name IS NOT NULL
-            AND (coalesce(t.content_problem, g.content_problem) IS NOT NULL OR m.measurement = 'unreadable')
-                AS unreadable
-        FROM pairing
-        LEFT JOIN target AS t ON t.row = pairing.target_row
-        LEFT JOIN golden AS g ON g.row = pairing.golden_row
-        LEFT JOIN metrics AS m ON m.row = pairing.row
-        LEFT JOIN differences AS d ON d.row = pairing.row
+            coalesce(target_content = golden_content, false) AS same_content,
+            target_data_name IS NOT NULL
+            AND golden_data_name IS NOT NULL
+            AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
+            coalesce(content_problem, m.measurement_problem) AS problem
+        FROM paired AS p
+        LEFT JOIN metrics AS m ON m.row = p.row
+        LEFT JOIN differences AS d ON d.row = p.row
         LEFT JOIN uninitialised AS u
-            ON u.api = coalesce(t.api, g.api)
-            AND u.role = coalesce(t.role, g.role)
-            AND coalesce(u.slot, t.slot, g.slot) = coalesce(t.slot, g.slot)
-            AND coalesce(t.direction, g.direction) = 'forward'
+            ON u.api = p.api
+            AND u.role = p.role
+            AND (u.slot IS NULL OR u.slot = p.slot OR starts_with(p.slot, u.slot || '.'))
+            AND p.direction = 'forward'
     ),
     per_op AS (
         SELECT
@@ -151,7 +149,11 @@ SELECT
     END AS verdict,
     CASE
         WHEN skipped THEN ['skipped: this memory was never written']
-        WHEN codes = '' THEN []::VARCHAR[]
-        ELSE list_transform(string_split(codes, ''), lambda code: message_of(code))
+        WHEN codes = '' AND NOT unreadable THEN []::VARCHAR[]
+        ELSE
+            list_concat(
+                list_transform(string_split(codes, ''), lambda code: message_of(code)),
+                if(unreadable, ['unreadable: ' || problem], [])
+            )
     END AS messages
 FROM coded

@@ -1,28 +1,26 @@
 -- statistics: differences of the recorded max, min, mean and norm, and of scalar values.
 -- grain: one pair of the same kind
--- A scalar stands in all four columns, as in msprobe's table; a bool counts as 1 or 0. *_diff is target - golden, exact
+-- A scalar stands in all four columns, as in msprobe's table; a bool tensor counts as 1 or 0. *_diff is target - golden, exact
 -- for integers; *_relative is |diff / golden|, infinite where only golden is 0. Equal values (NaN and NaN, inf and inf,
 -- 0 and -0) have the difference 0. NULL where a side has no number. Source: msprobe 26.2 (facts 4.4).
 WITH
     numbers AS (
         SELECT
-            pairing.row,
-            coalesce(t.max, t.number) AS target_max,
-            coalesce(t.min, t.number) AS target_min,
-            coalesce(t.mean, t.number) AS target_mean,
-            coalesce(t.norm, t.number) AS target_norm,
-            coalesce(g.max, g.number) AS golden_max,
-            coalesce(g.min, g.number) AS golden_min,
-            coalesce(g.mean, g.number) AS golden_mean,
-            coalesce(g.norm, g.number) AS golden_norm,
-            t.max_int AS target_max_int,
-            t.min_int AS target_min_int,
-            g.max_int AS golden_max_int,
-            g.min_int AS golden_min_int
-        FROM pairing
-        JOIN target AS t ON t.row = pairing.target_row
-        JOIN golden AS g ON g.row = pairing.golden_row
-        WHERE t.kind = g.kind
+            row,
+            coalesce(target_max, target_number) AS target_max,
+            coalesce(target_min, target_number) AS target_min,
+            coalesce(target_mean, target_number) AS target_mean,
+            coalesce(target_norm, target_number) AS target_norm,
+            coalesce(golden_max, golden_number) AS golden_max,
+            coalesce(golden_min, golden_number) AS golden_min,
+            coalesce(golden_mean, golden_number) AS golden_mean,
+            coalesce(golden_norm, golden_number) AS golden_norm,
+            target_max_int,
+            target_min_int,
+            golden_max_int,
+            golden_min_int
+        FROM paired
+        WHERE target_kind = golden_kind
     ),
     differences AS (
         SELECT

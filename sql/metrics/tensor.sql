@@ -5,17 +5,15 @@
 WITH
     readable AS (
         SELECT
-            pairing.row,
-            t.content AS target_content,
-            g.content AS golden_content,
-            t.reference AS target_reference,
-            g.reference AS golden_reference,
-            coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements,
-            regexp_matches(t.reference.dtype, '[US]') AS is_text
-        FROM pairing
-        JOIN target AS t ON t.row = pairing.target_row
-        JOIN golden AS g ON g.row = pairing.golden_row
-        WHERE t.reference IS NOT NULL AND g.reference IS NOT NULL
+            row,
+            target_content,
+            golden_content,
+            target_reference,
+            golden_reference,
+            coalesce(list_aggregate(target_reference.shape, 'product'), 1) AS elements,
+            regexp_matches(target_reference.dtype, '[US]') AS is_text
+        FROM paired
+        WHERE target_reference IS NOT NULL AND golden_reference IS NOT NULL
     ),
     distinct_pairs AS (
         SELECT
@@ -45,8 +43,8 @@ SELECT
     metrics.max_relative_error,
     metrics.one_thousandth_ratio,
     metrics.five_thousandths_ratio,
-    metrics.golden_norm,
-    metrics.golden_max_abs
+    metrics.golden_norm AS scale_norm,
+    metrics.golden_max_abs AS scale_max
 FROM readable
 JOIN measured USING (target_content, golden_content)
 UNION ALL
@@ -66,7 +64,7 @@ SELECT
     if(elements > 0 AND NOT is_text, 0.0, NULL) AS max_relative_error,
     if(elements > 1 AND NOT is_text, 1.0, NULL) AS one_thousandth_ratio,
     if(elements > 1 AND NOT is_text, 1.0, NULL) AS five_thousandths_ratio,
-    NULL AS golden_norm,
-    NULL AS golden_max_abs
+    NULL AS scale_norm,
+    NULL AS scale_max
 FROM readable
 WHERE target_content = golden_content

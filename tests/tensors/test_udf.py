@@ -19,7 +19,7 @@ from lakeprobe.tensors.udf import METRICS_TYPE, REFERENCE_TYPE, register
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        register(opened, threads=2)
+        register(opened, threads=2, files=FILES)
         yield opened
 
 
