@@ -25,9 +25,10 @@ def default_jobs() -> int:
 def run_all(
     function: Callable[[Task], Report], tasks: Sequence[Task], jobs: int, progress: Progress | None = None
 ) -> list[Report]:
-    """`function` of every task, in the order of `tasks`, on up to `jobs` processes.
+    """`function` of every task, in the order of `tasks`, on up to `jobs` other processes and, once, in this one.
 
-    The first exception of a task ends the work and is raised. A single task runs in this process.
+    The first exception of a task ends the work and is raised. This process does one of the tasks itself, so that a
+    single task, or two runs that are to be compared, do not wait for more processes to start than they need.
     """
     if progress:
         progress(0, len(tasks))
@@ -40,10 +41,12 @@ def run_all(
         return reports
     # spawn, not fork: DuckDB, Arrow and the frameworks that a caller has loaded run threads of their own
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
-        futures = [pool.submit(function, task) for task in tasks]
+    *others, last = tasks
+    with ProcessPoolExecutor(min(jobs, len(others)), mp_context=context) as pool:
+        futures = [pool.submit(function, task) for task in others]
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
+            own = function(last)
+            for done, future in enumerate(as_completed(futures), start=2):
                 future.result()
                 if progress:
                     progress(done, len(tasks))
@@ -51,4 +54,4 @@ def run_all(
             raise LakeError("a worker process was killed, by lack of memory perhaps; try fewer --jobs") from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        return [future.result() for future in futures]
+        return [*(future.result() for future in futures), own]

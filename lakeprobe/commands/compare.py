@@ -53,6 +53,8 @@ def compare(
 
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from lakeprobe import diagnostics
     from lakeprobe import output as stdout
     from lakeprobe.analysis.summary import summarise
@@ -70,11 +72,12 @@ def compare(
         for line in terminal.ingest_lines(ingested):
             diagnostics.note(line)
     stored = comparison.load(store.choose(lake), report.name)
-    summary = summarise(stored)
-    stdout.text(terminal.comparison_text(stored, summary))
-    if output is not None:
-        for path in files.write(stored, output, format.value):
-            diagnostics.note(f"written: {path}")
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(files.write, stored, output, format.value) if output is not None else None
+        summary = summarise(stored)
+        stdout.text(terminal.comparison_text(stored, summary))
+    for path in writing.result() if writing else ():
+        diagnostics.note(f"written: {path}")
     if fail_on is not None and summary.count(*_FAILING[fail_on]):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 

@@ -12,8 +12,8 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Pair, pair_units
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.ingest.contents import STORAGES
 from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
+from lakeprobe.ingest.unit import STORAGES
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.locate import Located, locate

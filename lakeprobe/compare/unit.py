@@ -13,7 +13,7 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE
-from lakeprobe.lake.connection import connect, lock, set_variable
+from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, lock, set_variable
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.resources import quote_text
 
@@ -75,7 +75,7 @@ def compare_units(task: PairTask) -> PairReport:
         _measure(connection, task.rule)
         _judge(connection, task.rule)
         rows = _write(connection, task.staged / RESULTS_FILE)
-        kind = str(_only_value(connection, "FROM comparison_kind"))
+        kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:
@@ -91,10 +91,13 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     set_variable(connection, "target_unit", str(target))
     set_variable(connection, "golden_unit", str(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
+    rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
+    connection.execute(f"SET threads = {max(1, min(task.threads, rows // ROWS_PER_THREAD))}")
     for side in ("target", "golden"):
         _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
-        connection.execute(f"CREATE VIEW {side}_leaves AS FROM unit_leaves(getvariable('{side}_unit'))")
-        connection.execute(f"CREATE VIEW {side} AS SELECT * FROM {side}_leaves JOIN {side}_ops USING (seq)")
+        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
+        joined = f"SELECT *, op || '.' || slot AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
+        connection.execute(f"CREATE VIEW {side} AS {joined}")
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in connection.execute("SELECT name, value FROM thresholds").fetchall():
@@ -103,6 +106,8 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
     for view, file in _DEFAULTS.items():
         connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
+    # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
+    connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
 
 

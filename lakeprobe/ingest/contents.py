@@ -9,13 +9,12 @@ import numpy as np
 
 from lakeprobe.errors import TensorError
 from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
+from lakeprobe.readers.locate import TENSOR_FOLDER
 from lakeprobe.tensors import content_hash, open_tensor, read_tensor
 
 if TYPE_CHECKING:
     from lakeprobe.tensors import TensorReference
 
-TENSOR_FOLDER = "dump_tensor_data"
-STORAGES = ("copy", "link", "none")
 _VALUES_FILE = "values-0.parquet"
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeprobe.errors import UsageError
-from lakeprobe.ingest.contents import STORAGES
-from lakeprobe.ingest.unit import UnitReport, UnitTask, ingest_unit, put_in_place
+from lakeprobe.ingest.unit import STORAGES, UnitReport, UnitTask, ingest_unit, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.locate import Located, locate

@@ -8,19 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xxhash
 
 from lakeprobe.errors import LakeError
-from lakeprobe.ingest.contents import TENSOR_FOLDER, Contents
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
 from lakeprobe.readers.dump import CONSTRUCT_FILE, STACK_FILE, read_dump
-from lakeprobe.readers.locate import DUMP_FILE
+from lakeprobe.readers.locate import DUMP_FILE, TENSOR_FOLDER
 from lakeprobe.version import __version__
 
+STORAGES = ("copy", "link", "none")
+"""Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
+
 _FILES = (DUMP_FILE, STACK_FILE, CONSTRUCT_FILE)
+
+
+if TYPE_CHECKING:
+    from lakeprobe.ingest.contents import Contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,8 @@ def put_in_place(task: UnitTask) -> None:
 
 
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
+    from lakeprobe.ingest.contents import Contents  # numpy and the tensor readers: 0.1 s that comparing needs not
+
     with (
         UnitWriter(task.staged) as writer,
         Contents(task.folder, task.staged, task.tensors) as contents,

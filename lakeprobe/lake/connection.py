@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = (
-    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "is_within", "user_frame", "leaf_text",
-    "message", "unit_ops", "unit_leaves",
+    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "is_within",
+    "user_frame", "leaf_text", "message", "unit_ops", "unit_leaves",
 )  # fmt: skip
+
+
+ROWS_PER_THREAD = 122_880
+"""DuckDB hands a thread that many rows of a table at a time; more threads than such pieces only cost."""
 
 
 def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:

@@ -70,11 +70,12 @@ def read_dump(folder: Path, content_of: ContentOf, emit: Emit) -> DumpSummary:
         has_data = True
         name = names.parse(op)
         seq = summary.ops
+        next_row = leaves.next_row
         empties = leaves.add(seq, op, name.kind, body)
+        first_row = next_row if leaves.next_row > next_row else None
         recompute, extra = _other_keys(name, body)
-        ops.append(
-            (seq, op, *name, *parents.get(op, _NO_PARENT), recompute, of_op.get(op), " ".join(body), empties, extra)
-        )
+        surroundings = (*parents.get(op, _NO_PARENT), recompute, of_op.get(op))
+        ops.append((seq, op, *name, *surroundings, first_row, " ".join(body), empties, extra))
         summary.ops += 1
         if len(ops) >= _BATCH:
             emit("ops", _batch("ops", ops, path))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.errors import DumpError
@@ -109,6 +110,11 @@ class Leaves:
     def __len__(self) -> int:
         """Rows collected since the last batch was taken."""
         return len(self._place_codes)
+
+    @property
+    def next_row(self) -> int:
+        """The row that the next leaf gets."""
+        return self._taken + len(self._place_codes)
 
     def add(self, seq: int, op: str, kind: str, body: Any) -> str | None:
         """Collect the leaves of the entry `op`; return its empty containers as JSON (`ops.empties`).
@@ -393,6 +399,7 @@ def _text(value: Any) -> str:
     return str(value) if value.__class__ is int else json.dumps(value)
 
 
+@lru_cache(maxsize=1024)
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)

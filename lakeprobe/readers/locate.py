@@ -9,6 +9,7 @@ from pathlib import Path
 from lakeprobe.errors import DumpError
 
 DUMP_FILE = "dump.json"
+TENSOR_FOLDER = "dump_tensor_data"
 _STEP = re.compile(r"step(\d+)")
 _RANK = re.compile(r"rank(\d*)")
 _PROCESS = re.compile(r"proc(\d+)")

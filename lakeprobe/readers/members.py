@@ -77,21 +77,21 @@ def _split_lines(
     rest = start[first + len(separator) :]
     ended = False
     while not ended:
-        pieces = rest.split(separator)
-        rest = pieces.pop()
-        for number, piece in enumerate(pieces):
-            if closing in piece:  # the object ends here; keys after it may look like members, but are not
-                rest = separator.join([*pieces[number:], rest]) + file.read(_LARGEST_MEMBER)
-                ended = True
-                break
-            yield from _member(path, piece, container, b",")
+        end = rest.find(closing)
+        cut = rest.rfind(separator, 0, end if end >= 0 else None)
+        if cut >= 0:
+            yield from _members(path, rest[:cut], container, separator)
+            rest = rest[cut + len(separator) :]
+        if end >= 0:  # the object ends here; keys after it may look like members, but are not
+            rest += file.read(_LARGEST_MEMBER)
+            break
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
-        block = b"" if ended else file.read(_BLOCK)
+        block = file.read(_BLOCK)
         ended = not block
         rest += block
-    last, end, tail = rest.partition(closing)
-    if not end:
+    last, closed, tail = rest.partition(closing)
+    if not closed:
         raise DumpError(
             f"{path} ends inside the entry {_name(last)}: the file is truncated; dump again, or leave it out"
         )
@@ -115,6 +115,20 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
     if tail.pop(container):
         raise DumpError(f"{path} holds {container} twice; the file is damaged")
     yield from ((None, name, value) for name, value in tail.items())
+
+
+def _members(path: Path, text: bytes, container: str | None, separator: bytes) -> Iterator[Member]:
+    """The members in `text`, decoded in one go, or one by one where one of them needs it (NaN) or is damaged."""
+    try:
+        members = _decode(b'{"' + text.rstrip().removesuffix(b",") + b"}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = {}
+    if text.rstrip().endswith(b",") and len(members) == text.count(separator) + 1:
+        for name, value in members.items():
+            yield container, name, value
+        return
+    for piece in text.split(separator):
+        yield from _member(path, piece, container, b",")
 
 
 def _member(path: Path, piece: bytes, container: str | None, end: bytes) -> Iterator[Member]:

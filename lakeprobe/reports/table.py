@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import connect, set_variable
+from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, set_variable
+from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,7 +24,8 @@ _MACROS = (
 @contextmanager
 def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the results of one pair of units as the view results, and msprobe's table as msprobe_table."""
-    connection = connect()
+    threads = max(1, min(default_jobs(), unit.rows // ROWS_PER_THREAD))
+    connection = connect(threads)
     try:
         set_variable(connection, "results", str(unit.folder / RESULTS_FILE))
         set_variable(connection, "stacks", str(unit.folder / STACKS_FILE))

@@ -133,9 +133,7 @@ def _equal_texts(target: TensorReference, golden: TensorReference) -> bool:
         return all(
             _equal_text_block(*blocks)
             for pair in _cut(target, golden)
-            for blocks in zip(
-                _fresh_blocks(target_file, pair[0]), _fresh_blocks(golden_file, pair[1]), strict=True
-            )
+            for blocks in zip(_fresh_blocks(target_file, pair[0]), _fresh_blocks(golden_file, pair[1]), strict=True)
         )
 
 
@@ -153,9 +151,7 @@ def _equal_text_block(target: NDArray[Any], golden: NDArray[Any]) -> bool:
     return bool(np.array_equal(target, golden, equal_nan=times))
 
 
-def _cut(
-    target: TensorReference, golden: TensorReference
-) -> Iterator[tuple[TensorReference, TensorReference]]:
+def _cut(target: TensorReference, golden: TensorReference) -> Iterator[tuple[TensorReference, TensorReference]]:
     """Pieces of a pair of equal squeezed shape, flat ones if both sides lie in memory in the same order."""
     flat_target, flat_golden = flatten_pair(target, golden)
     limit = _PIECE

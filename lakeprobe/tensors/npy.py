@@ -95,9 +95,7 @@ def _dtype_name(descr: object, file: str) -> str:
     if kind == "O":
         raise TensorError(f"array of Python objects (pickled) in {file}; save it with a number type")
     if kind == "V" and descr not in SMALL_FLOATS:
-        raise TensorError(
-            f"raw bytes {descr[:80]!r} in {file} (bfloat16 saved by numpy?); save it as float32 or .pt"
-        )
+        raise TensorError(f"raw bytes {descr[:80]!r} in {file} (bfloat16 saved by numpy?); save it as float32 or .pt")
     try:
         return dtype_name(numpy_dtype(descr))
     except TensorError as error:

@@ -133,9 +133,7 @@ def _members(archive: zipfile.ZipFile, path: str) -> dict[str, _Member]:
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     starts = [info.header_offset for info in infos]
     ends = [*starts[1:], archive.start_dir] if infos else []
-    members = {
-        info.filename.partition("/")[2]: _Member(info, end) for info, end in zip(infos, ends, strict=True)
-    }
+    members = {info.filename.partition("/")[2]: _Member(info, end) for info, end in zip(infos, ends, strict=True)}
     if len(members) != len(infos) or len({info.filename.partition("/")[0] for info in infos}) > 1:
         raise TensorError(f"names that torch.save does not write in {path}; save it again with torch.save")
     return members

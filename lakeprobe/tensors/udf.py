@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-REFERENCE_TYPE = (
-    'STRUCT(file VARCHAR, "offset" BIGINT, length BIGINT, dtype VARCHAR, shape BIGINT[], strides BIGINT[])'
-)
+REFERENCE_TYPE = 'STRUCT(file VARCHAR, "offset" BIGINT, length BIGINT, dtype VARCHAR, shape BIGINT[], strides BIGINT[])'
 _SQL_TYPES = {"status": "VARCHAR", "equal": "BOOLEAN", "detail": "VARCHAR"}
 _COLUMNS = {field.name: _SQL_TYPES.get(field.name, "DOUBLE") for field in fields(TensorMetrics)}
 METRICS_TYPE = f"STRUCT({', '.join(f'{name} {sql_type}' for name, sql_type in _COLUMNS.items())})"

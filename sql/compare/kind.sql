@@ -6,6 +6,7 @@ SELECT
         WHEN t.task = 'tensor' AND g.task = 'tensor' THEN 'tensor'
         WHEN t.digests > 0 AND g.digests > 0 THEN 'digest'
         ELSE 'statistics'
-    END AS kind
+    END AS kind,
+    greatest(t.tensor_rows, g.tensor_rows) AS rows
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
 CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

@@ -1,4 +1,4 @@
--- paired: the rows of the comparison with all that is known of both sides; everything later is worked out from it.
+-- paired: the rows of the comparison with the leaves of both sides; everything later is worked out from it.
 -- grain: one row of the comparison: a pair, or a row of one side without counterpart
 SELECT
     p.row,
@@ -7,14 +7,9 @@ SELECT
     p.matched_by,
     t.seq AS target_seq,
     g.seq AS golden_seq,
-    t.op AS target_op,
-    g.op AS golden_op,
-    t.name AS target_name,
-    g.name AS golden_name,
+    t.slot AS target_slot,
+    g.slot AS golden_slot,
     coalesce(t.role, g.role) AS role,
-    coalesce(t.slot, g.slot) AS slot,
-    coalesce(t.api, g.api) AS api,
-    coalesce(t.direction, g.direction) AS direction,
     t.kind AS target_kind,
     g.kind AS golden_kind,
     t.type AS target_type,
@@ -53,9 +48,7 @@ SELECT
     g.content AS golden_content,
     coalesce(t.content_problem, g.content_problem) AS content_problem,
     t.reference AS target_reference,
-    g.reference AS golden_reference,
-    t.parent AS module,
-    t.stack
+    g.reference AS golden_reference
 FROM pairing AS p
-LEFT JOIN target AS t ON t.row = p.target_row
-LEFT JOIN golden AS g ON g.row = p.golden_row
+LEFT JOIN target_leaves AS t ON t.row = p.target_row
+LEFT JOIN golden_leaves AS g ON g.row = p.golden_row

@@ -7,10 +7,10 @@ SELECT
     golden_row,
     target_seq,
     golden_seq,
-    target_op,
-    golden_op,
-    target_name,
-    golden_name,
+    t.op AS target_op,
+    g.op AS golden_op,
+    t.op || '.' || target_slot AS target_name,
+    g.op || '.' || golden_slot AS golden_name,
     role,
     matched_by,
     v.outcome,
@@ -66,9 +66,12 @@ SELECT
     m.five_thousandths_ratio,
     target_data_name,
     golden_data_name,
-    module,
-    stack
+    t.parent AS module,
+    t.stack,
+    coalesce(target_row = t.first_row, false) AS first_of_op
 FROM paired AS p
+LEFT JOIN target_ops AS t ON t.seq = p.target_seq
+LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
 LEFT JOIN metrics AS m ON m.row = p.row
 LEFT JOIN differences AS d ON d.row = p.row
 LEFT JOIN verdicts AS v ON v.row = p.row

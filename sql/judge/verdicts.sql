@@ -3,6 +3,11 @@
 -- The rules are those of msprobe 26.2 (facts 4.7), per op: inputs (arguments and parameters) against outputs; where
 -- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
 WITH
+    never_written AS (
+        SELECT 'target' AS side, seq, role, slot FROM target_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
+        UNION ALL
+        SELECT 'golden' AS side, seq, role, slot FROM golden_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
+    ),
     rows AS (
         SELECT
             p.row,
@@ -28,7 +33,7 @@ WITH
             m.one_thousandth_ratio,
             m.cosine,
             d.difference,
-            u.api IS NOT NULL AS skipped,
+            u.seq IS NOT NULL AS skipped,
             coalesce(target_content = golden_content, false) AS same_content,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
@@ -37,11 +42,11 @@ WITH
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN differences AS d ON d.row = p.row
-        LEFT JOIN uninitialised AS u
-            ON u.api = p.api
+        LEFT JOIN never_written AS u
+            ON u.side = if(target_seq IS NULL, 'golden', 'target')
+            AND u.seq = coalesce(target_seq, golden_seq)
             AND u.role = p.role
-            AND (u.slot IS NULL OR u.slot = p.slot OR starts_with(p.slot, u.slot || '.'))
-            AND p.direction = 'forward'
+            AND (u.slot IS NULL OR starts_with(coalesce(target_slot, golden_slot) || '.', u.slot || '.'))
     ),
     per_op AS (
         SELECT

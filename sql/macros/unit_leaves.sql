@@ -17,7 +17,7 @@ WITH
         FROM read_parquet(folder || '/contents.parquet')
     )
 SELECT
-    leaf.* EXCLUDE (op, section, path, fields),
+    leaf.* EXCLUDE (op, name, section, path, fields),
     CASE WHEN leaf.kind = 'scalar' THEN try_cast(leaf.value AS DOUBLE) END AS number,
     content_rows.reference
 FROM read_parquet(folder || '/tensors.parquet') AS leaf

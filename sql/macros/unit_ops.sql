@@ -17,6 +17,7 @@ SELECT
         ELSE coalesce(call, 0)
     END AS call_number,
     stem,
+    first_row,
     parent,
     micro_step,
     is_recompute,

@@ -6,7 +6,6 @@ WITH
     texts AS (
         SELECT
             *,
-            target_seq IS DISTINCT FROM lag(target_seq) OVER () AS first_of_op,
             cell_statistic(target_kind, target_type, target_stat_types[1], target_max, target_max_int, target_value, target_extra) AS n_max,
             cell_statistic(target_kind, target_type, target_stat_types[2], target_min, target_min_int, target_value, target_extra) AS n_min,
             cell_statistic(target_kind, target_type, target_stat_types[3], target_mean, NULL, target_value, target_extra) AS n_mean,
