@@ -46,6 +46,8 @@ def run_all(
         futures = [pool.submit(function, task) for task in others]
         try:
             own = function(last)
+            if progress:
+                progress(1, len(tasks))
             for done, future in enumerate(as_completed(futures), start=2):
                 future.result()
                 if progress:

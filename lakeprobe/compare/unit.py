@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ _DEFAULTS = {
     "paired": "compare/paired",
     "metrics_statistics": "metrics/statistics",
     "metrics_tensor": "metrics/tensor",
-    "metrics_default": "metrics/all",
-    "metrics": "metrics/all",
+    "metrics_default": "metrics/default",
+    "metrics": "metrics/default",
     "differences": "judge/difference",
     "verdicts_default": "judge/verdicts",
     "verdicts": "judge/verdicts",
@@ -71,6 +72,7 @@ def compare_units(task: PairTask) -> PairReport:
     try:
         _prepare(connection, task, target, golden)
         rules.run(connection, task.rule)
+        _check_thresholds(connection, task.rule)
         _pair(connection, task.rule)
         _measure(connection, task.rule)
         _judge(connection, task.rule)
@@ -120,6 +122,14 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
     from lakeprobe.tensors.udf import register
 
     register(connection, threads, files)
+
+
+def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    names = [name for (name,) in connection.execute("SELECT name FROM thresholds").fetchall()]
+    asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
+    for name, value in zip(names, connection.execute(f"SELECT {asked}").fetchall()[0], strict=True):
+        if not isinstance(value, (int, float, Decimal)):
+            raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
 
 
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:

@@ -86,7 +86,5 @@ def read_dumps(
             for number, (run, dump) in enumerate((run, dump) for run in dumps for dump in dumps[run].dumps)
         ]
         reports = run_all(ingest_unit, tasks, jobs, progress)
-        for task, report in zip(tasks, reports, strict=True):
-            if report.read:
-                put_in_place(task)
+        put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
     return reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,13 +79,14 @@ def ingest_unit(task: UnitTask) -> UnitReport:
     return report
 
 
-def put_in_place(task: UnitTask) -> None:
-    """Put the staged unit where it belongs. Raises LakeError if another one has come there meanwhile."""
-    target = layout.unit_folder(task.lake, task.key)
-    with _input_output(task.lake), staging.locked(task.lake, _label(task.key)):
-        if target.exists() and not task.replace:
-            raise LakeError(f"{task.lake}: {task.key} was written by another process meanwhile; nothing is replaced")
-        staging.put_in_place(task.staged, target)
+def put_in_place(lake: Path, tasks: Sequence[UnitTask]) -> None:
+    """Put the staged units of `tasks` where they belong; none, and a LakeError, if one has come there meanwhile."""
+    with _input_output(lake), staging.locked(lake, "units"):
+        for task in tasks:
+            if layout.unit_folder(lake, task.key).exists() and not task.replace:
+                raise LakeError(f"{lake}: {task.key} was written by another process meanwhile; nothing is replaced")
+        for task in tasks:
+            staging.put_in_place(task.staged, layout.unit_folder(lake, task.key))
 
 
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
@@ -104,7 +105,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
     if task.note:
         summary.notes.append(task.note)
     if summary.unreadable:
-        summary.notes.append(f"{summary.unreadable} tensor files are missing or cannot be read")
+        summary.notes.append(f"{summary.unreadable} tensor rows name a file that is missing or cannot be read")
     if contents.too_large:
         summary.notes.append(f"{contents.too_large} tensors are too large to be copied and stay in the dump's folder")
     if task.tensors == "none" and summary.files:

@@ -12,9 +12,9 @@ import fcntl
 import os
 import shutil
 import sys
-import tempfile
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lakeprobe.errors import LakeError
@@ -26,15 +26,33 @@ _RENAME_EXCHANGE = 2
 
 @contextmanager
 def staged(lake: Path, label: str) -> Iterator[Path]:
-    """A new folder under LAKE/.staging; it is removed at the end if it was not put in place."""
+    """A new folder under LAKE/.staging; it is removed at the end if it was not put in place.
+
+    Folders of processes that were killed are removed first: nobody holds their locks any more.
+    """
     staging = layout.staging_folder(lake)
-    staging.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{label}-", dir=staging))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
+    name = f"{label}-{uuid.uuid4().hex}"
+    with locked(lake, name):
+        for other in staging.iterdir():
+            if other.is_dir():
+                _remove_if_abandoned(lake, other)
+        folder = staging / name
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            _lock_file(lake, name).unlink(missing_ok=True)
+
+
+def _remove_if_abandoned(lake: Path, folder: Path) -> None:
+    with suppress(LakeError), locked(lake, folder.name):
         shutil.rmtree(folder, ignore_errors=True)
+        _lock_file(lake, folder.name).unlink(missing_ok=True)
+
+
+def _lock_file(lake: Path, label: str) -> Path:
+    return layout.staging_folder(lake) / f"{label}.lock"
 
 
 @contextmanager
@@ -43,9 +61,9 @@ def locked(lake: Path, label: str) -> Iterator[None]:
 
     The lock goes with its process, however that ends.
     """
-    staging = layout.staging_folder(lake)
-    staging.mkdir(parents=True, exist_ok=True)
-    with (staging / f"{label}.lock").open("w") as file:
+    path = _lock_file(lake, label)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lakeprobe.errors import DumpError
@@ -99,7 +99,13 @@ def _ranks(folder: Path, step: int) -> list[DumpFolder]:
     for rank, (_, child) in zip(free, processes, strict=False):
         dumps.append(DumpFolder(child, step, rank, _assumed(child, rank)))
     _refuse_doubles(folder, dumps)
-    return sorted(dumps, key=lambda dump: dump.rank)
+    dumps.sort(key=lambda dump: dump.rank)
+    strangers = sorted({child.name for child in folders} - {dump.folder.name for dump in dumps})
+    if dumps and strangers:
+        left_out = f"left out, because they are named neither rank* nor proc*: {', '.join(strangers)}"
+        first = dumps[0]
+        dumps[0] = replace(first, note=f"{first.note}; {left_out}" if first.note else left_out)
+    return dumps
 
 
 def _refuse_doubles(folder: Path, dumps: list[DumpFolder]) -> None:

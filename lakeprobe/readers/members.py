@@ -83,7 +83,7 @@ def _split_lines(
             yield from _members(path, rest[:cut], container, separator)
             rest = rest[cut + len(separator) :]
         if end >= 0:  # the object ends here; keys after it may look like members, but are not
-            rest += file.read(_LARGEST_MEMBER)
+            rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
             break
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")

@@ -134,7 +134,9 @@ def last_digits(column: str, mine: Row, peers: Row) -> bool:
 
 def nan_in_one_element(column: str, mine: Row, peers: Row) -> bool:
     """NaN or inf on one side only is N/A in all metrics, whatever the number of elements."""
-    return column in METRIC_COLUMNS and mine[column] == "N/A" and peers["Cosine"] == "unsupported" and _one_element(mine)
+    return (
+        column in METRIC_COLUMNS and mine[column] == "N/A" and peers["Cosine"] == "unsupported" and _one_element(mine)
+    )
 
 
 def _one_element(row: Row) -> bool:

@@ -57,13 +57,9 @@ def test_layout_does_not_matter(tmp_path: Path, array: NDArray[Any], data: st.Da
         assert hashed(tmp_path / "x", turned) == expected
 
 
-@pytest.mark.parametrize(
-    "name", ["dtype_float32", "dtype_complex64", "transposed", "offset", "expanded", "empty"]
-)
+@pytest.mark.parametrize("name", ["dtype_float32", "dtype_complex64", "transposed", "offset", "expanded", "empty"])
 def test_file_kind_does_not_matter(name: str) -> None:
-    assert content_hash(read_tensor(FIXTURES / f"{name}.pt")) == content_hash(
-        read_tensor(FIXTURES / f"{name}.npy")
-    )
+    assert content_hash(read_tensor(FIXTURES / f"{name}.pt")) == content_hash(read_tensor(FIXTURES / f"{name}.npy"))
 
 
 def test_missing_file(tmp_path: Path) -> None:

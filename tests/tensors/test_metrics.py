@@ -85,9 +85,7 @@ def test_agrees_with_naive_formulas(tmp_path: Path, dtype: Any) -> None:
         (">i8", np.int64),
     ],
 )
-def test_agrees_with_naive_formulas_across_dtypes(
-    tmp_path: Path, target_dtype: Any, golden_dtype: Any
-) -> None:
+def test_agrees_with_naive_formulas_across_dtypes(tmp_path: Path, target_dtype: Any, golden_dtype: Any) -> None:
     target, golden = noisy_pair(np.float64, 3000)
     target, golden = target.astype(target_dtype), golden.astype(golden_dtype)
     assert_close(measured(tmp_path, target, golden), naive_metrics(target, golden))
@@ -251,9 +249,7 @@ pairs = hnp.arrays(
 
 @in_tmp
 @given(pair=pairs, block=st.integers(1, 50), threads=st.integers(1, 3))
-def test_blocks_and_threads_do_not_matter(
-    tmp_path: Path, pair: NDArray[Any], block: int, threads: int
-) -> None:
+def test_blocks_and_threads_do_not_matter(tmp_path: Path, pair: NDArray[Any], block: int, threads: int) -> None:
     whole = measured(tmp_path, *pair)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "BLOCK", block)

@@ -109,9 +109,7 @@ def tensor(
     storage: Any = FLOATS, offset: Any = 0, shape: Any = (2, 3), strides: Any = (3, 1), metadata: Any = None
 ) -> Global:
     more = () if metadata is None else (metadata,)
-    return Global(
-        "torch._utils", "_rebuild_tensor_v2", storage, offset, shape, strides, False, OrderedDict(), *more
-    )
+    return Global("torch._utils", "_rebuild_tensor_v2", storage, offset, shape, strides, False, OrderedDict(), *more)
 
 
 def archive(path: Path, pickle_bytes: bytes, compression: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
@@ -146,9 +144,7 @@ def test_metadata_of_a_device_does_not_matter(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-def test_runs_nothing(
-    tmp_path: Path, module: str, name: str, arguments: tuple[Any, ...], nested: bool
-) -> None:
+def test_runs_nothing(tmp_path: Path, module: str, name: str, arguments: tuple[Any, ...], nested: bool) -> None:
     victim = tmp_path / "victim"
     filled = [part.format(victim) if isinstance(part, str) else part for part in arguments]
     bomb = Global(module, name, *filled)

@@ -17,9 +17,10 @@ from lakeprobe.tensors.udf import METRICS_TYPE, REFERENCE_TYPE, register
 
 
 @pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    files = frozenset({"/gone", *(str(tmp_path / name) for name in ("x", "0", "1", "2", "3"))})
     with duckdb.connect() as opened:
-        register(opened, threads=2, files=FILES)
+        register(opened, threads=2, files=files)
         yield opened
 
 
@@ -70,6 +71,12 @@ def test_many_batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> 
         FROM (SELECT tensor_metrics($x, if(i < 4999, $x, NULL)) AS m FROM range(5000) numbers(i))
     """
     assert connection.execute(query, {"x": reference}).fetchall() == [(4999, 1)]
+
+
+def test_a_file_that_holds_no_tensor_is_not_opened(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    stranger = row(store(tmp_path / "stranger", np.arange(4.0)))
+    with pytest.raises(duckdb.Error, match="stranger"):
+        connection.execute("SELECT tensor_metrics($x, $x)", {"x": stranger}).fetchall()
 
 
 def test_type_names_every_field() -> None:

@@ -1,4 +1,4 @@
--- metrics: all that is measured of each pair; what a pair has no numbers for is NULL.
+-- default: all that is measured of each pair; what a pair has no numbers for is NULL.
 -- grain: one pair of the same kind
 SELECT
     s.*,
