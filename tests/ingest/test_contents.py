@@ -179,7 +179,9 @@ def test_unreadable_files_are_recorded(tmp_path: Path) -> None:
             assert str(folder / name) in problem
             assert "\n" not in problem
     assert report.units[0].unreadable == len(bad) + 1
-    assert report.notes == [f"run dump step 0 rank 0: {len(bad) + 1} tensor files are missing or cannot be read"]
+    assert report.notes == [
+        f"run dump step 0 rank 0: {len(bad) + 1} tensor rows name a file that is missing or cannot be read"
+    ]
     assert query(f"SELECT unreadable, files, contents FROM {table(tmp_path / 'lake', 'dumps')}") == [
         (len(bad) + 1, len(bad) + 2, 1)
     ]

@@ -23,13 +23,9 @@ def test_first_op_that_differs(pair: PeerPair, truth: Path, tmp_path: Path) -> N
         named = {first.rank: first for first in result.summary().first}
         assert len(result.stored.units) == len(expected)
         for rank, told in expected.items():
-            ops = [
-                row[0]
-                for row in lake.sql(
-                    "SELECT op FROM ops WHERE run = ? AND rank = ? ORDER BY seq", [result.stored.target, rank]
-                ).fetchall()
-            ]
-            _check(named.get(rank), told, ops)
+            query = "SELECT op FROM ops WHERE run = ? AND rank = ? ORDER BY seq"
+            ops = lake.sql(query, [result.stored.target, rank]).fetchall()
+            _check(named.get(rank), told, [op for (op,) in ops])
 
 
 def _check(first: object, told: dict, ops: list[str]) -> None:
