@@ -213,7 +213,8 @@ def test_a_large_dump_takes_little_memory(tmp_path: Path) -> None:
     program = (
         "import re, sys; from pathlib import Path; from lakeprobe.readers.dump import read_dump\n"
         "summary = read_dump(Path(sys.argv[1]), lambda name: (None, None), lambda table, batch: None)\n"
-        "print(summary.ops, summary.tensor_rows, re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
+        "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]\n"
+        "print(summary.ops, summary.tensor_rows, peak)"
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     ops, rows, peak = map(int, run.stdout.split())
