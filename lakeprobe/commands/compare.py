@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +11,14 @@ import typer
 from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
 
 
-class FailOn(str, Enum):
+class FailOn(StrEnum):
     """The findings that make the command end with 1."""
 
     WARNING = "warning"
     ERROR = "error"
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """The forms a comparison can be written in."""
 
     CSV = "csv"

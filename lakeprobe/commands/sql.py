@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ import typer
 from lakeprobe.commands.options import LakeOption
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """The forms rows can be written in."""
 
     TABLE = "table"
