@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 Row = Sequence[Any]
@@ -14,12 +16,24 @@ Writer = Callable[[Sequence[str], Iterable[Row]], None]
 
 def text(lines: str) -> None:
     """Write text that is itself the result, such as a summary."""
-    sys.stdout.write(lines if lines.endswith("\n") or not lines else lines + "\n")
+    with _reader_may_leave():
+        sys.stdout.write(lines if lines.endswith("\n") or not lines else lines + "\n")
 
 
 def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
     """Write a relation in `format`, one of FORMATS."""
-    FORMATS[format](columns, values)
+    with _reader_may_leave():
+        FORMATS[format](columns, values)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Write into the void once the reader of our output is gone (`| head`): the work goes on, and so its exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:

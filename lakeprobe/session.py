@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe.analysis.summary import Summary, summarise
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import RuleError
+from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.ingest import IngestReport
 from lakeprobe.ingest import ingest as run_ingest
 from lakeprobe.lake import comparison as comparisons
@@ -23,6 +25,19 @@ from lakeprobe.reports.terminal import comparison_text
 
 if TYPE_CHECKING:
     import duckdb
+
+
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Turn an error of DuckDB, which may come as late as when rows are fetched, into a RuleError or LakeError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise LakeError(str(error).strip()) from error
+    except duckdb.Error as error:
+        raise RuleError(str(error).strip()) from error
 
 
 class Lake:
@@ -82,14 +97,10 @@ class Lake:
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.
 
-        Raises RuleError if the query does not run.
+        Raises RuleError if the query does not run, and LakeError if a file of the lake cannot be read.
         """
-        import duckdb
-
-        try:
+        with query_errors():
             return self._connection.sql(query, params=parameters)
-        except duckdb.Error as error:
-            raise RuleError(str(error).strip()) from error
 
 
 class ComparisonResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
@@ -100,13 +100,19 @@ def summarise(comparison: StoredComparison) -> Summary:
 
 
 def _ops(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[OpFinding, ...]:
-    found = connection.execute(resources.sql(query)).fetchall()
-    return tuple(_op(connection, row) for row in found)
+    found = connection.execute(resources.sql(query))
+    columns = [column[0] for column in found.description]
+    return tuple(_op(connection, dict(zip(columns, row, strict=True))) for row in found.fetchall())
 
 
-def _op(connection: duckdb.DuckDBPyConnection, row: tuple[Any, ...]) -> OpFinding:
-    step, rank, op, finding, rows, module, code, errors, warnings, cosine, norm_relative = row
-    leaves = connection.execute(resources.sql("analysis/leaves"), [step, rank, rows[:MOST_LEAVES]]).fetchall()
-    shown = tuple(Leaf(*leaf) for leaf in leaves)
-    more = len(rows) - len(shown)
-    return OpFinding(step, rank, op, finding, module, code, errors, warnings, cosine, norm_relative, shown, more)
+def _op(connection: duckdb.DuckDBPyConnection, finding: dict[str, Any]) -> OpFinding:
+    key = {"step": finding["step"], "rank": finding["rank"]}
+    rows, stack = finding.pop("rows"), finding.pop("stack")
+    shown = connection.execute(resources.sql("analysis/leaves"), key | {"rows": rows[:MOST_LEAVES]}).fetchall()
+    code = connection.execute(resources.sql("analysis/line_of_code"), key | {"stack": stack}).fetchall()
+    return OpFinding(
+        **{field.name: finding[field.name] for field in fields(OpFinding) if field.name in finding},
+        code=code[0][0] if code else None,
+        leaves=tuple(Leaf(*leaf) for leaf in shown),
+        more_leaves=len(rows) - len(shown),
+    )

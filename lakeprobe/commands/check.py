@@ -14,9 +14,9 @@ def check(lake: LakeOption = None) -> None:
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import audits, store
-    from lakeprobe.session import Lake
+    from lakeprobe.session import Lake, query_errors
 
-    with Lake(store.check(store.choose(lake))) as opened:
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         violations = audits.run(opened.sql)
         for audit, columns, rows in violations:
             output.text(f"{audit.name}: {audit.promise}")

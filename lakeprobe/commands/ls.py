@@ -12,9 +12,9 @@ def ls(lake: LakeOption = None) -> None:
     """
     from lakeprobe import output, resources
     from lakeprobe.lake import store
-    from lakeprobe.session import Lake
+    from lakeprobe.session import Lake, query_errors
 
-    with Lake(store.check(store.choose(lake))) as opened:
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         for query in ("reports/runs", "reports/comparisons"):
             relation = opened.sql(resources.sql(query))
             rows = relation.fetchall()

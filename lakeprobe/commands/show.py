@@ -24,9 +24,9 @@ def show(
     from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
     from lakeprobe.reports import terminal
-    from lakeprobe.session import Lake
+    from lakeprobe.session import Lake, query_errors
 
-    with Lake(store.check(store.choose(lake))) as opened:
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         shown = terminal.op_text(opened.sql, op, run, step, rank)
     if not shown:
         raise UsageError(f'no op begins with {op}; list them with: lakeprobe sql "select distinct op from ops"')

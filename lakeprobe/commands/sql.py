@@ -35,7 +35,7 @@ def sql(
     from lakeprobe import output
     from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
-    from lakeprobe.session import Lake
+    from lakeprobe.session import Lake, query_errors
 
     if query is not None and file is not None:
         raise UsageError("give a query or --file, not both")
@@ -48,7 +48,7 @@ def sql(
     if not query.strip():
         raise UsageError("there is no query; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
-    with Lake(store.check(store.choose(lake))) as opened:
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         relation = opened.sql(query)
         if relation is not None:
             output.rows(relation.columns, relation.fetchall(), chosen)

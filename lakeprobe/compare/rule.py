@@ -53,11 +53,11 @@ _ALLOWED = re.compile(
     re.IGNORECASE,
 )
 _MODIFYING = re.compile(
-    r"\(\s*(copy|insert|update|delete|merge|truncate|create|drop|alter|attach|detach|export|import|install|load"
-    r"|pragma|call|set|reset|vacuum|checkpoint|use)\b(?!\s*\()",
+    r"\bas(\s+(not\s+)?materialized)?\s*\(\s*"
+    r"(copy|insert|update|delete|merge|truncate|create|drop|alter|attach|detach|export|import|install)\b",
     re.IGNORECASE,
 )
-"""What may not stand in brackets: DuckDB lets a WITH clause hold statements that write."""
+"""What a WITH clause may not hold: DuckDB lets some statements that write stand there."""
 
 _LITERALS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 _COMMENTS = re.compile(r"\s+|--[^\n]*(\n|$)|/\*.*?\*/", re.DOTALL)

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from lakeprobe import resources
 from lakeprobe.compare import rule as rules
@@ -76,7 +76,7 @@ def compare_units(task: PairTask) -> PairReport:
         _pair(connection, task.rule)
         _measure(connection, task.rule)
         _judge(connection, task.rule)
-        rows = _write(connection, task.staged / RESULTS_FILE)
+        rows = _write(connection, task.rule, task.staged / RESULTS_FILE)
         kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
@@ -135,9 +135,8 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     rules.check_contract(connection, rule, "pairs")
     _materialise(connection, "pairs")
-    twice = connection.execute(resources.sql("compare/paired_twice")).fetchall()
-    if twice:
-        side, row, count = twice[0]
+    if not _only_value(connection, resources.sql("compare/pairs_sound")):
+        side, row, count = connection.execute(resources.sql("compare/paired_twice")).fetchall()[0]
         what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
@@ -153,19 +152,27 @@ def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     _materialise(connection, "differences")
     rules.check_contract(connection, rule, "verdicts")
     _materialise(connection, "verdicts")
+
+
+def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
+    query = resources.sql("compare/results")
+    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {_ROW_GROUP})"
+    connection.execute(f"COPY ({query}) {into}")
+    in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [str(path)]).fetchall()[0]
+    if not each_once:
+        _refuse(connection, rule)
+    if not in_order:
+        connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
+    return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
+
+
+def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
+    """Raise the RuleError that tells why a row of the results is there twice or has no outcome."""
     wrong = connection.execute(resources.sql("compare/verdict_missing")).fetchall()
     if wrong:
         row, count = wrong[0]
         raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
-
-
-def _write(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    query = resources.sql("compare/results")
-    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {_ROW_GROUP})"
-    connection.execute(f"COPY ({query}) {into}")
-    if not connection.execute(resources.sql("compare/order_kept"), [str(path)]).fetchall()[0][0]:
-        connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
-    return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
+    raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
 
 
 def _materialise(connection: duckdb.DuckDBPyConnection, view: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,13 @@ from lakeprobe.errors import UsageError
 from lakeprobe.ingest.unit import STORAGES, UnitReport, UnitTask, ingest_unit, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.readers.locate import Located, locate
+from lakeprobe.readers.locate import TENSOR_FOLDER, Located, locate
 from lakeprobe.work import Progress, run_all
+
+_SECONDS_TO_START = 0.7
+_JSON_PER_SECOND = 25e6
+_TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
+"""Bytes read in a second, measured on two cores (benchmarks/README.md); they only decide when to share the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,28 @@ def read_dumps(
             )
             for number, (run, dump) in enumerate((run, dump) for run in dumps for dump in dumps[run].dumps)
         ]
-        reports = run_all(ingest_unit, tasks, jobs, progress)
+        reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress)
         put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
     return reports
+
+
+def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:
+    """`jobs`, or 1 where all is read before another process would have started."""
+    return jobs if sum(_seconds(task) for task in tasks) > _SECONDS_TO_START else 1
+
+
+def _seconds(task: UnitTask) -> float:
+    """About how long it takes to read the dump of `task`."""
+    tensors = task.folder / TENSOR_FOLDER if task.tensors != "none" else None
+    return _size(task.folder) / _JSON_PER_SECOND + (
+        _size(tensors) / _TENSORS_PER_SECOND[task.tensors] if tensors else 0
+    )
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files in `folder`; 0 if there is none."""
+    try:
+        with os.scandir(folder) as files:
+            return sum(file.stat().st_size for file in files if file.is_file())
+    except OSError:
+        return 0

@@ -38,6 +38,7 @@ ContentOf = Callable[[str], "tuple[str | None, str | None]"]
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
+_PLAIN = ("type", "dtype", "shape", *_STATISTICS, "requires_grad")
 _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
 _INT64 = range(-(2**63), 2**63)
@@ -244,12 +245,18 @@ class Leaves:
 
     def _leaf(self, leaf: dict[str, Any], place: _Place) -> None:
         keys = tuple(leaf)
+        if keys == _PLAIN:  # most leaves; what follows would come to the same
+            inexact = self._add_statistics(place, keys, *leaf.values())
+            if inexact:
+                self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
+            return
+        is_tensor = "dtype" in leaf and "shape" in leaf
         others = self._others.get(keys)
         if others is None:
-            known = _TENSOR_FIELDS if "dtype" in leaf and "shape" in leaf else ("type", "value")
+            known = _TENSOR_FIELDS if is_tensor else ("type", "value")
             others = self._others[keys] = tuple(key for key in keys if key not in known)
         extra = {key: leaf[key] for key in others} if others else None
-        if "dtype" in leaf and "shape" in leaf:
+        if is_tensor:
             self._add_tensor(leaf, leaf["type"], keys, extra, place)
         else:
             self._other_leaf(leaf, keys, extra, place)
@@ -269,32 +276,12 @@ class Leaves:
     ) -> None:
         get = leaf.get
         row = len(self._place_codes)
-        try:
-            form = self._form_of.get((kind, leaf["dtype"], get("requires_grad"), keys))
-            shape = self._shapes.get(tuple(leaf["shape"]))
-        except TypeError:
-            form = shape = None
-        if form is None:
-            form = self._new_tensor_form(leaf, kind, keys, place)
-        if shape is None:
-            shape = self._new_shape(leaf["shape"], place)
-        maximum, minimum = get("Max", _ABSENT), get("Min", _ABSENT)
-        mean, norm = get("Mean", _ABSENT), get("Norm", _ABSENT)
-        if maximum.__class__ is minimum.__class__ is mean.__class__ is norm.__class__ is float:
-            letters = "ffff"
-        else:
-            statistics = (maximum, minimum, mean, norm)
-            letters, (maximum, minimum, mean, norm), inexact = self._odd_statistics(statistics, row, place)
-            if inexact:
-                extra = (extra or {}) | inexact
-        self._max.append(maximum)
-        self._min.append(minimum)
-        self._mean.append(mean)
-        self._norm.append(norm)
-        self._place_codes.append(place.code if place.code >= 0 else self._number(place))
-        self._form_codes.append(form)
-        self._shape_codes.append(shape)
-        self._letter_codes.append(self._letters[letters])
+        statistics = (get("Max", _ABSENT), get("Min", _ABSENT), get("Mean", _ABSENT), get("Norm", _ABSENT))
+        inexact = self._add_statistics(
+            place, keys, kind, leaf["dtype"], leaf["shape"], *statistics, get("requires_grad")
+        )
+        if inexact:
+            extra = (extra or {}) | inexact
         digest = get("md5")
         if digest is not None:
             if digest.__class__ is not str:  # the value itself, in the xor mode, of a 0-d tensor
@@ -307,8 +294,36 @@ class Leaves:
         if extra:
             self._sparse["extra"][row] = json.dumps(extra)
 
-    def _new_tensor_form(self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], place: _Place) -> int:
-        dtype, requires_grad = leaf["dtype"], leaf.get("requires_grad")
+    def _add_statistics(
+        self, place: _Place, keys: tuple[str, ...], kind: str, dtype: Any, shape: Any,
+        maximum: Any, minimum: Any, mean: Any, norm: Any, requires_grad: Any,
+    ) -> dict[str, Any] | None:  # fmt: skip
+        """Collect a tensor row. Returns the statistics that a double or int64 cannot hold, if there are any."""
+        try:
+            form = self._form_of.get((kind, dtype, requires_grad, keys))
+            shape_code = self._shapes.get(tuple(shape))
+        except TypeError:
+            form = shape_code = None
+        if form is None:
+            form = self._new_tensor_form(kind, dtype, requires_grad, keys, place)
+        if shape_code is None:
+            shape_code = self._new_shape(shape, place)
+        letters, inexact = "ffff", None
+        if not maximum.__class__ is minimum.__class__ is mean.__class__ is norm.__class__ is float:
+            statistics = (maximum, minimum, mean, norm)
+            row = len(self._place_codes)
+            letters, (maximum, minimum, mean, norm), inexact = self._odd_statistics(statistics, row, place)
+        self._max.append(maximum)
+        self._min.append(minimum)
+        self._mean.append(mean)
+        self._norm.append(norm)
+        self._place_codes.append(place.code if place.code >= 0 else self._number(place))
+        self._form_codes.append(form)
+        self._shape_codes.append(shape_code)
+        self._letter_codes.append(self._letters[letters])
+        return inexact
+
+    def _new_tensor_form(self, kind: str, dtype: Any, requires_grad: Any, keys: tuple[str, ...], place: _Place) -> int:
         if dtype.__class__ is not str:
             raise self._wrong(place, "a dtype that is not text")
         if requires_grad is not None and requires_grad.__class__ is not bool:

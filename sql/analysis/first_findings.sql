@@ -1,19 +1,6 @@
 -- first_findings: the first op of each (step, rank) that differs in anything, noise included.
 -- grain: one (step, rank) that differs
--- parameters: the tables findings (analysis/findings_by_op) and stacks
-SELECT
-    findings.step,
-    findings.rank,
-    op,
-    finding,
-    rows,
-    module,
-    user_frame(frames) AS code,
-    errors,
-    warnings,
-    cosine,
-    norm_relative
+-- parameters: the table findings, made of analysis/findings_by_op
 FROM findings
-LEFT JOIN stacks USING (step, rank, stack)
-QUALIFY row_number() OVER (PARTITION BY findings.step, findings.rank ORDER BY place, rows) = 1
-ORDER BY findings.step, findings.rank
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY place) = 1
+ORDER BY step, rank

@@ -91,6 +91,7 @@ WITH
                         AND measurement IS NULL
                         AND input_norm_error < getvariable('norm_error_input')
                         AND norm_relative > getvariable('norm_error_output')
+                        AND NOT isnan(norm_relative)
                         THEN 'C'
                 END,
                 CASE
@@ -157,7 +158,7 @@ SELECT
         WHEN codes = '' AND NOT unreadable THEN []::VARCHAR[]
         ELSE
             list_concat(
-                list_transform(string_split(codes, ''), lambda code: message_of(code)),
+                if(codes = '', [], list_transform(string_split(codes, ''), lambda code: message_of(code))),
                 if(unreadable, ['unreadable: ' || problem], [])
             )
     END AS messages

@@ -1,6 +1,6 @@
 -- unit_leaves(folder): the leaves of one unit, each with where its content lies.
 -- grain: one leaf, as in tensors, in the order of the dump
--- number: the value of a scalar as a number, where it is one
+-- number: the value of a scalar as a number, where it is one; a text is none, whatever it spells
 CREATE OR REPLACE MACRO unit_leaves(folder) AS TABLE
 WITH
     content_rows AS (
@@ -18,7 +18,7 @@ WITH
     )
 SELECT
     leaf.* EXCLUDE (op, name, section, path, fields),
-    CASE WHEN leaf.kind = 'scalar' THEN try_cast(leaf.value AS DOUBLE) END AS number,
+    CASE WHEN leaf.kind = 'scalar' AND leaf.type <> 'str' THEN try_cast(leaf.value AS DOUBLE) END AS number,
     content_rows.reference
 FROM read_parquet(folder || '/tensors.parquet') AS leaf
 LEFT JOIN content_rows USING (content)

@@ -15,10 +15,10 @@ WITH
             coalesce(golden_min, golden_number) AS golden_min,
             coalesce(golden_mean, golden_number) AS golden_mean,
             coalesce(golden_norm, golden_number) AS golden_norm,
-            target_max_int,
-            target_min_int,
-            golden_max_int,
-            golden_min_int
+            coalesce(target_max_int, try_cast(target_value AS HUGEINT)) AS target_max_int,
+            coalesce(target_min_int, try_cast(target_value AS HUGEINT)) AS target_min_int,
+            coalesce(golden_max_int, try_cast(golden_value AS HUGEINT)) AS golden_max_int,
+            coalesce(golden_min_int, try_cast(golden_value AS HUGEINT)) AS golden_min_int
         FROM paired
         WHERE target_kind = golden_kind
     ),

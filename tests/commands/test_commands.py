@@ -1,0 +1,343 @@
+"""The real program: what it says where, and the code that it ends with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import dump_text, lakeprobe, listing, tensor, write_dump
+
+from lakeprobe.ingest import ingest
+from lakeprobe.version import __version__
+
+COMMANDS = ("ingest", "compare", "sql", "ls", "show", "check")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three dumps, and a lake that has two of them: `good` and `same` are equal, `bad` is off."""
+    folder = tmp_path_factory.mktemp("commands")
+    for name, norm in (("good", 1.0), ("same", 1.0), ("bad", 3.0), ("near", 1.2)):
+        write_dump(folder / name, dump_text(add=1.0, mul=norm))
+        ingest(folder / name, lake=folder / "lake")
+    return folder
+
+
+# ---- help -------------------------------------------------------------------------------------------------
+
+
+def test_version_and_help() -> None:
+    version = lakeprobe("--version")
+    assert (version.code, version.out, version.err) == (0, f"{__version__}\n", "")
+    listed = lakeprobe("--help")
+    assert (listed.code, listed.err) == (0, "")
+    assert all(re.search(rf"^  {command} ", listed.out, re.MULTILINE) for command in COMMANDS)
+
+
+HELP = """
+import contextlib, io, sys
+from lakeprobe.cli import app
+for command in {commands}:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        app([*command, "--help"], standalone_mode=False)
+    example = f"Example: lakeprobe {{command[0]}}" if command else "Usage"
+    assert example in text.getvalue(), text.getvalue()
+heavy = {{"duckdb", "numpy", "pyarrow", "openpyxl", "pandas", "msgspec", "yaml"}} & set(sys.modules)
+print(sorted(heavy))
+"""
+
+
+def test_help_has_examples_and_imports_nothing_heavy() -> None:
+    commands = [[], *([command] for command in COMMANDS)]
+    done = subprocess.run([sys.executable, "-c", HELP.format(commands=commands)], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize("words", [("compare",), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")])
+def test_wrong_usage(words: tuple[str, ...]) -> None:
+    done = lakeprobe(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: ")
+
+
+# ---- compare ----------------------------------------------------------------------------------------------
+
+
+def test_comparing_equal_runs(folder: Path) -> None:
+    done = lakeprobe("compare", "same", "good", "--fail-on", "warning", "--lake", folder / "lake")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "same against good, by the rule same_framework"
+    assert "No op differs: all that was dumped is equal." in lines
+    assert "Differences: 4 equal, 0 noise, 0 different" in lines
+    assert "Verdicts: 0 error, 0 warning, 4 pass" in lines
+
+
+def test_comparing_runs_that_differ(folder: Path) -> None:
+    lake = folder / "lake"
+    done = lakeprobe("compare", "bad", "good", "--lake", lake)
+    assert (done.code, done.err) == (0, "")
+    assert "The first op that differs: Torch.mul.0.forward" in done.out
+    assert "    output.0: torch.float32 [4] norm 3.0  against  torch.float32 [4] norm 1.0" in done.out
+    assert lakeprobe("compare", "bad", "good", "--lake", lake, "--fail-on", "error").code == 1
+    near = lakeprobe("compare", "near", "good", "--lake", lake, "--fail-on", "error")
+    assert (near.code, "0 error, 1 warning" in near.out) == (0, True)
+    assert lakeprobe("compare", "near", "good", "--lake", lake, "--fail-on", "warning").code == 1
+
+
+def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    done = lakeprobe("compare", folder / "bad", folder / "good", "-o", tmp_path / "out", LAKEPROBE_LAKE=lake)
+    assert done.code == 0
+    first, second, written = done.err.splitlines()
+    assert first.startswith("run bad: 1 unit, 2 ops, 4 tensor rows, ")
+    assert second.startswith("run good: 1 unit, 2 ops, 4 tensor rows, ")
+    [path] = (tmp_path / "out").iterdir()
+    assert written == f"written: {path}"
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Result"] for row in rows] == ["pass", "pass", "pass", "error"]
+    again = lakeprobe("compare", folder / "bad", folder / "good", "--lake", lake)
+    assert again.out == done.out
+    assert again.err.splitlines() == [
+        f"run {run}: nothing to do, 1 unit in the lake already from the same dump" for run in ("bad", "good")
+    ]
+
+
+def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
+    lake = folder / "lake"
+    before = listing(lake)
+    nowhere = lakeprobe("compare", tmp_path / "nowhere", "good", "--lake", lake)
+    assert nowhere.code == 2
+    assert nowhere.line.startswith(f"lakeprobe: {tmp_path}/nowhere is neither a run in {lake}")
+    (tmp_path / "sly.sql").write_text("DROP VIEW pairs")
+    rule = lakeprobe("compare", "bad", "good", "--sql", tmp_path / "sly.sql", "--name", "sly", "--lake", lake)
+    assert rule.code == 2
+    assert f"{tmp_path}/sly.sql: a rule may SELECT" in rule.line
+    none = lakeprobe("compare", "bad", "good", "--lake", tmp_path / "none")
+    assert none.code == 2 or none.code == 3
+    assert str(tmp_path / "none") in none.line
+    assert listing(lake) == before
+
+
+# ---- ingest -----------------------------------------------------------------------------------------------
+
+
+def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "run", dump_text(add=1.0))
+    lake = tmp_path / "lake"
+    first = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
+    assert (first.code, first.out) == (0, "")
+    assert re.fullmatch(r"run npu: 1 unit, 1 op, 2 tensor rows, \d+ B of JSON in \d+\.\d s\n", first.err)
+    before = listing(lake)
+    again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
+    assert (again.code, again.out) == (0, "")
+    assert again.err == "run npu: nothing to do, 1 unit in the lake already from the same dump\n"
+    assert listing(lake) == before
+    write_dump(dump, dump_text(add=2.0))
+    other = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
+    assert other.code == 3
+    assert "run npu step 0 rank 0 is in" in other.line
+    assert "--replace" in other.line
+    assert listing(lake) == before
+    assert lakeprobe("ingest", dump, "--run", "npu", "--lake", lake, "--replace").code == 0
+    value = lakeprobe("sql", "select norm from tensors where role = 'output'", "--lake", lake)
+    assert (value.code, value.out, value.err) == (0, "norm\n2.0\n", "")
+
+
+def test_missing_side_files_are_noted(tmp_path: Path) -> None:
+    done = lakeprobe("ingest", write_dump(tmp_path / "run", dump_text(add=1.0), side_files=False), "--lake", tmp_path / "lake")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines()[1:] == ["  stack.json is missing", "  construct.json is missing"]
+
+
+LEAVES = dump_text(add=1.0)
+DAMAGED = {
+    "truncated": LEAVES[:-20],
+    "empty": "",
+    "blank": "  \n",
+    "not_utf8": LEAVES.encode().replace(b"add", b"\xff\xfe\xfd"),
+    "utf16": LEAVES.encode("utf-16"),
+    "wrong_data": '{"task": "statistics", "data": [1, 2]}',
+    "no_data": '{"task": "statistics"}',
+    "a_list": "[]",
+    "wrong_entry": '{"data": {"Torch.add.0.forward": 3}}',
+    "wrong_shape": LEAVES.replace("[4]", '"four"'),
+    "wrong_statistic": LEAVES.replace('"Max": 1.0', '"Max": [1.0]'),
+    "wrong_task": LEAVES.replace('"statistics"', "[1]"),
+    "deep": '{"data": {"Torch.add.0.forward": {"input_args": ' + "[" * 100_000 + "]" * 100_000 + "}}}",
+    "leaves_folder": LEAVES.replace('"shape"', '"data_name": "../../secret.npy", "shape"'),
+    "twice": LEAVES.replace('"data": {', '"data": {"Torch.add.0.forward": {}, '),
+}
+
+
+def test_a_lake_stays_as_it_was_when_a_dump_is_damaged(folder: Path, tmp_path: Path) -> None:
+    """One process per kind of damage would take long: the first few of the list run as the real program."""
+    lake = folder / "lake"
+    before = listing(lake)
+    for name in ("truncated", "empty", "not_utf8", "deep", "leaves_folder"):
+        dump = write_dump(tmp_path / name, DAMAGED[name])
+        done = lakeprobe("ingest", dump, "--lake", lake)
+        assert done.code == 2, (name, done)
+        assert str(dump / "dump.json") in done.line, name
+        assert listing(lake) == before, name
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_is_told_in_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakeprobe.cli import main
+
+    dump = write_dump(tmp_path / name, DAMAGED[name])
+    monkeypatch.setattr(sys, "argv", ["lakeprobe", "ingest", str(dump), "--lake", str(tmp_path / "lake")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("lakeprobe: ")
+    assert str(dump / "dump.json") in said.err
+    assert list(listing(tmp_path / "lake")) == ["lake.yaml"]
+
+
+# ---- lakes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("ls",), ("check",), ("sql", "select 1"), ("show", "Torch")])
+def test_no_lake(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = lakeprobe(*words, "--lake", tmp_path / "none")
+    assert done.code == 3
+    assert f"{tmp_path}/none is not a lake" in done.line
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_lake_of_a_newer_format(tmp_path: Path) -> None:
+    (tmp_path / "lake.yaml").write_text("format: 99\n")
+    done = lakeprobe("ls", LAKEPROBE_LAKE=tmp_path)
+    assert done.code == 3
+    assert "has the format 99; this lakeprobe reads up to 1" in done.line
+
+
+def test_check(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for name, text in (("a", dump_text(add=1.0)), ("b", dump_text(add=1.0, mul=2.0))):
+        ingest(write_dump(tmp_path / name, text), lake=lake)
+    good = lakeprobe("check", "--lake", lake)
+    assert (good.code, good.out) == (0, "")
+    assert re.fullmatch(r"\d+ audits, 0 with violations\n", good.err)
+    (lake / "run=b/step=0/rank=0/tensors.parquet").replace(lake / "run=a/step=0/rank=0/tensors.parquet")
+    (lake / "run=b").rename(tmp_path / "away")
+    bad = lakeprobe("check", "--lake", lake)
+    assert bad.code == 1
+    assert "tensor_without_op: every tensor row belongs to an op of its unit." in bad.out
+    assert "Torch.mul.0.forward" in bad.out
+    assert "counts: a unit holds as many ops" in bad.out
+    assert re.fullmatch(r"\d+ audits, 2 with violations\n", bad.err)
+
+
+def test_ls(folder: Path, tmp_path: Path) -> None:
+    done = lakeprobe("ls", "--lake", folder / "lake")
+    assert (done.code, done.err) == (0, "")
+    words = [line.split() for line in done.out.splitlines()]
+    assert words[0][:5] == ["run", "framework", "task", "level", "steps"]
+    assert [line[:4] for line in words if line[0] in ("bad", "good", "near", "same")] == [
+        [run, "pytorch", "statistics", "L1"] for run in ("bad", "good", "near", "same")
+    ]
+
+
+def test_show(folder: Path) -> None:
+    lake = folder / "lake"
+    done = lakeprobe("show", "Torch.add", "--run", "bad", "--lake", lake)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "Torch.add.0.forward  (run bad, step 0, rank 0, op 0)"
+    assert lines[1] == "in Module.model.Net.forward.0"
+    assert [line.split()[0] for line in lines[2:6]] == ["slot", "────────", "input.0", "output.0"]
+    assert lines[-1] == "  File /work/train.py, line 12, in forward, x = self.head(x)"
+    unknown = lakeprobe("show", "Torch.ad", "--lake", lake)
+    assert unknown.code == 2
+    assert "no op begins with Torch.ad" in unknown.line
+
+
+# ---- sql --------------------------------------------------------------------------------------------------
+
+QUERY = "select 1 as a, 'x, \"y\"' as b, null as c, [1, 2] as d"
+
+
+def test_forms_of_rows(folder: Path, tmp_path: Path) -> None:
+    lake = folder / "lake"
+    (tmp_path / "query.sql").write_text(QUERY)
+    table = lakeprobe("sql", QUERY, "--format", "table", "--lake", lake)
+    assert table.out.splitlines() == ["a  b       c  d", "─  ──────  ─  ──────", '1  x, "y"     [1, 2]']
+    piped = lakeprobe("sql", "--lake", lake, stdin=QUERY)
+    of_file = lakeprobe("sql", "--file", tmp_path / "query.sql", "--format", "csv", "--lake", lake)
+    assert piped.out == of_file.out == 'a,b,c,d\n1,"x, ""y""",,"[1, 2]"\n'
+    lines = lakeprobe("sql", QUERY, "--format", "json", LAKEPROBE_LAKE=lake)
+    assert json.loads(lines.out) == {"a": 1, "b": 'x, "y"', "c": None, "d": [1, 2]}
+    assert [(done.code, done.err) for done in (table, piped, of_file, lines)] == [(0, "")] * 4
+
+
+def test_wrong_queries(folder: Path, tmp_path: Path) -> None:
+    lake = folder / "lake"
+    wrong = lakeprobe("sql", "select nothing from ops", "--lake", lake)
+    assert wrong.code == 2
+    assert 'column "nothing" not found' in wrong.line
+    fails = lakeprobe("sql", "select error('while running')", "--lake", lake)
+    assert fails.code == 2
+    assert "while running" in fails.line
+    both = lakeprobe("sql", "select 1", "--file", tmp_path / "x.sql", "--lake", lake)
+    assert (both.code, both.line) == (2, "lakeprobe: give a query or --file, not both")
+    none = lakeprobe("sql", "--lake", lake)
+    assert none.code == 2
+    assert "there is no query" in none.line
+    missing = lakeprobe("sql", "--file", tmp_path / "missing.sql", "--lake", lake)
+    assert missing.code == 2
+    assert f"{tmp_path}/missing.sql cannot be read as a query" in missing.line
+
+
+def test_a_reader_that_goes_away(folder: Path) -> None:
+    command = f"{sys.executable} -m lakeprobe sql 'from range(200000)' --lake {folder / 'lake'} | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "range\n", "")
+
+
+def test_odd_values(folder: Path) -> None:
+    query = "select 'nan'::double as a, 'line\nbreak' as b, date '2026-01-02' as c, {'k': 1} as d, 'é' as e, '\\x00'::blob as f"
+    lake = folder / "lake"
+    lines = lakeprobe("sql", query, "--format", "json", "--lake", lake, PYTHONIOENCODING="utf-8")
+    row = json.loads(lines.out)
+    assert (row["b"], row["c"], row["d"], row["e"]) == ("line\nbreak", "2026-01-02", {"k": 1}, "é")
+    assert row["a"] != row["a"]
+    assert lakeprobe("sql", "select 'line\nbreak' as b", "--lake", lake).out == "b\nline\\nbreak\n"
+
+
+def test_a_statement_without_rows(folder: Path) -> None:
+    done = lakeprobe("sql", "create temp table t as select 1", "--lake", folder / "lake")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_tensor_files(tmp_path: Path) -> None:
+    """A file that is missing is noted, and comparing says that the row is unreadable."""
+    data = {"Torch.add.0.forward": {"input_args": [tensor(data_name="gone.npy")], "output": []}}
+    text = json.dumps({"task": "tensor", "level": "L1", "framework": "pytorch", "data": data})
+    for name in ("a", "b"):
+        write_dump(tmp_path / name, text)
+    done = lakeprobe("compare", tmp_path / "a", tmp_path / "b", "--lake", tmp_path / "lake", "--fail-on", "warning")
+    assert done.code == 1
+    assert done.err.count("  1 tensor rows name a file that is missing or cannot be read") == 2
+    assert "1 unreadable" in done.out
+
+
+def test_it_works_as_any_user_calls_it(folder: Path) -> None:
+    program = Path(sys.executable).with_name("lakeprobe")
+    if not os.access(program, os.X_OK):
+        pytest.skip("lakeprobe is not installed beside this Python")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    assert done.stdout == f"{__version__}\n"
