@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from lakeprobe.errors import LakeprobeError
-from lakeprobe.session import Lake
+from lakeprobe.session import Lake, query_errors
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,6 +33,13 @@ FORMS: dict[str, Callable[[duckdb.DuckDBPyRelation], Any]] = {
 class _Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"%%lake: {message}")
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"%%lake: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,15 +61,17 @@ class LakeMagics(Magics):  # type: ignore[misc]
         try:
             if cell is None:
                 return self._open(line.strip() or None)
-            return self._run(_parser().parse_args(shlex.split(line)), cell)
+            with query_errors():
+                return self._run(_parser().parse_args(_words(line)), cell)
         except LakeprobeError as error:
             raise UsageError(str(error)) from None
 
     def _open(self, path: str | None) -> Lake:
+        opened = Lake(path)
         if self.lake is not None:
             self.lake.close()
-        self.lake = Lake(path)
-        return self.lake
+        self.lake = opened
+        return opened
 
     def _run(self, arguments: argparse.Namespace, query: str) -> Any:
         lake = self.lake or self._open(None)

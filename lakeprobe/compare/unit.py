@@ -168,11 +168,10 @@ def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int
 
 def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
     """Raise the RuleError that tells why a row of the results is there twice or has no outcome."""
-    wrong = connection.execute(resources.sql("compare/verdict_missing")).fetchall()
-    if wrong:
-        row, count = wrong[0]
-        raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
-    raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
+    if _only_value(connection, "SELECT count(*) <> count(DISTINCT row) FROM metrics"):  # its verdicts are double too
+        raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
+    row, count = connection.execute(resources.sql("compare/verdict_missing")).fetchall()[0]
+    raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
 
 
 def _materialise(connection: duckdb.DuckDBPyConnection, view: str) -> None:

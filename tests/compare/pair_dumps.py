@@ -51,7 +51,9 @@ def results(lake: Path, name: str, step: int = 0, rank: int = 0) -> list[Row]:
     return pq.read_table(path, partitioning=None).to_pylist()
 
 
-def compared(folder: Path, target: Data, golden: Data, *, rule: str | None = None, task: str = "statistics") -> list[Row]:
+def compared(
+    folder: Path, target: Data, golden: Data, *, rule: str | None = None, task: str = "statistics"
+) -> list[Row]:
     """The results of two dumps with the entries `target` and `golden`."""
     sides = [write_dump(folder / name, data, task=task) for name, data in (("ours", target), ("theirs", golden))]
     compare(*sides, lake=folder / "lake", name="both", rule=rule)

@@ -45,7 +45,7 @@ def test_a_dump_that_changed_needs_replace(tmp_path: Path) -> None:
     ours, theirs = write_dump(tmp_path / "npu", ONE), write_dump(tmp_path / "gpu", TWO)
     compare(ours, theirs, lake=tmp_path / "lake")
     write_dump(ours, TWO)
-    with pytest.raises(LakeError, match="run npu step 0 rank 0 is in .* already, from another dump .*--replace"):
+    with pytest.raises(LakeError, match=r"run npu step 0 rank 0 is in .* already, from another dump .*--replace"):
         compare(ours, theirs, lake=tmp_path / "lake")
     assert results(tmp_path / "lake", "npu_vs_gpu")[0]["target_max"] == 1.0
     compare(ours, theirs, lake=tmp_path / "lake", replace=True)

@@ -54,7 +54,8 @@ CASES: dict[str, tuple[Any, Any, str]] = {
     "norm_within": (normal(Norm=30 * (1 + 15 * F32)), normal(), "noise"),
     "norm_beyond": (normal(Norm=30 * (1 + 17 * F32)), normal(), "different"),
     "bf16_within": (
-        tensor(1 + 15 * BF16, dtype="torch.bfloat16", shape=[]), tensor(1.0, dtype="torch.bfloat16", shape=[]), "noise"),
+        tensor(1 + 15 * BF16, dtype="torch.bfloat16", shape=[]), tensor(1.0, dtype="torch.bfloat16", shape=[]),
+        "noise"),
     "bf16_beyond": (
         tensor(1 + 20 * BF16, dtype="torch.bfloat16", shape=[]), tensor(1.0, dtype="torch.bfloat16", shape=[]),
         "different"),

@@ -51,26 +51,71 @@ def refused(lake: Path, rule: Path | str, says: str) -> None:
 BROKEN = {
     "syntax": ("SELEKT 1", "syntax error"),
     "unknown_table": (PAIRS + "FROM nothing_of_that_name", "nothing_of_that_name"),
-    "missing_column": (PAIRS + "SELECT target_row FROM match_exact", "the view pairs lacks the column golden_row and matched_by"),
-    "missing_metric": (METRICS + "SELECT * EXCLUDE (cosine) FROM metrics_default", "the view metrics lacks the column cosine"),
-    "missing_verdict_column": (VERDICTS + "SELECT row, verdict FROM verdicts_default", "the view verdicts lacks the column outcome and messages"),
+    "missing_column": (
+        PAIRS + "SELECT target_row FROM match_exact",
+        "the view pairs lacks the column golden_row and matched_by",
+    ),
+    "missing_metric": (
+        METRICS + "SELECT * EXCLUDE (cosine) FROM metrics_default",
+        "the view metrics lacks the column cosine",
+    ),
+    "missing_verdict_column": (
+        VERDICTS + "SELECT row, verdict FROM verdicts_default",
+        "the view verdicts lacks the column outcome and messages",
+    ),
     "mistyped_row": (PAIRS + "SELECT 'x' AS target_row, 'y' AS golden_row, '' AS matched_by", "x"),
-    "mistyped_metric": (METRICS + "SELECT * REPLACE ('far' AS norm_relative) FROM metrics_default", "isfinite(VARCHAR)"),
-    "mistyped_messages": (VERDICTS + "SELECT * REPLACE (1 AS messages) FROM verdicts_default", "Unimplemented type for cast (INTEGER -> VARCHAR[])"),
-    "fails_on_a_row": (METRICS + "SELECT * REPLACE (error('no such luck') AS cosine) FROM metrics_default", "no such luck"),
-    "target_twice": (PAIRS + "SELECT 0 AS target_row, golden_row, matched_by FROM match_exact", "pairs has the target row 0, 3 times; a row has one counterpart at most"),
-    "golden_twice": (PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM match_exact", "pairs has the golden row 1, 3 times"),
+    "mistyped_metric": (
+        METRICS + "SELECT * REPLACE ('far' AS norm_relative) FROM metrics_default",
+        "isfinite(VARCHAR)",
+    ),
+    "mistyped_messages": (
+        VERDICTS + "SELECT * REPLACE (1 AS messages) FROM verdicts_default",
+        "Unimplemented type for cast (INTEGER -> VARCHAR[])",
+    ),
+    "fails_on_a_row": (
+        METRICS + "SELECT * REPLACE (error('no such luck') AS cosine) FROM metrics_default",
+        "no such luck",
+    ),
+    "target_twice": (
+        PAIRS + "SELECT 0 AS target_row, golden_row, matched_by FROM match_exact",
+        "pairs has the target row 0, 3 times; a row has one counterpart at most",
+    ),
+    "golden_twice": (
+        PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM match_exact",
+        "pairs has the golden row 1, 3 times",
+    ),
     "same_pair_twice": (PAIRS + "FROM match_exact UNION ALL FROM match_exact", "pairs has the target row 0, 2 times"),
-    "no_such_row": (PAIRS + "SELECT target_row + 1 AS target_row, golden_row, matched_by FROM match_exact", "pairs has the target row 3, which does not exist"),
-    "no_such_golden_row": (PAIRS + "SELECT target_row, golden_row - 1 AS golden_row, matched_by FROM match_exact", "pairs has the golden row -1, which does not exist"),
-    "null_row": (PAIRS + "SELECT target_row, NULL::INTEGER AS golden_row, matched_by FROM match_exact WHERE target_row = 0", "pairs has the golden row None, which does not exist"),
-    "verdict_missing": (VERDICTS + "FROM verdicts_default WHERE row > 0", "verdicts has the row 0 0 times; every row of paired has one verdict"),
-    "verdict_double": (VERDICTS + "FROM verdicts_default UNION ALL FROM verdicts_default", "verdicts has the row 0 2 times"),
-    "verdict_null": (VERDICTS + "SELECT * REPLACE (NULL AS verdict) FROM verdicts_default", "verdicts has the row 0 0 times"),
-    "verdict_on_no_row": (VERDICTS + "FROM verdicts_default UNION ALL SELECT 99, 'compared', 'pass', []", "verdicts has the row 99 1 times"),
+    "no_such_row": (
+        PAIRS + "SELECT target_row + 1 AS target_row, golden_row, matched_by FROM match_exact",
+        "pairs has the target row 3, which does not exist",
+    ),
+    "no_such_golden_row": (
+        PAIRS + "SELECT target_row, golden_row - 1 AS golden_row, matched_by FROM match_exact",
+        "pairs has the golden row -1, which does not exist",
+    ),
+    "null_row": (
+        PAIRS + "SELECT target_row, NULL::INTEGER AS golden_row, matched_by FROM match_exact WHERE target_row = 0",
+        "pairs has the golden row None, which does not exist",
+    ),
+    "verdict_missing": (
+        VERDICTS + "FROM verdicts_default WHERE row > 0",
+        "verdicts has the row 0 0 times; every row of paired has one verdict",
+    ),
+    "verdict_double": (
+        VERDICTS + "FROM verdicts_default UNION ALL FROM verdicts_default",
+        "verdicts has the row 0 2 times",
+    ),
+    "verdict_null": (
+        VERDICTS + "SELECT * REPLACE (NULL AS verdict) FROM verdicts_default",
+        "verdicts has the row 0 0 times",
+    ),
+    "metrics_twice": (
+        METRICS + "FROM metrics_default UNION ALL FROM metrics_default",
+        "metrics has a row more than once; a pair has one row of metrics at most",
+    ),
     "threshold": ("SET VARIABLE norm_growth = 'much'", "the threshold norm_growth is 'much'; it must be a number"),
     "threshold_null": ("SET VARIABLE noise_factor = NULL", "the threshold noise_factor is None; it must be a number"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -146,7 +191,9 @@ def test_other_files_are_out_of_reach(tmp_path: Path, lake: Path, statement: str
 def test_a_rule_that_cannot_be_read(tmp_path: Path, lake: Path) -> None:
     (tmp_path / "latin.sql").write_bytes("-- für später\n".encode("latin-1"))
     refused(lake, tmp_path / "latin.sql", "cannot be read as a rule: 'utf-8' codec can't decode byte")
-    refused(lake, "of_that_name", "there is no rule of_that_name: neither such a file nor one of the bundled same_framework")
+    refused(
+        lake, "of_that_name", "there is no rule of_that_name: neither such a file nor one of the bundled same_framework"
+    )
     refused(lake, tmp_path, f"there is no rule {tmp_path}")
 
 
@@ -168,7 +215,9 @@ def test_a_rule_is_kept_with_its_comparison(tmp_path: Path, lake: Path) -> None:
     assert f"origin: {rule}" in described
 
 
-@pytest.mark.parametrize("name", [None, "same_framework", "same_framework.sql", "rules/same_framework", "sql/rules/same_framework.sql"])
+@pytest.mark.parametrize(
+    "name", [None, "same_framework", "same_framework.sql", "rules/same_framework", "sql/rules/same_framework.sql"]
+)
 def test_names_of_the_bundled_rule(lake: Path, name: str | None) -> None:
     compare("ours", "theirs", lake=lake, name="bundled", rule=name)
     assert [row["difference"] for row in results(lake, "bundled")] == ["equal"] * LEAVES

@@ -153,7 +153,11 @@ TENSORS: dict[str, tuple[tuple[Any, Any], tuple[Any, Any], list[list[str]]]] = {
     "falls_less": ((UNIT, turned(0.91)), (UNIT, UNIT), [[], []]),
     "falls_at_input": ((turned(0.89), turned(0.5)), (UNIT, UNIT), [[], []]),
     "falls_to_nothing": ((ONES, INVERSE), (ONES, ONES), [[], [D, FALLS]]),
-    "b_places": (([NAN, *ONES[1:]], [1.0, INF, *ONES[2:]]), ([1.0, NAN, *ONES[2:]], [1.0, -INF, *ONES[2:]]), [[B], [B]]),
+    "b_places": (
+        ([NAN, *ONES[1:]], [1.0, INF, *ONES[2:]]),
+        ([1.0, NAN, *ONES[2:]], [1.0, -INF, *ONES[2:]]),
+        [[B], [B]],
+    ),
     "b_same_places": (([NAN, *ONES[1:]], ONES), ([NAN, *ONES[1:]], ONES), [[], []]),
 }
 
@@ -166,7 +170,9 @@ def write_tensors(folder: Path, side: int) -> Path:
         for name in TENSORS
     }
     arrays = {
-        f"{name}.{slot}.npy": np.array(case[side][slot], np.float64) for name, case in TENSORS.items() for slot in (0, 1)
+        f"{name}.{slot}.npy": np.array(case[side][slot], np.float64)
+        for name, case in TENSORS.items()
+        for slot in (0, 1)
     }
     return write_dump(folder, data, task="tensor", arrays=arrays)
 
@@ -231,7 +237,9 @@ def test_thresholds_of_tensors(tmp_path: Path) -> None:
 
 
 def test_every_threshold_has_a_case_here() -> None:
-    names = {line.split("'")[1] for line in resources.sql("judge/thresholds").splitlines() if line.startswith("        ('")}
+    names = {
+        line.split("'")[1] for line in resources.sql("judge/thresholds").splitlines() if line.startswith("        ('")
+    }
     assert names == {
         "noise_factor", "norm_error_input", "norm_error_output", "norm_growth", "norm_growth_from_zero",
         "thousandth_input", "thousandth_output", "cosine_input", "cosine_drop",
@@ -243,15 +251,17 @@ def test_every_threshold_has_a_case_here() -> None:
 
 def test_memory_that_was_never_written_is_skipped(tmp_path: Path) -> None:
     ours, theirs = tensor(NAN), tensor(1.0)
-    names = ("Torch.empty.0.forward", "Distributed.recv.0.forward", "Distributed.send.0.forward", "Torch.empty.0.backward")
+    names = (
+        "Torch.empty.0.forward",
+        "Distributed.recv.0.forward",
+        "Distributed.send.0.forward",
+        "Torch.empty.0.backward",
+    )
     data = [
         {name: call([leaf, leaf], [leaf]) for name in names} | {"Torch.empty_like.0.forward": call([], [leaf] * side)}
         for side, leaf in ((2, ours), (1, theirs))
     ]
-    found = {
-        row["target_name"]: (row["outcome"], row["verdict"], row["messages"])
-        for row in compared(tmp_path, *data)
-    }
+    found = {row["target_name"]: (row["outcome"], row["verdict"], row["messages"]) for row in compared(tmp_path, *data)}
     skipped, bad = ("skipped", "skipped", [NEVER_WRITTEN]), ("compared", "error", [A])
     assert found == {
         **{f"{name}.{slot}": bad for name in names for slot in ("input.0", "input.1", "output.0")},

@@ -1,0 +1,88 @@
+"""The magics of a notebook, in an IPython shell without a notebook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("IPython")
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.testing.globalipapp import start_ipython
+
+from lakeprobe.ingest import ingest
+from lakeprobe.session import Lake
+
+QUERY = "SELECT op, tensor_rows FROM ops JOIN dumps USING (run)"
+
+
+@pytest.fixture(scope="module")
+def shell() -> InteractiveShell:
+    return start_ipython() or InteractiveShell.instance()
+
+
+@pytest.fixture
+def magic(shell: InteractiveShell, tmp_path: Path) -> Iterator[Any]:
+    """A shell with the magics and a lake of one run."""
+    data = {"Torch.add.0.forward": {"input_args": [{"type": "int", "value": 1}], "output": []}}
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch"}
+    (tmp_path / "npu").mkdir()
+    (tmp_path / "npu" / "dump.json").write_text(json.dumps({**head, "data": data}))
+    ingest(tmp_path / "npu", lake=tmp_path / "lake")
+    shell.run_line_magic("load_ext" if "lakeprobe" not in shell.extension_manager.loaded else "reload_ext", "lakeprobe")
+    opened = shell.run_line_magic("lake", str(tmp_path / "lake"))
+    assert isinstance(opened, Lake)
+    yield shell
+    opened.close()
+
+
+def test_forms(magic: Any) -> None:
+    import pandas
+    import polars
+    import pyarrow
+
+    row = {"op": "Torch.add.0.forward", "tensor_rows": 1}
+    assert magic.run_cell_magic("lake", "", QUERY).fetchall() == [tuple(row.values())]
+    assert magic.run_cell_magic("lake", "--as relation", QUERY).columns == list(row)
+    frame = magic.run_cell_magic("lake", "--as pandas", QUERY)
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.to_dict("records") == [row]
+    frame = magic.run_cell_magic("lake", "--as polars", QUERY)
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.to_dicts() == [row]
+    table = magic.run_cell_magic("lake", "--as arrow", QUERY)
+    assert isinstance(table, pyarrow.Table)
+    assert table.to_pylist() == [row]
+
+
+def test_a_name_for_the_result(magic: Any) -> None:
+    assert magic.run_cell_magic("lake", "--as arrow -o found", QUERY) is None
+    assert magic.user_ns["found"].num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "says"),
+    [
+        ("--as excel", QUERY, "%%lake: argument --as: invalid choice: 'excel'"),
+        ("--to x", QUERY, "%%lake: unrecognized arguments: --to x"),
+        ("", "SELECT nothing FROM ops", "nothing"),
+        ("", "SELEKT", "syntax error"),
+        ("--as pandas", "SELECT error('while running')", "while running"),
+        ("-o 'open", QUERY, "No closing quotation"),
+    ],
+)
+def test_errors_are_told_without_a_traceback(magic: Any, line: str, cell: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        magic.run_cell_magic("lake", line, cell)
+    assert says in str(caught.value)
+
+
+def test_a_path_that_is_no_lake(magic: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a lake and not empty"):
+        magic.run_line_magic("lake", str(tmp_path))
+    assert magic.run_cell_magic("lake", "", QUERY).fetchall() != []  # the lake that was open still is

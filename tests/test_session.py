@@ -1,0 +1,179 @@
+"""A lake in Python: queries as rows and frames, and views that follow what comes into the lake."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import lakeprobe
+from lakeprobe import schema
+from lakeprobe.errors import LakeError, LakeprobeError, RuleError, UsageError
+from lakeprobe.schema import UNIT_TABLES
+from lakeprobe.session import Lake
+
+
+def write_dump(folder: Path, norm: float = 1.0) -> Path:
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5}
+    data = {"Torch.add.0.forward": {"input_args": [leaf | {"Norm": 1.0}], "output": [leaf | {"Norm": norm}]}}
+    folder.mkdir(parents=True)
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch"}
+    (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
+    return folder
+
+
+@pytest.fixture
+def lake(tmp_path: Path):
+    write_dump(tmp_path / "npu", 2.0)
+    write_dump(tmp_path / "gpu", 1.0)
+    with lakeprobe.open(tmp_path / "lake") as opened:
+        yield opened
+
+
+def test_an_empty_lake_has_all_views_with_their_columns(lake: Lake) -> None:
+    assert (lake.runs, lake.comparisons) == ([], [])
+    for name in (*UNIT_TABLES, "results"):
+        relation = lake.sql(f"FROM {name}")
+        key = "comparison" if name == "results" else "run"
+        assert relation.columns == [key, "step", "rank", *(column.name for column in schema.table(name).columns)]
+        assert relation.fetchall() == []
+
+
+def test_views_have_the_same_types_when_they_are_empty(lake: Lake, tmp_path: Path) -> None:
+    def types() -> dict[str, list[tuple[str, str]]]:
+        return {
+            name: [row[:2] for row in lake.sql(f"DESCRIBE {name}").fetchall()]
+            for name in ("dumps", "ops", "tensors", "stacks", "contents", "results")
+        }
+
+    empty = types()
+    lake.compare(tmp_path / "npu", tmp_path / "gpu")
+    assert types() == empty
+
+
+def test_views_follow_what_comes_in(lake: Lake, tmp_path: Path) -> None:
+    report = lake.ingest(tmp_path / "npu")
+    assert (report.run, lake.runs) == ("npu", ["npu"])
+    assert lake.sql("SELECT run, ops FROM dumps").fetchall() == [("npu", 1)]
+    result = lake.compare("npu", tmp_path / "gpu", name="ünder test - 1")
+    assert lake.runs == ["gpu", "npu"]
+    assert lake.comparisons == ["ünder test - 1"] == [result.name]
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "a-b+c.d", "SELECT", "ünïcode", "1", "x.results"])
+def test_a_comparison_is_a_view_under_its_name(lake: Lake, tmp_path: Path, name: str) -> None:
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name=name)
+    rows = lake.sql(f'SELECT row, difference FROM "{name}" ORDER BY row').fetchall()
+    assert rows == [(0, "equal"), (1, "different")]
+    assert lake.sql(f'FROM "{name}"').columns == lake.sql("FROM results").columns[1:]
+    with lakeprobe.open(lake.path) as again:
+        assert again.sql(f'SELECT count(*) FROM "{name}"').fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["results", "tensors"])
+def test_a_comparison_does_not_hide_a_table(lake: Lake, tmp_path: Path, name: str) -> None:
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name=name)
+    assert lake.sql(f"SELECT count(*) FROM {name}").fetchall() == [(2 if name == "results" else 4,)]
+    assert lake.sql("SELECT DISTINCT comparison FROM results").fetchall() == [(name,)]
+
+
+def test_rows_and_frames(lake: Lake, tmp_path: Path) -> None:
+    lake.ingest(tmp_path / "npu")
+    query = "SELECT row, norm FROM tensors ORDER BY row"
+    assert lake.sql(query).fetchall() == [(0, 1.0), (1, 2.0)]
+    assert lake.sql(query).df().to_dict("list") == {"row": [0, 1], "norm": [1.0, 2.0]}
+    assert lake.sql(query).pl().rows() == [(0, 1.0), (1, 2.0)]
+    assert lake.sql(query).to_arrow_table().to_pylist() == [{"row": 0, "norm": 1.0}, {"row": 1, "norm": 2.0}]
+    assert lake.sql("SELECT norm FROM tensors WHERE row = ?", [1]).fetchall() == [(2.0,)]
+    assert lake.sql("SELECT norm FROM tensors WHERE row = $row", {"row": 0}).fetchall() == [(1.0,)]
+
+
+def test_a_result(lake: Lake, tmp_path: Path) -> None:
+    result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+    assert repr(result) == "<comparison npu_vs_gpu of npu with gpu>"
+    assert str(result).startswith("npu against gpu, by the rule same_framework\n")
+    assert [first.op for first in result.summary().first] == ["Torch.add.0.forward"]
+    assert [row[4] for row in result.rows.select("comparison, step, rank, row, norm_diff").fetchall()] == [0.0, 1.0]
+    assert [path.suffix for path in result.write(tmp_path / "out", "json")] == [".json"]
+    again = lake.comparison("npu_vs_gpu")
+    assert (again.report, again.summary()) == (None, result.summary())
+    with pytest.raises(UsageError, match=r"there is no comparison other in .* \(there: npu_vs_gpu\)"):
+        lake.comparison("other")
+    with pytest.raises(UsageError, match="--format doc does not exist; use one of csv, xlsx, json, parquet"):
+        result.write(tmp_path, "doc")
+
+
+def test_wrong_queries(lake: Lake) -> None:
+    for query, says in (("SELEKT 1", "syntax error"), ("FROM nothing", "nothing"), ("SELECT ? + 1", "parameter")):
+        with pytest.raises(RuleError, match=says):
+            lake.sql(query)
+    assert issubclass(RuleError, LakeprobeError)
+    assert lake.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_comparison_that_is_damaged(lake: Lake, tmp_path: Path) -> None:
+    lake.compare(tmp_path / "npu", tmp_path / "gpu")
+    path = lake.path / "comparisons" / "comparison=npu_vs_gpu" / "comparison.yaml"
+    for text in ("comparison: [", "comparison: x", "pairs: 3"):
+        path.write_text(text)
+        with pytest.raises(LakeError, match=r"comparison\.yaml is damaged (?s:.*); compare again"):
+            lake.comparison("npu_vs_gpu")
+
+
+def test_closing(tmp_path: Path) -> None:
+    lake = lakeprobe.open(tmp_path / "lake")
+    assert repr(lake) == f"Lake('{tmp_path / 'lake'}')"
+    lake.close()
+    lake.close()
+    with pytest.raises(RuleError, match="closed"):
+        lake.sql("SELECT 1")
+    with pytest.raises(KeyError), lakeprobe.open(tmp_path / "lake") as other:
+        raise KeyError
+    with pytest.raises(RuleError, match="closed"):
+        other.sql("SELECT 1")
+
+
+def test_a_forgotten_lake_closes_itself(tmp_path: Path) -> None:
+    lake = lakeprobe.open(tmp_path / "lake")
+    connection = lake._connection
+    del lake
+    gc.collect()
+    with pytest.raises(duckdb.ConnectionException):
+        connection.execute("SELECT 1")
+
+
+def test_where_the_lake_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "named"))
+    with lakeprobe.open() as lake:
+        assert lake.path == tmp_path / "named"
+    monkeypatch.delenv("LAKEPROBE_LAKE")
+    with lakeprobe.open() as lake:
+        assert lake.path == tmp_path / "lake"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(LakeError, match="is not a lake and not empty"):
+        lakeprobe.open(tmp_path / "other")
+
+
+SCRIPT = """
+import sys
+import lakeprobe
+lake = lakeprobe.open(sys.argv[1])
+result = lake.compare(sys.argv[2], sys.argv[3])
+kept = lake.sql("FROM tensors")
+relation = result.rows
+print(len(kept.fetchall()))
+"""
+
+
+def test_a_script_that_never_closes_the_lake_says_nothing(tmp_path: Path) -> None:
+    npu, gpu = write_dump(tmp_path / "npu"), write_dump(tmp_path / "gpu")
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, tmp_path / "lake", npu, gpu]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
