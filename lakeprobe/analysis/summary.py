@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, StoredComparison
-from lakeprobe.lake.connection import connect, set_variable
+from lakeprobe.lake.connection import connect, define_view
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,11 +82,7 @@ def summarise(comparison: StoredComparison) -> Summary:
     connection = connect()
     try:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            set_variable(connection, name, str(comparison.folder / "step=*" / "rank=*" / file))
-            connection.execute(
-                f"CREATE VIEW {name} AS FROM read_parquet(getvariable('{name}'), hive_partitioning = true, "
-                "hive_types = {'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER})"
-            )
+            define_view(connection, name, comparison.folder / "step=*" / "rank=*" / file)
         connection.execute(f"CREATE TABLE findings AS {resources.sql('analysis/findings_by_op')}")
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         return Summary(

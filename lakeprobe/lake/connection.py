@@ -37,6 +37,13 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
 
+def define_view(connection: duckdb.DuckDBPyConnection, name: str, files: Path) -> None:
+    """Define the view `name` over the Parquet files of a comparison that the pattern `files` names."""
+    types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
+    query = f"FROM read_parquet({quote_text(str(files))}, hive_partitioning = true, hive_types = {types})"
+    connection.execute(f"CREATE VIEW {resources.quote_identifier(name)} AS {query}")
+
+
 def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Let `connection` reach `folder` and nothing else from here on, neither files nor settings."""
     connection.execute(f"SET allowed_directories = [{quote_text(str(folder))}]")

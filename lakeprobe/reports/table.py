@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, set_variable
+from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.lake.connection import ROWS_PER_THREAD, connect
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
     threads = max(1, min(default_jobs(), unit.rows // ROWS_PER_THREAD))
     connection = connect(threads)
     try:
-        set_variable(connection, "results", str(unit.folder / RESULTS_FILE))
-        set_variable(connection, "stacks", str(unit.folder / STACKS_FILE))
         _define_digest(connection, unit.kind)
         for name in _MACROS:
             connection.execute(resources.sql(f"macros/{name}"))
