@@ -30,10 +30,8 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         _define_digest(connection, unit.kind)
         for name in _MACROS:
             connection.execute(resources.sql(f"macros/{name}"))
-        connection.execute(
-            "CREATE VIEW results AS FROM read_parquet(getvariable('results'), hive_partitioning = false)"
-        )
-        connection.execute("CREATE VIEW stacks AS FROM read_parquet(getvariable('stacks'), hive_partitioning = false)")
+        for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
+            define_view(connection, name, unit.folder / file)
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
         connection.execute(f"CREATE VIEW all_columns AS {resources.sql(f'reports/{unit.kind}')}")
         has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall()
