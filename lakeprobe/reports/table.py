@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.lake.comparison import ComparedUnit
-from lakeprobe.lake.connection import ROWS_PER_THREAD, connect
+from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
+from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, define_view
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
