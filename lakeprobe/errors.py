@@ -33,3 +33,9 @@ class LakeError(LakeprobeError):
     """The lake cannot be read or written: no such lake, a newer format, a full disk, a second writer."""
 
     exit_code = 3
+
+    @classmethod
+    def from_system(cls, error: OSError, where: object, consequence: str) -> LakeError:
+        """What the file system reports (a full disk, no permission), at its own path or else `where`."""
+        reason = error.strerror or str(error).splitlines()[0]
+        return cls(f"{error.filename or where}: {reason}; {consequence}")

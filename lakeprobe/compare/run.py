@@ -13,7 +13,7 @@ from lakeprobe.compare.plan import Pair, pair_units
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
-from lakeprobe.ingest.unit import STORAGES
+from lakeprobe.ingest.unit import check_storage
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.locate import Located, locate
@@ -61,8 +61,7 @@ def compare(
     """
     started = time.monotonic()
     loaded = rules.load(rule)
-    if tensors not in STORAGES:
-        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
+    check_storage(tensors)
     path = store.choose(lake)
     sides, ingested = _sides(path, (target, golden), tensors, replace, jobs, progress)
     pairs, unpaired = pair_units(sides[0].units, sides[1].units)
@@ -77,8 +76,7 @@ def compare(
             comparison.describe(folder, _described(name, sides, loaded, reports, unpaired))
             staging.put_in_place(folder, layout.comparison_folder(path, name))
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        raise LakeError(f"{error.filename or path}: {reason}; no comparison was written") from error
+        raise LakeError.from_system(error, path, "no comparison was written") from error
     return CompareReport(name, tuple(reports), tuple(unpaired), ingested, time.monotonic() - started)
 
 

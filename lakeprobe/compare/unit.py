@@ -14,7 +14,7 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE
-from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, lock, set_variable
+from lakeprobe.lake.connection import connect, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.resources import quote_text
 
@@ -94,7 +94,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     set_variable(connection, "golden_unit", str(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
-    connection.execute(f"SET threads = {max(1, min(task.threads, rows // ROWS_PER_THREAD))}")
+    connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
     for side in ("target", "golden"):
         _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
         _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")

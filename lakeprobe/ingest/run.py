@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeprobe.errors import UsageError
-from lakeprobe.ingest.unit import STORAGES, UnitReport, UnitTask, ingest_unit, put_in_place
+from lakeprobe.ingest.unit import UnitReport, UnitTask, check_storage, ingest_unit, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.locate import TENSOR_FOLDER, Located, locate
@@ -60,8 +60,7 @@ def ingest(
 
     Raises DumpError, LakeError and UsageError; the lake is then as it was before.
     """
-    if tensors not in STORAGES:
-        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
+    check_storage(tensors)
     started = time.monotonic()
     located = locate(Path(path))
     name = layout.check_name(run or run_name(located), "run")

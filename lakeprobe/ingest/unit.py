@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
@@ -57,6 +57,12 @@ class UnitReport:
     dump_bytes: int = 0
     unreadable: int = 0
     notes: list[str] = field(default_factory=list)
+
+
+def check_storage(tensors: str) -> None:
+    """Raise UsageError if `tensors` is none of STORAGES."""
+    if tensors not in STORAGES:
+        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
 
 
 def ingest_unit(task: UnitTask) -> UnitReport:
@@ -189,8 +195,7 @@ def _input_output(lake: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        raise LakeError(f"{error.filename or lake}: {reason}; {lake} is as it was before") from error
+        raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error
 
 
 @contextmanager

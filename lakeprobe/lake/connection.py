@@ -17,7 +17,7 @@ _MACROS = (
 )  # fmt: skip
 
 
-ROWS_PER_THREAD = 122_880
+_ROWS_PER_THREAD = 122_880
 """DuckDB hands a thread that many rows of a table at a time; more threads than such pieces only cost."""
 
 
@@ -29,6 +29,11 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     for name in _MACROS:
         connection.execute(resources.sql(f"macros/{name}"))
     return connection
+
+
+def useful_threads(rows: int, most: int) -> int:
+    """How many of `most` threads are of use for tables of `rows` rows."""
+    return max(1, min(most, rows // _ROWS_PER_THREAD))
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | float) -> None:

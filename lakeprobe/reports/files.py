@@ -45,8 +45,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
                 draft.unlink(missing_ok=True)
             written.append(path)
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        raise LakeError(f"{error.filename or folder}: {reason}; the report was not written") from error
+        raise LakeError.from_system(error, folder, "the report was not written") from error
     return written
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import ROWS_PER_THREAD, connect, define_view
+from lakeprobe.lake.connection import connect, define_view, useful_threads
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ _MACROS = (
 @contextmanager
 def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the results of one pair of units as the view results, and msprobe's table as msprobe_table."""
-    threads = max(1, min(default_jobs(), unit.rows // ROWS_PER_THREAD))
-    connection = connect(threads)
+    connection = connect(useful_threads(unit.rows, default_jobs()))
     try:
         _define_digest(connection, unit.kind)
         for name in _MACROS:

@@ -164,7 +164,7 @@ def test_the_same_for_any_number_of_processes_and_threads(tmp_path: Path, monkey
         for rank in (0, 1):
             write_dump(tmp_path / run / f"rank{rank}", data(rank, side))
     found = []
-    monkeypatch.setattr("lakeprobe.compare.unit.ROWS_PER_THREAD", 1000)
+    monkeypatch.setattr("lakeprobe.lake.connection._ROWS_PER_THREAD", 1000)
     for number, (jobs, threads) in enumerate(((1, 1), (1, 4), (2, 4))):
         monkeypatch.setattr(run_module, "default_jobs", lambda threads=threads: threads)
         compare(tmp_path / "ours", tmp_path / "theirs", lake=tmp_path / "lake", name=f"c{number}", jobs=jobs)
