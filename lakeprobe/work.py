@@ -27,10 +27,10 @@ def default_jobs() -> int:
 def run_all(
     function: Callable[[Task], Report], tasks: Sequence[Task], jobs: int, progress: Progress | None = None
 ) -> list[Report]:
-    """`function` of every task, in the order of `tasks`, on up to `jobs` other processes and, once, in this one.
+    """`function` of every task, in the order of `tasks`: here if there is one or `jobs` is 1, else in other processes.
 
-    The first exception of a task ends the work and is raised. This process does one of the tasks itself, so that a
-    single task, or two runs that are to be compared, do not wait for more processes to start than they need.
+    The first exception of a task ends the work and is raised. Other processes give back all of their memory at their
+    end, so that what a command does next starts with none of it taken.
     """
     if progress:
         progress(0, len(tasks))
@@ -42,14 +42,10 @@ def run_all(
                 progress(len(reports), len(tasks))
         return reports
     context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
-    *others, last = tasks
-    with ProcessPoolExecutor(min(jobs, len(others)), mp_context=context) as pool:
-        futures = [pool.submit(function, task) for task in others]
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
+        futures = [pool.submit(function, task) for task in tasks]
         try:
-            own = function(last)
-            if progress:
-                progress(1, len(tasks))
-            for done, future in enumerate(as_completed(futures), start=2):
+            for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 if progress:
                     progress(done, len(tasks))
@@ -57,7 +53,7 @@ def run_all(
             raise LakeError("a worker process was killed, by lack of memory perhaps; try fewer --jobs") from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        return [*(future.result() for future in futures), own]
+        return [future.result() for future in futures]
 
 
 def _can_fork() -> bool:

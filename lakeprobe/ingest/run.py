@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,17 +91,7 @@ def read_dumps(
         ]
         reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress)
         put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
-    _give_memory_back()
     return reports
-
-
-def _give_memory_back() -> None:
-    """Let the system have what reading took; a comparison that follows in this process needs as much again."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:

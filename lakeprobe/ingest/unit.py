@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,6 +84,7 @@ def ingest_unit(task: UnitTask) -> UnitReport:
             task.staged.mkdir(parents=True)
             _read(task, fingerprint, report)
             report.read = True
+            _give_memory_back()
     return report
 
 
@@ -141,6 +144,15 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
     }
     writer.write_rows("dumps", [row])
     writer.close()
+
+
+def _give_memory_back() -> None:
+    """Let the system have what reading took; a comparison that follows in this process needs as much again."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _fingerprint(task: UnitTask) -> str:

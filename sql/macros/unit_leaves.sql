@@ -14,11 +14,11 @@ WITH
                 'shape': shape,
                 'strides': strides
             } AS reference
-        FROM read_parquet(folder || '/contents.parquet')
+        FROM read_parquet(folder || '/contents.parquet', hive_partitioning = false)
     )
 SELECT
     leaf.* EXCLUDE (op, name, section, path, fields),
     CASE WHEN leaf.kind = 'scalar' AND leaf.type <> 'str' THEN try_cast(leaf.value AS DOUBLE) END AS number,
     content_rows.reference
-FROM read_parquet(folder || '/tensors.parquet') AS leaf
+FROM read_parquet(folder || '/tensors.parquet', hive_partitioning = false) AS leaf
 LEFT JOIN content_rows USING (content)

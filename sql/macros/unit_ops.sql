@@ -22,4 +22,4 @@ SELECT
     micro_step,
     is_recompute,
     stack
-FROM read_parquet(folder || '/ops.parquet')
+FROM read_parquet(folder || '/ops.parquet', hive_partitioning = false)
