@@ -13,7 +13,7 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
-from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE
+from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE
 from lakeprobe.lake.connection import connect, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.resources import quote_text
@@ -34,9 +34,6 @@ _DEFAULTS = {
     "verdicts": "judge/verdicts",
 }
 """The views that a rule finds, and the SQL that defines them; it replaces pairs, metrics and verdicts."""
-
-_ROW_GROUP = 20480
-"""Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores write and read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
     query = resources.sql("compare/results")
-    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {_ROW_GROUP})"
+    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP})"
     connection.execute(f"COPY ({query}) {into}")
     in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [str(path)]).fetchall()[0]
     if not each_once:

@@ -13,6 +13,8 @@ from lakeprobe.lake import layout
 
 DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
+ROW_GROUP = 20480
+"""Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import connect, define_view, useful_threads
+from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, ComparedUnit
+from lakeprobe.lake.connection import connect, define_view
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MACROS = (
 @contextmanager
 def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the results of one pair of units as the view results, and msprobe's table as msprobe_table."""
-    connection = connect(useful_threads(unit.rows, default_jobs()))
+    connection = connect(max(1, min(unit.rows // ROW_GROUP, default_jobs())))
     try:
         _define_digest(connection, unit.kind)
         for name in _MACROS:
