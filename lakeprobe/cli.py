@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +16,7 @@ from lakeprobe.commands.ingest import ingest
 from lakeprobe.commands.ls import ls
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
+from lakeprobe.commands.unmatched import unmatched
 from lakeprobe.diagnostics import ExitCode, fail
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.version import __version__
@@ -25,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (ingest, compare, sql, ls, show, check):
+for command in (ingest, compare, unmatched, sql, ls, show, check):
     app.command()(command)
 
 
@@ -44,10 +48,30 @@ def _options(
     pass
 
 
+_FILE_OR_NOTHING = {
+    "-am": "--api-mapping",
+    "-cm": "--cell-mapping",
+    "-lm": "--layer-mapping",
+}
+
+
+def completed(words: Sequence[str]) -> list[str]:
+    """`words` with an empty value behind each mapping option that is given without a file, as msprobe allows it.
+
+    What follows such an option is its file if it ends in .yaml or .yml: TARGET and GOLDEN, which may follow too, do not.
+    """
+    complete: list[str] = []
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        option = _FILE_OR_NOTHING.get(word) or (word if word in _FILE_OR_NOTHING.values() else None)
+        has_file = Path(following).suffix in (".yaml", ".yml")
+        complete.append(f"{option}=" if option and not has_file else word)
+    return complete
+
+
 def main() -> None:
     """Run the command line. Ends the process with an exit code of `lakeprobe.diagnostics.ExitCode`."""
     try:
-        app()
+        app(args=completed(sys.argv[1:]))
     except LakeprobeError as error:
         sys.exit(fail(error))
     except KeyboardInterrupt:

@@ -21,6 +21,11 @@ def sql(name: str) -> str:
     return (folder("sql") / f"{name}.sql").read_text(encoding="utf-8")
 
 
+def data(name: str) -> Path:
+    """The bundled table `name` of MindSpore's names and PyTorch's, a CSV file."""
+    return folder("schemas") / "data" / f"{name}.csv"
+
+
 def quote_identifier(name: str) -> str:
     """`name` as a quoted SQL identifier. The one place where a name becomes part of a statement."""
     return '"' + name.replace('"', '""') + '"'

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe import resources
 from lakeprobe.analysis.summary import Summary, summarise
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
@@ -129,6 +130,14 @@ class ComparisonResult:
     def summary(self) -> Summary:
         """The first op that differs, the worst ops, and how all rows ended."""
         return summarise(self.stored)
+
+    def coverage(self) -> duckdb.DuckDBPyRelation:
+        """What paired how many ops and rows of each side."""
+        return self.lake.sql(resources.sql("analysis/coverage"), {"comparison": self.name})
+
+    def unmatched(self, most: int = 20) -> duckdb.DuckDBPyRelation:
+        """Ops without counterpart, `most` of each side, step and rank, each with those that are most like it."""
+        return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
 
     def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
         """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""

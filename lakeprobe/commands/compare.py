@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
+from lakeprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from lakeprobe.mapping.compare_json import OldCompare
 
 
 class FailOn(StrEnum):
@@ -28,10 +32,32 @@ class Format(StrEnum):
 
 
 def compare(
-    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake, or a path with dumps.")],
-    golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
+    target: Annotated[
+        str | None, typer.Argument(help="The suspect run: its name in the lake, or a path with dumps.")
+    ] = None,
+    golden: Annotated[str | None, typer.Argument(help="The trusted run, likewise.")] = None,
     sql: Annotated[
-        str | None, typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="same_framework")
+        str | None,
+        typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="by frameworks and mappings"),
+    ] = None,
+    api_mapping: Annotated[
+        str | None, typer.Option("--api-mapping", "-am", metavar="[FILE]", help="msprobe's API mapping.")
+    ] = None,
+    cell_mapping: Annotated[
+        str | None, typer.Option("--cell-mapping", "-cm", metavar="[FILE]", help="msprobe's cell mapping.")
+    ] = None,
+    data_mapping: Annotated[
+        str | None, typer.Option("--data-mapping", "-dm", metavar="FILE", help="msprobe's data mapping.")
+    ] = None,
+    layer_mapping: Annotated[
+        str | None,
+        typer.Option("--layer-mapping", "-lm", metavar="[FILE]", help="msprobe's layer mapping; the rule layer."),
+    ] = None,
+    fuzzy_match: Annotated[
+        bool, typer.Option("--fuzzy-match", "-fm", help="Pair ops in order, call numbers apart: the rule fuzzy.")
+    ] = False,
+    compare_json: Annotated[
+        Path | None, typer.Option("--input-json", "-i", help="An old compare.json instead of TARGET and GOLDEN.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for result files.")] = None,
     format: Annotated[Format, typer.Option("--format", help="Form of the result files.")] = Format.CSV,
@@ -60,12 +86,20 @@ def compare(
     from lakeprobe.analysis.summary import summarise
     from lakeprobe.compare.run import compare as run_compare
     from lakeprobe.lake import comparison, store
+    from lakeprobe.mapping.files import read as read_mappings
     from lakeprobe.reports import files, terminal
     from lakeprobe.work import default_jobs
 
+    asked = _asked(target, golden, compare_json)
+    for note in asked.notes:
+        diagnostics.note(note)
+    given = {"api": api_mapping, "cell": cell_mapping, "data": data_mapping, "layer": layer_mapping}
+    files_given = {kind: Path(file) for kind, file in given.items() if file}
+    rule = sql or _rule(fuzzy_match, layer_mapping)
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
-            target, golden, lake=lake, rule=sql, name=name, tensors=tensors, replace=replace,
+            str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=read_mappings(**files_given),
+            steps=asked.steps, ranks=asked.ranks, name=name, tensors=tensors, replace=replace,
             jobs=jobs or default_jobs(), progress=progress,
         )  # fmt: skip
     for ingested in report.ingested:
@@ -80,6 +114,27 @@ def compare(
         diagnostics.note(f"written: {path}")
     if fail_on is not None and summary.count(*_FAILING[fail_on]):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+def _asked(target: str | None, golden: str | None, compare_json: Path | None) -> OldCompare:
+    """What is to be compared: TARGET and GOLDEN, or what a compare.json says."""
+    from lakeprobe.mapping import compare_json as old
+
+    if compare_json is not None and target is None and golden is None:
+        asked = old.read(compare_json)
+        if asked.common:
+            raise UsageError(f"{compare_json}: common is true; folders of single tensors cannot be compared yet")
+        return asked
+    if target is None or golden is None or compare_json is not None:
+        raise UsageError("give TARGET and GOLDEN, or -i with a compare.json instead of both")
+    return old.OldCompare(Path(target), Path(golden))
+
+
+def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
+    """The rule that msprobe's switches ask for; None leaves it to the frameworks and the mapping files."""
+    if fuzzy_match:
+        return "fuzzy"
+    return "layer" if layer_mapping is not None else None
 
 
 _FAILING = {FailOn.ERROR: ("error",), FailOn.WARNING: ("error", "warning", "unmatched", "unreadable")}

@@ -1,6 +1,6 @@
 """Loads a rule (a SQL script) and lets it define its views on a locked connection.
 
-The contract is in docs/rules.md: a rule may define the views pairs, metrics and verdicts, macros, and SQL variables.
+The contract is in docs/rules.md: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL variables.
 It is code from elsewhere, so nothing but SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE is let through.
 """
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.errors import RuleError
+from lakeprobe.mapping.files import Mappings
 
 if TYPE_CHECKING:
     import duckdb
 
-DEFAULT_RULE = "same_framework"
 CONTRACT = {
+    "op_pairs": ("target_seq", "golden_seq", "matched_by"),
     "pairs": ("target_row", "golden_row", "matched_by"),
     "metrics": (
         "row",
@@ -72,12 +73,22 @@ class Rule:
     sql: str
 
 
-def load(name: str | None) -> Rule:
+def default_name(cross_framework: bool, mappings: Mappings) -> str:
+    """The bundled rule that is used where none is asked for."""
+    if mappings.layers:
+        return "layer"
+    if cross_framework:
+        return "cross_framework"
+    if mappings.data:
+        return "data"
+    return "same_framework" if mappings.is_empty else "cell"
+
+
+def load(name: str) -> Rule:
     """The rule of a file of the user's, or the bundled one: `rules/x.sql`, `x.sql` and `x` all name x.
 
     Raises RuleError if there is neither.
     """
-    name = name or DEFAULT_RULE
     path = Path(name).expanduser()
     if path.is_file():
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
 from lakeprobe.ingest.unit import check_storage
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.mapping.files import Mappings
 from lakeprobe.readers.locate import Located, locate
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
@@ -46,6 +48,9 @@ def compare(
     *,
     lake: str | os.PathLike[str] | None = None,
     rule: str | None = None,
+    mappings: Mappings | None = None,
+    steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
     name: str | None = None,
     tensors: str = "copy",
     replace: bool = False,
@@ -54,17 +59,20 @@ def compare(
 ) -> CompareReport:
     """Hold the run `target` against the run `golden` by `rule`, and keep the result as the comparison `name`.
 
+    Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.read`) decide which bundled one.
+    Of several steps and ranks only `steps` and `ranks` take part, if any are named.
     A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors`
     and `replace` as in `ingest`). A comparison of that name is replaced.
 
     Raises UsageError, DumpError, RuleError and LakeError; the lake then has what it had before.
     """
     started = time.monotonic()
-    loaded = rules.load(rule)
+    loaded = rules.load(rule) if rule else None
+    mappings = mappings or Mappings()
     check_storage(tensors)
     path = store.choose(lake)
     sides, ingested = _sides(path, (target, golden), tensors, replace, jobs, progress)
-    pairs, unpaired = pair_units(sides[0].units, sides[1].units)
+    pairs, unpaired = pair_units(*(_chosen(side.units, steps, ranks) for side in sides))
     if not pairs:
         raise UsageError(
             f"{sides[0].run} and {sides[1].run} have no step and rank in common, and not equally many of them"
@@ -72,12 +80,16 @@ def compare(
     name = layout.check_name(name or f"{sides[0].run}_vs_{sides[1].run}", "comparison")
     try:
         with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as folder:
-            reports = run_all(compare_units, _tasks(path, pairs, folder, loaded, jobs), jobs, progress)
-            comparison.describe(folder, _described(name, sides, loaded, reports, unpaired))
+            reports = run_all(compare_units, _tasks(path, pairs, folder, loaded, mappings, jobs), jobs, progress)
+            comparison.describe(folder, _described(name, sides, mappings, reports, unpaired))
             staging.put_in_place(folder, layout.comparison_folder(path, name))
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
     return CompareReport(name, tuple(reports), tuple(unpaired), ingested, time.monotonic() - started)
+
+
+def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
+    return [unit for unit in units if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)]
 
 
 def _sides(
@@ -151,22 +163,26 @@ def _is_of(lake: Path, run: str, dumps: Located) -> bool:
     return True
 
 
-def _tasks(lake: Path, pairs: list[Pair], folder: Path, rule: rules.Rule, jobs: int) -> list[PairTask]:
+def _tasks(
+    lake: Path, pairs: list[Pair], folder: Path, rule: rules.Rule | None, mappings: Mappings, jobs: int
+) -> list[PairTask]:
     threads = max(1, default_jobs() // min(jobs, len(pairs)))
     return [
-        PairTask(lake, target, golden, folder / f"step={target.step}" / f"rank={target.rank}", rule, threads)
+        PairTask(lake, target, golden, folder / f"step={target.step}" / f"rank={target.rank}", rule, mappings, threads)
         for target, golden in pairs
     ]
 
 
 def _described(
-    name: str, sides: list[Side], rule: rules.Rule, reports: list[PairReport], unpaired: list[UnitKey]
+    name: str, sides: list[Side], mappings: Mappings, reports: list[PairReport], unpaired: list[UnitKey]
 ) -> dict[str, Any]:
+    rule = reports[0].rule
     return {
         "comparison": name,
         "target": sides[0].run,
         "golden": sides[1].run,
         "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},
+        "mappings": {field.name: len(getattr(mappings, field.name)) for field in fields(mappings)},
         "lakeprobe": __version__,
         "pairs": [
             {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lakeprobe import resources
+from lakeprobe.compare import mapping_tables
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
@@ -16,14 +17,20 @@ from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE
 from lakeprobe.lake.connection import connect, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
     import duckdb
 
+_MATCHES = {"match_exact": "match/exact", "match_renamed": "match/renamed", "op_pairs": "match/exact"}
+_SEARCHES = {
+    "match_layer": {"layer_scopes": "match/layer_scopes", "match_layer": "match/layer"},
+    "match_fuzzy": {"match_fuzzy": "match/fuzzy"},
+}
+"""Ways to pair ops that take their time, with the views of each: there where a rule names them, worked out once."""
+
 _DEFAULTS = {
-    "match_exact": "match/exact",
-    "pairs": "match/exact",
     "paired": "compare/paired",
     "metrics_statistics": "metrics/statistics",
     "metrics_tensor": "metrics/tensor",
@@ -33,28 +40,38 @@ _DEFAULTS = {
     "verdicts_default": "judge/verdicts",
     "verdicts": "judge/verdicts",
 }
-"""The views that a rule finds, and the SQL that defines them; it replaces pairs, metrics and verdicts."""
+"""The views that a rule finds, and the SQL that defines them; it replaces op_pairs, pairs, metrics and verdicts."""
+
+_MACROS = (
+    "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
+    "api_keys", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class PairTask:
-    """Two units to hold against each other, by a rule, into the folder `staged`, which does not exist yet."""
+    """Two units to hold against each other into the folder `staged`, which does not exist yet.
+
+    Without a `rule` the frameworks of the units and the mappings decide which of the bundled ones it is.
+    """
 
     lake: Path
     target: UnitKey
     golden: UnitKey
     staged: Path
-    rule: Rule
+    rule: Rule | None
+    mappings: Mappings
     threads: int
 
 
 @dataclass(frozen=True, slots=True)
 class PairReport:
-    """What two units could be held against each other by (statistics, tensor or digest), and how many rows."""
+    """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows."""
 
     target: UnitKey
     golden: UnitKey
     kind: str
+    rule: Rule
     rows: int
 
 
@@ -66,48 +83,73 @@ def compare_units(task: PairTask) -> PairReport:
     golden = layout.unit_folder(task.lake, task.golden)
     task.staged.mkdir(parents=True)
     connection = connect(task.threads)
+    origin = task.rule.origin if task.rule else "the default rule"
     try:
-        _prepare(connection, task, target, golden)
-        rules.run(connection, task.rule)
-        _check_thresholds(connection, task.rule)
-        _pair(connection, task.rule)
-        _measure(connection, task.rule)
-        _judge(connection, task.rule)
-        rows = _write(connection, task.rule, task.staged / RESULTS_FILE)
+        rule = _prepare(connection, task, target, golden)
+        origin = rule.origin
+        rules.run(connection, rule)
+        _check_thresholds(connection, rule)
+        _pair(connection, rule)
+        _measure(connection, rule)
+        _judge(connection, rule)
+        rows = _write(connection, rule, task.staged / RESULTS_FILE)
         kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:
-        raise RuleError(f"{task.rule.origin}: {rules.first_line(error)}") from error
+        raise RuleError(f"{origin}: {rules.first_line(error)}") from error
     finally:
         connection.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
-    return PairReport(task.target, task.golden, kind, rows)
+    return PairReport(task.target, task.golden, kind, rule, rows)
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
+def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> Rule:
     """Load both sides, set the thresholds, define the defaults of a rule, and lock the connection."""
+    for name in _MACROS:
+        connection.execute(resources.sql(f"macros/{name}"))
     set_variable(connection, "target_unit", str(target))
     set_variable(connection, "golden_unit", str(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
-    for side in ("target", "golden"):
+    for side, folder in (("target", target), ("golden", golden)):
         _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
         _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
         joined = f"SELECT *, op || '.' || slot AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
+        stacks = quote_text(str(folder / STACKS_FILE))
+        connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in connection.execute("SELECT name, value FROM thresholds").fetchall():
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
-    for view, file in _DEFAULTS.items():
+    cross_framework = bool(_only_value(connection, "SELECT cross_framework FROM comparison_kind"))
+    mapping_tables.create(connection, task.mappings, cross_framework)
+    rule = task.rule or rules.load(rules.default_name(cross_framework, task.mappings))
+    for view, file in _views(rule, is_mapped=cross_framework or not task.mappings.is_empty).items():
         connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
+    return rule
+
+
+def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
+    """The views to define, in an order in which each finds those that it reads from, and the SQL of each."""
+    if is_mapped:
+        names, slots = {"renamed_ops": "match/renamed_ops", "match_data": "match/data"}, "match/slots_mapped"
+    else:
+        names, slots = {"renamed_ops": "match/unchanged_ops"}, "match/slots"
+    return names | _MATCHES | _searches(rule) | {"pairs": slots, "pairs_default": slots} | _DEFAULTS
+
+
+def _searches(rule: Rule) -> dict[str, str]:
+    """The views of the searches that `rule` names, and the SQL of each."""
+    named = [views for search, views in _SEARCHES.items() if search in rule.sql]
+    return {view: file for views in named for view, file in views.items()}
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
@@ -130,6 +172,11 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
 
 
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    _materialise(connection, "renamed_ops")
+    for view in _searches(rule):
+        _materialise(connection, view)
+    rules.check_contract(connection, rule, "op_pairs")
+    _materialise(connection, "op_pairs")
     rules.check_contract(connection, rule, "pairs")
     _materialise(connection, "pairs")
     if not _only_value(connection, resources.sql("compare/pairs_sound")):

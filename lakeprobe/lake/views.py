@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 _PARTITIONS = {RESULTS: "comparison"}
+_BUNDLED = {
+    "api_table": ("apis", ("target_api", "golden_api")),
+    "slot_table": ("slots", ("target_api", "golden_api", "direction", "target_slot", "golden_slot")),
+    "class_table": ("classes", ("target_class", "golden_class")),
+}
+"""Views of the tables that we ship: what APIs, arguments and cells of MindSpore are in PyTorch."""
 
 
 def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
@@ -24,8 +30,12 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
     for name in (*UNIT_TABLES, RESULTS):
         query = resources.sql(f"catalog/{name}") if _has_files(lake, name) else _empty(name)
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    for name, (file, columns) in _BUNDLED.items():
+        types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
+        source = f"read_csv({quote_text(str(resources.data(file)))}, header = true, columns = {{{types}}})"
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
     for name in layout.comparisons(lake):
-        if name not in UNIT_TABLES and name != RESULTS:
+        if name not in (*UNIT_TABLES, *_BUNDLED, RESULTS):
             connection.execute(
                 f"CREATE OR REPLACE VIEW {quote_identifier(name)} AS "
                 f"SELECT * EXCLUDE (comparison) FROM results WHERE comparison = {quote_text(name)}"

@@ -215,6 +215,8 @@ def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
         max_abs_error=_rounded(total.max_difference),
         max_relative_error=_rounded(total.max_relative),
         equal=not total.differing,
+        golden_norm=sqrt(total.golden_squares),
+        golden_max_abs=total.max_golden,
     )
     if total.elements == 1:
         return scalar
@@ -227,8 +229,8 @@ def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
         one_thousandth_ratio=_rounded(total.below_one_thousandth / total.elements),
         five_thousandths_ratio=_rounded(total.below_five_thousandths / total.elements),
         equal=scalar.equal,
-        golden_norm=sqrt(total.golden_squares),
-        golden_max_abs=total.max_golden,
+        golden_norm=scalar.golden_norm,
+        golden_max_abs=scalar.golden_max_abs,
     )
 
 

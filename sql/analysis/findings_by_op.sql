@@ -21,7 +21,7 @@ WITH
             AND op_pairs.rank = results.rank
             AND op_pairs.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
-        WHERE results.difference <> 'equal' OR results.outcome = 'unmatched'
+        WHERE results.difference <> 'equal' OR (results.outcome = 'unmatched' AND results.verdict <> 'skipped')
     ),
     ops AS (
         SELECT

@@ -7,6 +7,7 @@ SELECT
         WHEN t.digests > 0 AND g.digests > 0 THEN 'digest'
         ELSE 'statistics'
     END AS kind,
-    greatest(t.tensor_rows, g.tensor_rows) AS rows
+    greatest(t.tensor_rows, g.tensor_rows) AS rows,
+    t.framework <> g.framework AS cross_framework
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
 CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

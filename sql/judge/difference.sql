@@ -3,23 +3,40 @@
 -- equal: the same, as far as the dumps can tell (0 and -0, and NaN and NaN, are the same; device names are no values);
 -- noise: within noise_factor spacings of the coarser dtype; different: neither.
 -- Statistics are scaled by the tensor: max and min by the larger magnitude, the mean by norm / √n, the norm by itself,
--- because a mean near 0 says nothing relative to itself.
+-- because a mean near 0 says nothing relative to itself. A parameter's gradient is a sum over what comes into its module
+-- backwards, and where that sum is 0 in exact arithmetic only rounding is left of it; so what comes in is its scale too.
 WITH
+    incoming AS (
+        SELECT
+            grads.seq,
+            max(leaf.norm) AS norm
+        FROM target_ops AS grads
+        JOIN target_ops AS backward
+            ON backward.direction = 'backward'
+            AND backward.api = grads.api
+            AND backward.module_class = grads.module_class
+        JOIN target_leaves AS leaf ON leaf.seq = backward.seq AND leaf.role = 'input' AND isfinite(leaf.norm)
+        WHERE grads.direction = 'parameters_grad'
+        GROUP BY grads.seq
+    ),
     sides AS (
         SELECT
             p.*,
             m.* EXCLUDE (row),
             getvariable('noise_factor') * greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) AS noise,
+            coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
+                coalesce(incoming.norm, 0),
                 if(isfinite(target_max), abs(target_max), 0),
                 if(isfinite(target_min), abs(target_min), 0),
                 if(isfinite(golden_max), abs(golden_max), 0),
                 if(isfinite(golden_min), abs(golden_min), 0)
             ) AS magnitude,
-            greatest(target_norm, golden_norm) AS norm,
+            greatest(target_norm, golden_norm, incoming.norm) AS norm,
             sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
+        LEFT JOIN incoming ON incoming.seq = p.target_seq
         WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     )
 SELECT
@@ -31,34 +48,33 @@ SELECT
             THEN
                 CASE
                     WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
-                    WHEN target_extra IS DISTINCT FROM golden_extra THEN 'different'
-                    WHEN target_value IS NOT DISTINCT FROM golden_value
-                        THEN if(target_type IS NOT DISTINCT FROM golden_type, 'equal', 'different')
-                    WHEN target_type = golden_type AND max_diff = 0 THEN 'equal'
+                    WHEN NOT same_extra(target_extra, golden_extra) THEN 'different'
+                    WHEN NOT same_type(target_type, golden_type) THEN 'different'
+                    WHEN same_value(target_value, golden_value) OR max_diff = 0 THEN 'equal'
                     ELSE 'different'
                 END
         WHEN
-            target_dtype <> golden_dtype
+            NOT same_dtype(target_dtype, golden_dtype)
             OR target_shape <> golden_shape
-            OR target_extra IS DISTINCT FROM golden_extra
+            OR NOT same_extra(target_extra, golden_extra)
             THEN 'different'
         WHEN values_equal THEN 'equal'
         WHEN NOT values_equal
             THEN
                 if(
                     measurement IN ('measured', 'scalar')
-                    AND is_within(max_abs_error, noise * scale_max)
-                    AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * scale_norm)),
+                    AND is_within(max_abs_error, noise * greatest(scale_max, incoming_norm))
+                    AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * greatest(scale_norm, incoming_norm))),
                     'noise',
                     'different'
                 )
         WHEN target_digest <> golden_digest THEN 'different'
         WHEN target_digest = golden_digest THEN 'equal'
         WHEN
-            target_max IS NOT DISTINCT FROM golden_max
-            AND target_min IS NOT DISTINCT FROM golden_min
-            AND target_mean IS NOT DISTINCT FROM golden_mean
-            AND target_norm IS NOT DISTINCT FROM golden_norm
+            same_statistic(target_max, golden_max)
+            AND same_statistic(target_min, golden_min)
+            AND same_statistic(target_mean, golden_mean)
+            AND same_statistic(target_norm, golden_norm)
             AND coalesce(target_max_int = golden_max_int, true)
             AND coalesce(target_min_int = golden_min_int, true)
             THEN 'equal'

@@ -16,8 +16,8 @@ WITH
             p.role = 'output' AS is_output,
             target_kind,
             golden_kind,
-            target_type IS DISTINCT FROM golden_type AS other_type,
-            target_dtype <> golden_dtype AS other_dtype,
+            NOT same_type(target_type, golden_type) AS other_type,
+            NOT same_dtype(target_dtype, golden_dtype) AS other_dtype,
             target_shape <> golden_shape AS other_shape,
             target_requires_grad <> golden_requires_grad AS other_requires_grad,
             target_digest <> golden_digest AS other_digest,
@@ -149,7 +149,7 @@ SELECT
         WHEN skipped THEN 'skipped'
         WHEN codes SIMILAR TO '.*[A-Z].*' THEN 'error'
         WHEN codes <> '' THEN 'warning'
-        WHEN NOT matched THEN 'unmatched'
+        WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
         WHEN unreadable THEN 'unreadable'
         ELSE 'pass'
     END AS verdict,

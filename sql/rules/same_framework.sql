@@ -1,3 +1,3 @@
--- same_framework: two runs of one framework; rows of the same name are held against each other.
+-- same_framework: two runs of one framework; ops of the same name are held against each other.
 -- Backward calls pair in order of appearance. Everything else is the default: see docs/rules.md.
-CREATE OR REPLACE VIEW pairs AS FROM match_exact;
+CREATE OR REPLACE VIEW op_pairs AS FROM match_exact;

@@ -16,7 +16,7 @@ from program import dump_text, lakeprobe, listing, tensor, write_dump
 from lakeprobe.ingest import ingest
 from lakeprobe.version import __version__
 
-COMMANDS = ("ingest", "compare", "sql", "ls", "show", "check")
+COMMANDS = ("ingest", "compare", "unmatched", "sql", "ls", "show", "check")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("compare",), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")]
+    "words", [("compare", "--nothing"), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")]
 )
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     done = lakeprobe(*words)

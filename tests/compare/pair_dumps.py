@@ -31,11 +31,17 @@ def call(inputs: list[Any], outputs: list[Any] | None = None, **sections: Any) -
 
 
 def write_dump(
-    folder: Path, data: Data, *, task: str = "statistics", arrays: dict[str, Any] | None = None, stack: bool = True
+    folder: Path,
+    data: Data,
+    *,
+    task: str = "statistics",
+    arrays: dict[str, Any] | None = None,
+    stack: bool = True,
+    framework: str = "pytorch",
 ) -> Path:
     """A dump with the entries `data`; `arrays` become its tensor files."""
     (folder / "dump_tensor_data").mkdir(parents=True, exist_ok=True)
-    head = {"task": task, "level": "mix", "framework": "pytorch", "dump_data_dir": None}
+    head = {"task": task, "level": "mix", "framework": framework, "dump_data_dir": None}
     (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
     frames = ["File /work/train.py, line 12, in forward, \n x = self.head(x)"]
     (folder / "stack.json").write_text(json.dumps({"0": [list(data), frames]} if stack else {}))

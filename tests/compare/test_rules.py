@@ -52,7 +52,7 @@ BROKEN = {
     "syntax": ("SELEKT 1", "syntax error"),
     "unknown_table": (PAIRS + "FROM nothing_of_that_name", "nothing_of_that_name"),
     "missing_column": (
-        PAIRS + "SELECT target_row FROM match_exact",
+        PAIRS + "SELECT target_row FROM pairs_default",
         "the view pairs lacks the column golden_row and matched_by",
     ),
     "missing_metric": (
@@ -77,24 +77,24 @@ BROKEN = {
         "no such luck",
     ),
     "target_twice": (
-        PAIRS + "SELECT 0 AS target_row, golden_row, matched_by FROM match_exact",
+        PAIRS + "SELECT 0 AS target_row, golden_row, matched_by FROM pairs_default",
         "pairs has the target row 0, 3 times; a row has one counterpart at most",
     ),
     "golden_twice": (
-        PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM match_exact",
+        PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM pairs_default",
         "pairs has the golden row 1, 3 times",
     ),
-    "same_pair_twice": (PAIRS + "FROM match_exact UNION ALL FROM match_exact", "pairs has the target row 0, 2 times"),
+    "same_pair_twice": (PAIRS + "FROM pairs_default UNION ALL FROM pairs_default", "pairs has the target row 0, 2 times"),
     "no_such_row": (
-        PAIRS + "SELECT target_row + 1 AS target_row, golden_row, matched_by FROM match_exact",
+        PAIRS + "SELECT target_row + 1 AS target_row, golden_row, matched_by FROM pairs_default",
         "pairs has the target row 3, which does not exist",
     ),
     "no_such_golden_row": (
-        PAIRS + "SELECT target_row, golden_row - 1 AS golden_row, matched_by FROM match_exact",
+        PAIRS + "SELECT target_row, golden_row - 1 AS golden_row, matched_by FROM pairs_default",
         "pairs has the golden row -1, which does not exist",
     ),
     "null_row": (
-        PAIRS + "SELECT target_row, NULL::INTEGER AS golden_row, matched_by FROM match_exact WHERE target_row = 0",
+        PAIRS + "SELECT target_row, NULL::INTEGER AS golden_row, matched_by FROM pairs_default WHERE target_row = 0",
         "pairs has the golden row None, which does not exist",
     ),
     "verdict_missing": (
@@ -138,7 +138,7 @@ STATEMENTS = [
     "LOAD httpfs",
     "CREATE TABLE mine AS SELECT 1",
     "CREATE TEMP VIEW pairs AS SELECT 1",
-    "CREATE OR REPLACE TEMPORARY VIEW pairs AS FROM match_exact",
+    "CREATE OR REPLACE TEMPORARY VIEW pairs AS FROM pairs_default",
     "CREATE TEMP MACRO f(x) AS x",
     "CREATE SCHEMA mine",
     "CREATE SECRET (TYPE s3)",
@@ -192,7 +192,7 @@ def test_a_rule_that_cannot_be_read(tmp_path: Path, lake: Path) -> None:
     (tmp_path / "latin.sql").write_bytes("-- für später\n".encode("latin-1"))
     refused(lake, tmp_path / "latin.sql", "cannot be read as a rule: 'utf-8' codec can't decode byte")
     refused(
-        lake, "of_that_name", "there is no rule of_that_name: neither such a file nor one of the bundled same_framework"
+        lake, "of_that_name", "there is no rule of_that_name: neither such a file nor one of the bundled cell, cross_framework,"
     )
     refused(lake, tmp_path, f"there is no rule {tmp_path}")
 
@@ -203,7 +203,7 @@ def test_a_rule_is_kept_with_its_comparison(tmp_path: Path, lake: Path) -> None:
         "-- a rule; with ' in a comment\n/* and (COPY this) */\n"
         "SET VARIABLE noise_factor = 8;\n"
         "CREATE MACRO word(x) AS 'it''s; ' || x;\n"
-        "CREATE OR REPLACE VIEW pairs AS WITH exact AS (SELECT * FROM match_exact)\n"
+        "CREATE OR REPLACE VIEW pairs AS WITH exact AS (SELECT * FROM pairs_default)\n"
         "SELECT target_row, golden_row, word('(delete)') AS matched_by FROM exact WHERE target_row > 0;\n"
     )
     compare("ours", "theirs", lake=lake, name="by place", rule=str(rule))

@@ -236,13 +236,38 @@ def test_thresholds_of_tensors(tmp_path: Path) -> None:
     assert found["same"] == []
 
 
+def test_rows_without_counterpart_can_be_expected(tmp_path: Path) -> None:
+    rule = tmp_path / "rule.sql"
+    rule.write_text("SET VARIABLE unmatched_is_finding = 0;")
+    data = {"Torch.f.0.forward": call([tensor()])}, {"Torch.g.0.forward": call([tensor()])}
+    assert [row["verdict"] for row in compared(tmp_path / "found", *data)] == ["unmatched", "unmatched"]
+    rows = compared(tmp_path / "expected", *data, rule=str(rule))
+    assert [(row["outcome"], row["verdict"]) for row in rows] == [("unmatched", "skipped")] * 2
+
+
+def test_between_frameworks_a_class_of_dtypes_is_enough(tmp_path: Path) -> None:
+    rule = tmp_path / "rule.sql"
+    rule.write_text("SET VARIABLE cross_framework = 1;")
+    data = (
+        {"Torch.f.0.forward": call([tensor(dtype="Float32"), tensor(2, dtype="Int32", requires_grad=None)])},
+        {
+            "Torch.f.0.forward": call(
+                [tensor(dtype="torch.float64"), tensor(2, dtype="torch.int64", Mean=None, Norm=None)]
+            )
+        },
+    )
+    assert [row["verdict"] for row in compared(tmp_path / "strictly", *data)] == ["error", "error"]
+    rows = compared(tmp_path / "freely", *data, rule=str(rule))
+    assert [(row["verdict"], row["difference"]) for row in rows] == [("pass", "equal"), ("pass", "equal")]
+
+
 def test_every_threshold_has_a_case_here() -> None:
     names = {
         line.split("'")[1] for line in resources.sql("judge/thresholds").splitlines() if line.startswith("        ('")
     }
     assert names == {
         "noise_factor", "norm_error_input", "norm_error_output", "norm_growth", "norm_growth_from_zero",
-        "thousandth_input", "thousandth_output", "cosine_input", "cosine_drop",
+        "thousandth_input", "thousandth_output", "cosine_input", "cosine_drop", "cross_framework", "unmatched_is_finding",
     }  # fmt: skip
 
 

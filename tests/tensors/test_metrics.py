@@ -124,7 +124,9 @@ def test_ratios_are_strict(tmp_path: Path) -> None:
 
 def test_scalar(tmp_path: Path) -> None:
     found = measured(tmp_path, np.float32([[2.5]]), np.float32(2))
-    assert found == TensorMetrics("scalar", max_abs_error=0.5, max_relative_error=0.25, equal=False)
+    assert found == TensorMetrics(
+        "scalar", max_abs_error=0.5, max_relative_error=0.25, equal=False, golden_norm=2.0, golden_max_abs=2.0
+    )
 
 
 def test_shapes_are_squeezed(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""lakeprobe map: the mapping between two runs whose names differ, proposed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+class Kind(StrEnum):
+    """The mapping files that can be proposed."""
+
+    DATA = "data"
+    CELL = "cell"
+    LAYER = "layer"
+
+
+def map_(
+    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.")],
+    golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
+    kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: by rows, by cells, or by layers.")] = Kind.DATA,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="stdout")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", help="The step to look at.", show_default="the first common one")
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option("--rank", help="The rank to look at.", show_default="the first common one")
+    ] = None,
+    lake: LakeOption = None,
+) -> None:
+    """Propose which names of two runs belong together, as a mapping file for compare.
+
+    Ops are aligned by module path, kind, order, shapes and statistics. Each line has a confidence and its evidence;
+    what could not be placed stands at the end as comments. A row in doubt is left out. A file is not overwritten.
+
+    Example: lakeprobe map mindspore torch -o data.yaml && lakeprobe compare mindspore torch --data-mapping data.yaml
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe import output as stdout
+    from lakeprobe.errors import LakeError, UsageError
+    from lakeprobe.mapping.propose import propose
+
+    if output is not None and output.exists():
+        raise UsageError(f"{output} is there already; name another file, or remove it first")
+    proposal = propose(target, golden, lake=lake, step=step, rank=rank)
+    text = proposal.yaml(kind.value)
+    if output is None:
+        stdout.text(text)
+    else:
+        try:
+            with output.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise LakeError.from_system(error, output, "no mapping was written") from error
+    for line in proposal.summary():
+        diagnostics.note(line)
+    if output is not None:
+        diagnostics.note(f"written: {output}")

@@ -1,0 +1,74 @@
+"""lakeprobe rules: the rules that it ships, and a copy of one to edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="The bundled rules: list them, show one, copy one to edit.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_rules() -> None:
+    """List the bundled rules, each with what it is for.
+
+    Example: lakeprobe rules list
+    """
+    from lakeprobe import output, resources
+    from lakeprobe.compare import rule as rules
+
+    rows = [(name, _purpose(resources.sql(f"rules/{name}"))) for name in rules.bundled()]
+    output.text(output.aligned(("rule", "what it is for"), rows))
+
+
+@app.command("show")
+def show_rule(
+    name: Annotated[str, typer.Argument(help="The rule, as compare takes it with --sql.")],
+) -> None:
+    """Show the SQL of a rule.
+
+    Example: lakeprobe rules show same_framework
+    """
+    from lakeprobe import output
+    from lakeprobe.compare import rule as rules
+
+    output.text(rules.load(name).sql)
+
+
+@app.command("new")
+def new_rule(
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    source: Annotated[str, typer.Option("--from", help="The bundled rule to begin with.")] = "same_framework",
+) -> None:
+    """Write a copy of a bundled rule into a file, to edit it.
+
+    Example: lakeprobe rules new my_rule.sql --from fuzzy
+    """
+    import shlex
+
+    from lakeprobe import diagnostics
+    from lakeprobe.compare import rule as rules
+    from lakeprobe.errors import UsageError
+
+    copied = rules.load(source)
+    views = ", ".join(rules.CONTRACT)
+    head = f"-- {file.stem}: a copy of {copied.name}; change its views ({views}) and thresholds: docs/rules.md."
+    try:
+        with file.open("x", encoding="utf-8") as written:
+            written.write(f"{head}\n{copied.sql}")
+    except FileExistsError as error:
+        raise UsageError(f"{file} is there already; name a file that is not") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+    diagnostics.note(f"written: {file}; edit it, then: lakeprobe compare TARGET GOLDEN --sql {shlex.quote(str(file))}")
+
+
+def _purpose(sql: str) -> str:
+    """What the first line of a rule's header says, behind the name."""
+    return sql.splitlines()[0].removeprefix("-- ").partition(": ")[2]

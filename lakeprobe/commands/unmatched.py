@@ -1,0 +1,29 @@
+"""lakeprobe unmatched: what paired the rows of a comparison, and what has no counterpart."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def unmatched(
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    most: Annotated[int, typer.Option("--most", min=1, help="Ops to list of each side, step and rank.")] = 20,
+    lake: LakeOption = None,
+) -> None:
+    """Show what paired the rows of a comparison, and the ops without counterpart with those that are most like them.
+
+    Example: lakeprobe unmatched ms_vs_pt
+    """
+    from lakeprobe import output
+    from lakeprobe.lake import store
+    from lakeprobe.session import Lake, query_errors
+
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        result = opened.comparison(comparison)
+        for relation in (result.coverage(), result.unmatched(most)):
+            output.rows(relation.columns, relation.fetchall(), "table")
+            output.text("\n")

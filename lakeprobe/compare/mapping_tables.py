@@ -1,0 +1,48 @@
+"""Gives a connection the tables of the mappings: what the user's files say, and between frameworks what we know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.mapping.files import Mappings
+
+if TYPE_CHECKING:
+    import duckdb
+
+_COLUMNS = {
+    "api_mapping": ("target_api", "golden_api"),
+    "slot_mapping": ("target_api", "golden_api", "direction", "target_slot", "golden_slot"),
+    "cell_mapping": ("target_text", "golden_text"),
+    "data_mapping": ("target_name", "golden_name"),
+    "layer_mapping": ("class", "target_scope", "golden_scope"),
+    "class_mapping": ("target_class", "golden_class"),
+}
+_BUNDLED = {"slot_mapping": "slots", "api_mapping": "apis", "class_mapping": "classes"}
+"""Tables that we ship rows of (schemas/data); slots come first, while api_mapping still has the user's rows only."""
+
+
+def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, cross_framework: bool) -> None:
+    """Create the tables, empty where nothing is known. The user's rows come before ours, and instead of them."""
+    given: dict[str, Sequence[Sequence[str | None]]] = {
+        "api_mapping": mappings.apis,
+        "slot_mapping": mappings.slots,
+        "cell_mapping": mappings.cells,
+        "data_mapping": mappings.data,
+        "layer_mapping": mappings.layers,
+    }
+    for table, columns in _COLUMNS.items():
+        connection.execute(f"CREATE TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})")
+        _insert(connection, table, given.get(table, ()))
+    if cross_framework:
+        for table, file in _BUNDLED.items():
+            statement = f"INSERT INTO {table} {resources.sql(f'match/bundled_{file}')}"
+            connection.execute(statement, [str(resources.data(file))])
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[str | None]]) -> None:
+    if rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        values = ", ".join("unnest(?::VARCHAR[])" for _ in columns)
+        connection.execute(f"INSERT INTO {table} SELECT unnest(range({len(rows)})), {values}", columns)

@@ -1,0 +1,452 @@
+"""Aligns the ops of two runs whose names differ: by module path, kind, shapes, and statistics as fingerprints.
+
+Nothing here reads a lake or writes a mapping. An alignment is worked out twice over: a heavy increasing chain through
+the few likely pairs of two long sequences (O(n log n)), then every pair inside the short gaps that it leaves. A pair
+that could as well be another one is left out: who corrects a mapping finds a gap sooner than a mistake.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
+
+TOLERANCE = 1e-4
+"""How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
+
+_GRID = 1e3
+"""Steps per factor e of the grid that statistics are put on to find equal ones; close ones may fall to two sides."""
+
+_MOST_ALIKE = 4
+"""A fingerprint that more leaves of one run have is no evidence of which op is meant."""
+
+_LARGEST_GAP = 250_000
+"""Pairs of ops in a gap of the chain up to which all are weighed."""
+
+_MODULES = ("module", "parameters_grad")
+
+_SAME_FAMILY, _PART_OF = 3.0, 1.5
+
+RENAMED = {
+    "dense": "linear", "bidense": "bilinear", "swapaxes": "transpose", "asnumpy": "numpy", "equal": "eq",
+    "gatherelements": "gather", "batchmatmul": "matmul", "gammabeta": "layernorm", "truediv": "div", "realdiv": "div",
+    "reducesum": "sum", "reducemean": "mean", "concat": "cat", "argmaxwithvalue": "max",
+}  # fmt: skip
+"""Kinds of op that MindSpore and PyTorch name differently."""
+
+PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
+"""Kinds of op that do a part of what one op does in the other framework."""
+
+RENAMED_SLOTS = {
+    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}  # fmt: skip
+"""Parameters that MindSpore and PyTorch name differently."""
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`."""
+
+    row: int
+    slot: str
+    role: str
+    kind: str | None
+    shape: tuple[int, ...] | None
+    max: float | None
+    min: float | None
+    mean: float | None
+    norm: float | None
+    digest: str | None
+    value: str | None = None
+
+    @cached_property
+    def elements(self) -> int:
+        """How many elements the shape has; 1 for a scalar."""
+        return math.prod(self.shape or ())
+
+    @cached_property
+    def fingerprint(self) -> Hashable | None:
+        """What equal tensors have in common in two frameworks; None where it would say nothing (all 0 or 1)."""
+        if self.digest is not None:
+            return (self.elements, self.digest)
+        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
+            return None
+        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
+
+
+_TRIVIAL = (0.0, 1.0, -1.0)
+
+
+@dataclass(eq=False)
+class Op:
+    """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op."""
+
+    seq: int
+    name: str
+    kind: str
+    path: str
+    family: str
+    direction: str
+    call: int
+    parent: str | None
+    class_name: str = ""
+    leaves: list[Leaf] = field(default_factory=list)
+    scalars: list[Leaf] = field(default_factory=list)
+
+    @cached_property
+    def fingerprints(self) -> Counter[Hashable]:
+        """How often each fingerprint occurs in the op."""
+        return Counter(leaf.fingerprint for leaf in self.leaves if leaf.fingerprint is not None)
+
+    @cached_property
+    def shapes(self) -> Counter[Hashable]:
+        """How often each role, shape and element class occurs in the op."""
+        return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+
+    @cached_property
+    def carries(self) -> bool:
+        """Whether an output is an input in another form (reshape, cast, dropout of nothing): its values are no clue."""
+        inputs = {statistics(leaf) for leaf in self.leaves if leaf.role == "input"} - {None}
+        return any(statistics(leaf) in inputs for leaf in self.leaves if leaf.role == "output")
+
+    @cached_property
+    def forward_name(self) -> str:
+        """The name of the forward op that this is the backward of."""
+        return re.sub(r"\.backward(?=\.\d+$|$)", ".forward", self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A target op and the golden op that it is held to be; `how` says by what."""
+
+    target: Op
+    golden: Op
+    how: str
+
+
+def family(name: str) -> str:
+    """The kind of an op in one spelling for both frameworks: __add__ → add, LayerNorm → layernorm, Dense → linear."""
+    text = name.lower()
+    plain = text[2:-2] if text.startswith("__") and text.endswith("__") and len(text) > 4 else text
+    word = plain.rstrip("_").replace("_", "") + ("_" if plain.endswith("_") else "")
+    return RENAMED.get(word, word)
+
+
+def statistics(leaf: Leaf) -> Hashable | None:
+    """What a tensor has in common with its own reshaped self in the same run."""
+    if leaf.digest is not None or leaf.max is None:
+        return leaf.digest
+    return (leaf.elements, leaf.max, leaf.min)
+
+
+def same_values(target: Leaf, golden: Leaf) -> bool | None:
+    """Whether the two could be one tensor by their statistics or digest; None if the dumps do not tell."""
+    if target.digest is not None and golden.digest is not None:
+        return target.digest == golden.digest
+    if target.max is None or golden.max is None or target.min is None or golden.min is None:
+        return None
+    finite = [abs(x) for x in (target.max, target.min, golden.max, golden.min) if math.isfinite(x)]
+    magnitude = max(finite, default=0.0)
+    close = _close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)
+    if target.norm is not None and golden.norm is not None and close:
+        norm = max(abs(target.norm), abs(golden.norm))
+        close = _close(target.norm, golden.norm, norm)
+        if target.mean is not None and golden.mean is not None:
+            close = close and _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
+    return close
+
+
+def distance(target: Leaf, golden: Leaf) -> float:
+    """How far the statistics of two tensors are apart, relative to them: 0 the same, 1 nothing in common or unknown."""
+    parts = [
+        min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
+        for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm))
+        if ours is not None and theirs is not None and math.isfinite(ours) and math.isfinite(theirs) and ours != theirs
+    ]
+    known = target.max is not None and golden.max is not None
+    return sum(parts) / len(parts) if parts else (0.0 if known else 1.0)
+
+
+def align(target: Sequence[Op], golden: Sequence[Op]) -> list[Pair]:
+    """The ops that are the same in both runs, each at most once, in the target's order."""
+    found = _Alignment(target, golden)
+    found.modules()
+    found.calls("forward")
+    found.later_modules()
+    for direction in dict.fromkeys(op.direction for op in target if op.direction != "forward"):
+        found.calls(direction)
+    return sorted(found.pairs.values(), key=lambda pair: pair.target.seq)
+
+
+class _Alignment:
+    """The pairs found so far, and what they say about the next ones."""
+
+    def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
+        self.target, self.golden = target, golden
+        self.pairs: dict[str, Pair] = {}
+        self.taken: dict[str, str] = {}
+        self.paths: dict[str, str] = {}
+
+    def add(self, target: Op, golden: Op, how: str) -> None:
+        if target.name not in self.pairs and golden.name not in self.taken:
+            self.pairs[target.name] = Pair(target, golden, how)
+            self.taken[golden.name] = target.name
+
+    def modules(self) -> None:
+        """Forward calls of modules: where the paths are the same, by path and call; the others by their order."""
+        ours, theirs = (
+            [op for op in side if op.kind == "module" and op.direction == "forward"]
+            for side in (self.target, self.golden)
+        )
+        by_path = {(op.path, op.call): op for op in theirs}
+        for op in ours:
+            other = by_path.get((op.path, op.call))
+            if other is not None and (relation(op, other) or op.shapes & other.shapes or not (op.leaves and other.leaves)):
+                self.add(op, other, "same module path")
+        self.in_order(ours, theirs)
+        for pair in self.pairs.values():
+            self.paths.setdefault(pair.target.path, pair.golden.path)
+
+    def later_modules(self) -> None:
+        """Backward calls and parameter gradients of modules, by what their forward calls paired with.
+
+        Where a dump has not the forward call, they pair by number if both sides have equally many.
+        """
+        ours, theirs = (
+            [op for op in side if op.kind in _MODULES and op.direction != "forward"]
+            for side in (self.target, self.golden)
+        )
+        after = {op.forward_name: op for op in theirs if op.direction == "backward"}
+        groups: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
+        for op in ours:
+            forward = self.pairs.get(op.forward_name)
+            if forward is not None and op.direction == "backward":
+                if forward.golden.name in after:
+                    self.add(op, after[forward.golden.name], _by_path(op, forward.golden))
+            else:
+                groups[0][self.paths.get(op.path, op.path), op.direction].append(op)
+        for op in theirs:
+            if op.name not in self.taken:
+                groups[1][op.path, op.direction].append(op)
+        for key, calls in groups[0].items():
+            others = groups[1].get(key, [])
+            if len(calls) == len(others):
+                for op, other in zip(calls, others, strict=True):
+                    self.add(op, other, _by_path(op, other))
+
+    def calls(self, direction: str) -> None:
+        """All ops of one direction in their order; pairs that are known stay, and hold the others in place."""
+        ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
+        self.in_order(ours, theirs)
+        for index, other_index in self.after_forward(ours, theirs):
+            if self.score(ours[index], theirs[other_index]) > 0:
+                self.add(ours[index], theirs[other_index], "paired forward call")
+
+    def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
+        """Places of backward calls whose forward calls are a pair."""
+        places = {op.forward_name: index for index, op in enumerate(theirs) if op.direction == "backward"}
+        for index, op in enumerate(ours):
+            forward = self.pairs.get(op.forward_name) if op.direction == "backward" else None
+            if forward is not None and forward.golden.name in places:
+                yield index, places[forward.golden.name]
+
+    def in_order(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
+        """Add what begins and ends alike; of the rest the pairs of a heaviest increasing chain, then those in its gaps."""
+        ours, theirs = self.without_equal_ends(ours, theirs)
+        place = {op.name: index for index, op in enumerate(theirs)}
+        weights: dict[tuple[int, int], float] = {}
+        for index, op in enumerate(ours):
+            if op.name in self.pairs:
+                other = self.pairs[op.name].golden.name
+                if other in place:
+                    weights[index, place[other]] = 100.0
+        for index, other_index in {*likely_pairs(ours, theirs), *self.after_forward(ours, theirs)}:
+            weight = self.score(ours[index], theirs[other_index])
+            if weight > 0:
+                weights[index, other_index] = weight
+        chain = heaviest_chain(weights)
+        ends = [(-1, -1), *chain, (len(ours), len(theirs))]
+        for (left, other_left), (right, other_right) in zip(ends, ends[1:], strict=False):
+            self.gap(ours[left + 1 : right], theirs[other_left + 1 : other_right])
+        for index, other_index in chain:
+            self.add(ours[index], theirs[other_index], "order and fingerprint")
+
+    def without_equal_ends(self, ours: Sequence[Op], theirs: Sequence[Op]) -> tuple[Sequence[Op], Sequence[Op]]:
+        """The ops between those of the same names and shapes at both ends, which are added: two runs of one model."""
+        start = _alike(zip(ours, theirs, strict=False))
+        end = _alike(zip(reversed(ours[start:]), reversed(theirs[start:]), strict=False))
+        places = [*range(start), *range(-end, 0)]
+        for place in places:
+            self.add(ours[place], theirs[place], "same place")
+        return ours[start : len(ours) - end], theirs[start : len(theirs) - end]
+
+    def gap(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
+        """Add the best pairs of what lies between two neighbours of the chain."""
+        ours = [op for op in ours if op.name not in self.pairs]
+        theirs = [op for op in theirs if op.name not in self.taken]
+        if ours and theirs and len(ours) * len(theirs) <= _LARGEST_GAP:
+            for index, other_index in best_path(ours, theirs, self.score):
+                self.add(ours[index], theirs[other_index], "order")
+
+    def score(self, target: Op, golden: Op) -> float:
+        """How much speaks for the pair; 0 or less if it is not to be made.
+
+        Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
+        output, and must not merely hand on their input.
+        """
+        if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
+            return 0.0
+        kind = relation(target, golden)
+        values = target.fingerprints & golden.fingerprints
+        count = values.total()
+        shapes = (target.shapes & golden.shapes).total()
+        if not kind:
+            produced = any(leaf.role == "output" and leaf.fingerprint in values for leaf in target.leaves)
+            if count < 2 or not produced or target.carries or golden.carries:
+                return 0.0
+        elif target.leaves and golden.leaves and not shapes and not count:
+            return 0.0
+        score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
+        return score + (1.0 if target.name == golden.name else 0.0)
+
+    def _context(self, target: Op, golden: Op) -> float:
+        """What the pairs of the enclosing module and of the forward call say, and how alike the paths end."""
+        score = 0.0
+        if target.kind == "module":
+            score += min(3, _common_end(target.path.split("."), golden.path.split(".")))
+        if target.parent is not None and golden.parent is not None:
+            parent = self.pairs.get(target.parent)
+            if parent is not None:
+                score += 2.0 if parent.golden.name == golden.parent else -1.0
+        if target.direction == "backward":
+            forward = self.pairs.get(target.forward_name)
+            if forward is not None:
+                score += 3.0 if forward.golden.name == golden.forward_name else -2.0
+        return score
+
+
+def _by_path(op: Op, other: Op) -> str:
+    return "same module path" if op.path == other.path else "paired module"
+
+
+def relation(target: Op, golden: Op) -> float:
+    """How the kinds of two ops are related: the same, a part of the other, or 0 for not at all."""
+    if target.family == golden.family:
+        return _SAME_FAMILY
+    if PART_OF.get(target.family) == golden.family or PART_OF.get(golden.family) == target.family:
+        return _PART_OF
+    return 0.0
+
+
+def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
+    """Places of ops that share a rare fingerprint, or have the same name but for its first word."""
+    for keys in (lambda op: op.fingerprints, _own_names):
+        places: tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]] = (defaultdict(list), defaultdict(list))
+        for side, found in zip((ours, theirs), places, strict=True):
+            for index, op in enumerate(side):
+                for key in keys(op):
+                    found[key].append(index)
+        for key, indexes in places[0].items():
+            others = places[1].get(key, ())
+            if len(indexes) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
+                yield from ((index, other) for index in indexes for other in others)
+
+
+def _alike(pairs: Iterable[tuple[Op, Op]]) -> int:
+    """How many pairs there are before the first whose names or shapes differ."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0].name == pair[1].name and _shapes(*pair), pairs))
+
+
+def _shapes(op: Op, other: Op) -> bool:
+    return [(leaf.slot, leaf.shape) for leaf in op.leaves] == [(leaf.slot, leaf.shape) for leaf in other.leaves]
+
+
+def _own_names(op: Op) -> tuple[Hashable, ...]:
+    return ((op.family, op.path if op.kind == "module" else "", op.call),)
+
+
+def heaviest_chain(weights: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
+    """The pairs, increasing on both sides, whose weights add up to most. O(n log n) for n pairs."""
+    others = sorted({other for _, other in weights})
+    best: list[tuple[float, int]] = [(0.0, -1)] * (len(others) + 1)
+    pairs = sorted(weights, key=lambda pair: (pair[0], -pair[1]))
+    before = [-1] * len(pairs)
+    for number, pair in enumerate(pairs):
+        place = bisect_left(others, pair[1])
+        total, before[number] = _best_up_to(best, place)
+        _raise(best, place + 1, (total + weights[pair], number))
+    chain, number = [], _best_up_to(best, len(others))[1]
+    while number >= 0:
+        chain.append(pairs[number])
+        number = before[number]
+    return chain[::-1]
+
+
+def _best_up_to(tree: list[tuple[float, int]], place: int) -> tuple[float, int]:
+    """The largest entry among the first `place` of a Fenwick tree of maxima."""
+    best = (0.0, -1)
+    while place > 0:
+        best = max(best, tree[place], key=lambda entry: entry[0])
+        place -= place & -place
+    return best
+
+
+def _raise(tree: list[tuple[float, int]], place: int, entry: tuple[float, int]) -> None:
+    while place < len(tree):
+        if entry[0] > tree[place][0]:
+            tree[place] = entry
+        place += place & -place
+
+
+def best_path(
+    ours: Sequence[Op], theirs: Sequence[Op], score: Callable[[Op, Op], float]
+) -> Iterable[tuple[int, int]]:
+    """The pairs, increasing on both sides, whose scores add up to most, by weighing all of them. O(n·m)."""
+    scores = [[score(op, other) for other in theirs] for op in ours]
+    totals = [[0.0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
+    for row in range(len(ours) - 1, -1, -1):
+        for column in range(len(theirs) - 1, -1, -1):
+            taken = scores[row][column] + totals[row + 1][column + 1] if scores[row][column] > 0 else 0.0
+            totals[row][column] = max(totals[row + 1][column], totals[row][column + 1], taken)
+    row = column = 0
+    while row < len(ours) and column < len(theirs):
+        if totals[row][column] == totals[row + 1][column]:
+            row += 1
+        elif totals[row][column] == totals[row][column + 1]:
+            column += 1
+        else:
+            yield row, column
+            row, column = row + 1, column + 1
+
+
+def _on_grid(value: float) -> Hashable:
+    if not math.isfinite(value) or value == 0:
+        return str(abs(value)) if value == 0 else str(value)
+    return (value > 0, round(math.log(abs(value)) * _GRID))
+
+
+def _close(ours: float, theirs: float, magnitude: float) -> bool:
+    if math.isfinite(ours) and math.isfinite(theirs):
+        return abs(ours - theirs) <= TOLERANCE * magnitude
+    return ours == theirs or (math.isnan(ours) and math.isnan(theirs))
+
+
+def _nearness(target: Op, golden: Op) -> float:
+    """Up to 1 if the statistics in equal slots of equal shape are close: a defect moves them, it does not swap them."""
+    slots = {leaf.slot: leaf for leaf in golden.leaves}
+    pairs = [(leaf, slots[leaf.slot]) for leaf in target.leaves[:8] if leaf.slot in slots]
+    near = [1 - distance(leaf, other) for leaf, other in pairs if leaf.shape == other.shape]
+    return sum(near) / len(near) if near else 0.0
+
+
+def _common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    count = 0
+    while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
+        count += 1
+    return count

@@ -1,0 +1,180 @@
+"""An old compare.json: what msprobe up to 8.3 was told to compare in a file, before its paths were options."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from lakeprobe.errors import UsageError
+
+LARGEST = 16_000_000
+"""Bytes of a file that is read."""
+
+_SIDES = {"npu_path": "target_path", "bench_path": "golden_path"}
+"""Paths that must be given: the key of old, and the name of today."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldCompare:
+    """What compare.json asks for. Paths are relative to the working directory, as msprobe has it.
+
+    ranks and steps: numbers to compare, none for all. map_dict: names of the target and of golden, for folders of
+    single tensors (`common`). notes: what is given and has no effect.
+    """
+
+    target: Path
+    golden: Path
+    stack_path: Path | None = None
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    common: bool = False
+    map_dict: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read(path: Path) -> OldCompare:
+    """What the compare.json at `path` asks for.
+
+    Raises UsageError for a file that cannot be read or is no JSON, for an unknown key, a value of the wrong type, and
+    a path that is missing or leads nowhere.
+    """
+    given = _object(path)
+    for key, value in given.items():
+        if key not in _KINDS:
+            raise UsageError(f"{path}: the key {key!r} is unknown; {_closest_key(key)}")
+        is_kind, kind = _KINDS[key]
+        if not is_kind(value):
+            raise UsageError(f"{path}: {key} is {_short(value)}; write {kind}")
+    target, golden = (_side(path, given, *names) for names in _SIDES.items())
+    stack_path = Path(given["stack_path"]) if given.get("stack_path") else None
+    return OldCompare(
+        target=target,
+        golden=golden,
+        stack_path=stack_path,
+        ranks=_numbers(given.get("rank_id")),
+        steps=_numbers(given.get("step_id")),
+        common=bool(given.get("common")),
+        map_dict=tuple((given.get("map_dict") or {}).items()),
+        notes=_notes(path, target, stack_path),
+    )
+
+
+def _is_text(value: object) -> bool:
+    return value is None or (isinstance(value, str) and _is_whole(value))
+
+
+def _is_whole(text: str) -> bool:
+    """Neither a NUL nor half a character, which JSON can write and no path or table can hold."""
+    return "\0" not in text and text.encode("utf-8", "ignore").decode() == text
+
+
+def _is_flag(value: object) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _are_numbers(value: object) -> bool:
+    return value is None or _is_number(value) or (isinstance(value, list) and all(map(_is_number, value)))
+
+
+def _are_names(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(map(_is_name, [*value, *value.values()])))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and _is_whole(value)
+
+
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "npu_path": (_is_text, "a path in quotes"),
+    "bench_path": (_is_text, "a path in quotes"),
+    "target_path": (_is_text, "a path in quotes"),
+    "golden_path": (_is_text, "a path in quotes"),
+    "stack_path": (_is_text, "a path in quotes"),
+    "is_print_compare_log": (_is_flag, "true or false"),
+    "rank_id": (_are_numbers, "a list of numbers from 0, such as [0, 1]"),
+    "step_id": (_are_numbers, "a list of numbers from 0, such as [0, 1]"),
+    "common": (_is_flag, "true or false"),
+    "map_dict": (_are_names, 'names of both sides, such as {"input": "x"}'),
+}
+"""The keys of compare.json: what a value must be, in code and in words. null counts as not given."""
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read: {reason}") from error
+    if len(data) > LARGEST:
+        raise UsageError(f"{path} has more than {LARGEST // 1_000_000} MB; it is no compare.json")
+    example = 'write {"npu_path": "…", "bench_path": "…"}'
+    try:
+        given = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _without_twins(path, pairs))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path} line {error.lineno}: it is no JSON ({error.msg}); {example}") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path} line {line}: it is no UTF-8; save the file as UTF-8") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
+        raise UsageError(f"{path} is no compare.json; {example}") from None
+    if not isinstance(given, dict):
+        raise UsageError(f"{path} is no compare.json, it holds {_short(given)}; {example}")
+    return given
+
+
+def _without_twins(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in unique:
+            raise UsageError(f"{path}: the key {key!r} occurs twice; write each key once")
+        unique[key] = value
+    return unique
+
+
+def _side(path: Path, given: dict[str, Any], old: str, today: str) -> Path:
+    if old in given and today in given:
+        raise UsageError(f"{path}: {old} and {today} are the same; write one of them")
+    key = today if today in given else old
+    text = given.get(key)
+    if not text:
+        raise UsageError(f"{path}: {key} is missing or empty; write the path of a dump.json or of its folder")
+    if not os.path.exists(text):
+        raise UsageError(
+            f"{path}: {key} {text!r} does not exist; write a path that does, relative to the working directory"
+        )
+    return Path(text)
+
+
+def _numbers(value: int | list[int] | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(dict.fromkeys(value))
+
+
+def _notes(path: Path, target: Path, stack_path: Path | None) -> tuple[str, ...]:
+    folder = target if target.is_dir() else target.parent
+    if stack_path is None or os.path.realpath(stack_path) == os.path.realpath(folder / "stack.json"):
+        return ()
+    return (
+        f"{path}: stack_path {str(stack_path)!r} is not used; call stacks are read from stack.json beside the dump",
+    )
+
+
+def _closest_key(key: str) -> str:
+    close = get_close_matches(key, _KINDS, n=1)
+    return f"write {f'{close[0]}, or ' if close else ''}one of {', '.join(_KINDS)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

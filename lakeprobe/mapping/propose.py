@@ -1,0 +1,297 @@
+"""Proposes the mapping of one run's names to another's, as YAML that msprobe's mapping options read.
+
+Reads one unit of each run from the lake, aligns their ops (`align`) and rows (`row_pairs`), and writes lines with a
+confidence and the evidence. Nothing is written to the lake.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import layout, store
+from lakeprobe.lake.connection import connect
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.mapping.align import Leaf, Op, Pair, align, family
+from lakeprobe.mapping.row_pairs import RowPair, pair_rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+KINDS = ("data", "cell", "layer")
+"""The mapping files that can be proposed: --data-mapping, --cell-mapping and --layer-mapping read them."""
+
+CLASSES = (
+    ("the same name", 1.0),
+    ("the same values", 0.95),
+    ("a part, by its values", 0.9),
+    ("the same place and shape", 0.8),
+    ("weak evidence", 0.0),
+)
+"""Classes of confidence: what each rests on, and the lowest confidence in it."""
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """An op with rows that have no counterpart: how many of its tensors, and how many it has."""
+
+    op: str
+    rows: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What maps to what between two units: ops, rows of tensors and scalars, and the ops left over on either side."""
+
+    target: UnitKey
+    golden: UnitKey
+    ops: tuple[Pair, ...]
+    rows: tuple[RowPair, ...]
+    target_unplaced: tuple[Unplaced, ...]
+    golden_unplaced: tuple[Unplaced, ...]
+    cells: tuple[str, ...]
+
+    def classes(self) -> list[tuple[str, float, int]]:
+        """Per class of confidence what it rests on, its lowest confidence, and its rows."""
+        counts: Counter[str] = Counter()
+        for row in self.rows:
+            counts[next(name for name, least in CLASSES if row.confidence >= least)] += 1
+        return [(name, least, counts[name]) for name, least in CLASSES]
+
+    def summary(self) -> list[str]:
+        """Lines that say how many rows were placed by which confidence, and how many were not."""
+        lines = [f"mapped {self.target} to {self.golden}: {len(self.ops)} ops, {len(self.rows)} rows"]
+        lines += [f"  {count} rows of confidence {_above(least)}: {name}" for name, least, count in self.classes() if count]
+        for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
+            rows = sum(op.rows for op in unplaced)
+            lines.append(f"  not placed in {run}: {rows} tensor rows of {len(unplaced)} ops")
+        return lines
+
+    def yaml(self, kind: str = "data") -> str:
+        """The mapping file. Raises UsageError for a kind that is not one of KINDS."""
+        if kind not in KINDS:
+            raise UsageError(f"there is no mapping of kind {kind}; write {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        body = {"data": _data_lines, "cell": _cell_lines, "layer": _layer_lines}[kind](self)
+        head = [f"# {kind} mapping of {self.target} to {self.golden}, proposed by lakeprobe map", *_comment(self.summary())]
+        return "\n".join([*head, *(body or ["{}"]), *self._left_over()]) + "\n"
+
+    def _left_over(self) -> Iterator[str]:
+        for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
+            yield f"# not placed in {run}: {sum(op.rows for op in unplaced)} tensor rows of {len(unplaced)} ops"
+            for op in unplaced:
+                yield f"#   {_text(op.op)}  {op.rows} of {op.of} tensors"
+
+
+def propose(
+    target: str,
+    golden: str,
+    *,
+    lake: str | os.PathLike[str] | None = None,
+    step: int | None = None,
+    rank: int | None = None,
+) -> Proposal:
+    """Map the names of the run `target` to those of `golden`, by their first common step and rank (or those given).
+
+    Raises UsageError if a run is not in the lake or they have no such step and rank, and LakeError if a file of the
+    lake cannot be read.
+    """
+    import duckdb
+
+    path = store.check(store.choose(lake))
+    ours, theirs = choose_units(path, target, golden, step, rank)
+    connection = connect()
+    try:
+        folders = [layout.unit_folder(path, key) for key in (ours, theirs)]
+        target_ops, golden_ops = (read_ops(connection, folder) for folder in folders)
+        frameworks = {_framework(connection, folder) for folder in folders}
+    except duckdb.Error as error:
+        raise LakeError(f"{path}: {str(error).strip().splitlines()[0]}") from error
+    finally:
+        connection.close()
+    pairs = align(target_ops, golden_ops)
+    rows = pair_rows(pairs, target_ops, golden_ops, one_framework=len(frameworks) == 1)
+    return Proposal(
+        ours,
+        theirs,
+        tuple(pairs),
+        tuple(rows),
+        _unplaced(target_ops, {row.target_leaf.row for row in rows}),
+        _unplaced(golden_ops, {row.golden_leaf.row for row in rows}),
+        tuple(dict.fromkeys(_cell(op) for op in target_ops if op.kind == "module")),
+    )
+
+
+def choose_units(
+    lake: Path, target: str, golden: str, step: int | None = None, rank: int | None = None
+) -> tuple[UnitKey, UnitKey]:
+    """The first step and rank that both runs have, of those asked for; or the only unit of each."""
+    known = layout.runs(lake)
+    for run in (target, golden):
+        if run not in known:
+            raise UsageError(f"{run} is no run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
+    sides = [
+        [key for key in layout.units(lake, run) if step in (None, key.step) and rank in (None, key.rank)]
+        for run in (target, golden)
+    ]
+    places = {(key.step, key.rank): key for key in sides[1]}
+    for key in sides[0]:
+        if (key.step, key.rank) in places:
+            return key, places[key.step, key.rank]
+    if step is None and rank is None and len(sides[0]) == len(sides[1]) == 1:
+        return sides[0][0], sides[1][0]
+    asked = "".join(f" with {name} {number}" for name, number in (("step", step), ("rank", rank)) if number is not None)
+    raise UsageError(f"{target} and {golden} have no step and rank in common{asked}; see them with: lakeprobe ls")
+
+
+def read_ops(connection: duckdb.DuckDBPyConnection, unit: Path) -> list[Op]:
+    """The ops of a unit with their tensors and scalars, in the order of the dump."""
+    unit_parameter = {"unit": str(unit)}
+    ops = [_op(*row) for row in connection.execute(resources.sql("mapping/ops"), unit_parameter).fetchall()]
+    by_seq = {op.seq: op for op in ops}
+    for row, seq, slot, role, kind, shape, dtype, *numbers in connection.execute(
+        resources.sql("mapping/leaves"), unit_parameter
+    ).fetchall():
+        is_tensor = kind == "tensor"
+        leaf = Leaf(row, slot, role, dtype if is_tensor else kind, tuple(shape) if shape is not None else None, *numbers)
+        (by_seq[seq].leaves if is_tensor else by_seq[seq].scalars).append(leaf)
+    return ops
+
+
+def _framework(connection: duckdb.DuckDBPyConnection, unit: Path) -> str:
+    """The framework that the unit's dump names; a dump from before it was named is PyTorch's."""
+    query, unit_parameter = resources.sql("mapping/framework"), {"unit": str(unit)}
+    return str(connection.execute(query, unit_parameter).fetchall()[0][0])
+
+
+def _op(
+    seq: int, name: str, kind: str, api: str | None, cls: str | None, direction: str, call: int, parent: str | None
+) -> Op:
+    path = api or name
+    return Op(seq, name, kind, path, family(cls or path.rpartition(".")[2]), direction, call, parent, cls or "")
+
+
+def _unplaced(ops: Sequence[Op], placed: set[int]) -> tuple[Unplaced, ...]:
+    counted = ((op, sum(leaf.row not in placed for leaf in op.leaves)) for op in ops)
+    return tuple(Unplaced(op.name, rows, len(op.leaves)) for op, rows in counted if rows)
+
+
+def _data_lines(proposal: Proposal) -> list[str]:
+    return [
+        _line(row.target_name, row.golden_name, row.confidence, row.evidence)
+        for row in proposal.rows
+    ]
+
+
+def _cell_lines(proposal: Proposal) -> list[str]:
+    """A line per cell whose path or class differs; and one for a cell whose name a shorter key would change."""
+    found: dict[str, tuple[str, float, tuple[str, ...]]] = {}
+    confidence = _cell_confidence(proposal)
+    for pair in proposal.ops:
+        ours, theirs = _cell(pair.target), _cell(pair.golden)
+        if pair.target.kind == "module" and pair.target.direction == "forward" and ours not in found:
+            found[ours] = (theirs, *confidence[pair.target.name])
+    changed = [ours for ours, (theirs, *_) in found.items() if ours != theirs]
+    lines = []
+    for ours in proposal.cells:
+        theirs, sure, evidence = found.get(ours, (ours, 1.0, ()))
+        if theirs != ours:
+            lines.append(_line(ours, theirs, sure, evidence))
+        elif any(key in ours for key in changed):
+            lines.append(_line(ours, ours, 1.0, ("unchanged, though a key is a part of it",)))
+    return lines
+
+
+def _cell_confidence(proposal: Proposal) -> dict[str, tuple[float, tuple[str, ...]]]:
+    """Per target op the mean confidence of its rows, and the evidence of its surest row."""
+    rows: dict[str, list[RowPair]] = defaultdict(list)
+    for row in proposal.rows:
+        rows[row.target.name].append(row)
+    found: dict[str, tuple[float, tuple[str, ...]]] = {}
+    for pair in proposal.ops:
+        own = rows.get(pair.target.name, [])
+        mean = sum(row.confidence for row in own) / len(own) if own else 0.8
+        best = max(own, key=lambda row: row.confidence).evidence if own else (pair.how,)
+        found[pair.target.name] = (mean, best)
+    return found
+
+
+def _layer_lines(proposal: Proposal) -> list[str]:
+    """Rules by the class of the enclosing cell: which part of a path has which name on the other side."""
+    partner = {pair.target.path: pair.golden.path for pair in proposal.ops if pair.target.kind == "module"}
+    classes = {pair.target.path: pair.target.class_name for pair in proposal.ops if pair.target.kind == "module"}
+    votes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for path, other in partner.items():
+        above, rest, other_rest = _below_common_ancestor(path, other, partner)
+        rest, other_rest = _without_common_end(rest, other_rest)
+        if rest and other_rest:
+            votes[classes[above] if above else "TopLayer"][".".join(rest)][".".join(other_rest)] += 1
+    lines = []
+    for cls in sorted(votes, key=lambda cls: (cls != "TopLayer", cls)):
+        rules = []
+        for source, targets in votes[cls].items():
+            chosen, count = targets.most_common(1)[0]
+            if source != chosen:
+                rules.append("  " + _line(source, chosen, count / targets.total(), (f"{count} cells",)))
+        lines += [f"{_quoted(cls)}:", *rules] if rules else []
+    return lines
+
+
+def _below_common_ancestor(path: str, other: str, partner: dict[str, str]) -> tuple[str, list[str], list[str]]:
+    """The nearest paired module above `path`, and the rest of both paths below it; '' where there is none."""
+    parts, other_parts = path.split("."), other.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        above = ".".join(parts[:length])
+        theirs = partner.get(above)
+        if theirs is not None and other.startswith(theirs + "."):
+            return above, parts[length:], other_parts[theirs.count(".") + 1 :]
+    return "", parts, other_parts
+
+
+def _without_common_end(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
+    """Both without the segments at their ends that are the same, but for the first."""
+    while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
+        ours, theirs = ours[:-1], theirs[:-1]
+    return ours, theirs
+
+
+def _cell(op: Op) -> str:
+    return f"{op.path}.{op.class_name}"
+
+
+def _line(key: str, value: str, confidence: float, evidence: Iterable[str]) -> str:
+    return f"{_quoted(key)}: {_quoted(value)}  # {_text(f'{confidence:.2f} ' + ', '.join(evidence))}"
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def _quoted(text: str) -> str:
+    """`text` as a YAML scalar on one line that reads back as the same text, whatever is in it."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    import yaml
+
+    return yaml.safe_dump(text, default_style='"', width=2**31).rstrip("\n")
+
+
+def _text(text: str) -> str:
+    """`text` for a comment: on one line, of characters that YAML takes."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _comment(lines: Iterable[str]) -> list[str]:
+    return [f"# {_text(line)}" for line in lines]
+
+
+def _above(least: float) -> str:
+    return "1.00" if least == 1 else f"{least:.2f} or more" if least else "below 0.80"
+

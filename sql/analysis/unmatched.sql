@@ -1,0 +1,72 @@
+-- unmatched: the ops of which no row has a counterpart, each with those of the other side that are most like it.
+-- grain: one op and one candidate, best first; an op without candidate has one row
+-- parameters: $comparison, $most (ops of each side, step and rank that are listed); the view results
+-- likeness: half the likeness of the names (Jaro-Winkler, calls and frameworks' prefixes apart), three tenths for equal shapes,
+--   two tenths for the place among the ops of its side; a candidate has at least 0.6
+WITH
+    sides AS (
+        SELECT step, rank, 'target' AS side, target_seq AS seq, target_op AS op, target_shape AS shape, outcome, row
+        FROM results
+        WHERE comparison = $comparison AND target_row IS NOT NULL
+        UNION ALL
+        SELECT step, rank, 'golden' AS side, golden_seq AS seq, golden_op AS op, golden_shape AS shape, outcome, row
+        FROM results
+        WHERE comparison = $comparison AND golden_row IS NOT NULL
+    ),
+    ops AS (
+        SELECT
+            step,
+            rank,
+            side,
+            seq,
+            any_value(op) AS op,
+            count(*) AS rows,
+            bool_and(outcome = 'unmatched') AS is_alone,
+            list(shape ORDER BY row) FILTER (WHERE shape IS NOT NULL) AS shapes
+        FROM sides
+        GROUP BY ALL
+    ),
+    alone AS (
+        SELECT
+            * EXCLUDE (is_alone),
+            seq / max(seq) OVER (PARTITION BY step, rank, side) AS place,
+            regexp_extract(op, '(forward|backward|parameters_grad)') AS direction,
+            regexp_replace(regexp_replace(op, '^\w+\.', ''), '\.\d+(\.(forward|backward))?$', '') AS bare
+        FROM ops
+        QUALIFY is_alone
+    ),
+    listed AS (
+        FROM alone
+        QUALIFY row_number() OVER (PARTITION BY step, rank, side ORDER BY seq) <= $most
+    ),
+    candidates AS (
+        SELECT
+            listed.step,
+            listed.rank,
+            listed.side,
+            listed.seq,
+            other.op AS candidate,
+            0.5 * jaro_winkler_similarity(listed.bare, other.bare)
+            + 0.3 * (listed.shapes = other.shapes)::DOUBLE
+            + 0.2 * (1 - abs(listed.place - other.place)) AS likeness
+        FROM listed
+        JOIN alone AS other
+            ON other.step = listed.step
+            AND other.rank = listed.rank
+            AND other.side <> listed.side
+            AND other.direction = listed.direction
+        WHERE likeness >= 0.6
+        QUALIFY
+            row_number() OVER (PARTITION BY listed.step, listed.rank, listed.side, listed.seq ORDER BY likeness DESC, other.seq) <= 3
+    )
+SELECT
+    listed.step,
+    listed.rank,
+    listed.side,
+    listed.op,
+    listed.rows,
+    candidate,
+    round(likeness, 2) AS likeness
+FROM listed
+LEFT JOIN candidates USING (step, rank, side, seq)
+ORDER BY listed.step, listed.rank, listed.side DESC, listed.seq, likeness DESC

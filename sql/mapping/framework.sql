@@ -1,0 +1,5 @@
+-- framework: the framework that a dump names; one from before it was named is PyTorch's.
+-- grain: one row, for the unit's dump
+-- parameters: $unit, the unit's folder
+SELECT coalesce(framework, 'pytorch') AS framework
+FROM read_parquet($unit || '/dumps.parquet', hive_partitioning = false)

@@ -1,0 +1,14 @@
+-- ops: what the ops of a unit are aligned by.
+-- grain: one op, in the order of the dump
+-- parameters: $unit, the unit's folder
+SELECT
+    seq,
+    op,
+    op_kind,
+    api,
+    module_class,
+    coalesce(direction, '') AS direction,
+    call_number,
+    parent
+FROM unit_ops($unit)
+ORDER BY seq

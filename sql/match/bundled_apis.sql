@@ -1,0 +1,9 @@
+-- bundled_apis: our table of APIs of MindSpore and what they are in PyTorch, but for those that the user has mapped.
+-- grain: one API of MindSpore
+-- parameters: $1 (schemas/data/apis.csv)
+SELECT
+    1000000 + row_number() OVER () AS place,
+    target_api,
+    golden_api
+FROM read_csv($1, header = true, all_varchar = true)
+WHERE target_api NOT IN (SELECT target_api FROM api_mapping)

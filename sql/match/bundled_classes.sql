@@ -1,0 +1,8 @@
+-- bundled_classes: our table of cells of MindSpore and the modules that they are in PyTorch.
+-- grain: one class
+-- parameters: $1 (schemas/data/classes.csv)
+SELECT
+    1000000 + row_number() OVER () AS place,
+    target_class,
+    golden_class
+FROM read_csv($1, header = true, all_varchar = true)

@@ -1,0 +1,12 @@
+-- bundled_slots: our table of arguments and outputs that have other names or places, but for APIs that the user has mapped.
+-- grain: one slot of one API
+-- parameters: $1 (schemas/data/slots.csv)
+SELECT
+    1000000 + row_number() OVER () AS place,
+    target_api,
+    golden_api,
+    direction,
+    target_slot,
+    golden_slot
+FROM read_csv($1, header = true, all_varchar = true)
+WHERE target_api NOT IN (SELECT target_api FROM api_mapping)

@@ -1,0 +1,31 @@
+-- layer: pairs ops that lie in the same scope of the model: there the first with the first, the second with the second.
+-- grain: one pair of a target op and a golden op
+-- Modules, calls of APIs and gradients pair with their like. What has no like in its scope on the other side pairs by
+-- the wider scope: one side may call an API where the other calls a module of that name, or calls it through a function.
+WITH
+    scoped AS (
+        SELECT
+            side,
+            seq,
+            direction,
+            if(is_shared, scope, wide_scope) AS scope,
+            if(is_shared, op_kind, 'any') AS kind
+        FROM (
+            SELECT *, min(side) OVER alike <> max(side) OVER alike AS is_shared
+            FROM layer_scopes
+            WINDOW alike AS (PARTITION BY scope, op_kind, direction)
+        )
+    ),
+    counted AS (
+        SELECT
+            *,
+            row_number() OVER (PARTITION BY side, scope, kind, direction ORDER BY seq) AS place
+        FROM scoped
+    )
+SELECT
+    target.seq AS target_seq,
+    golden.seq AS golden_seq,
+    'layer' AS matched_by
+FROM counted AS target
+JOIN counted AS golden USING (scope, kind, direction, place)
+WHERE target.side = 'target' AND golden.side = 'golden'
