@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -132,8 +132,8 @@ def msprobe() -> Path:
 # ---- scenarios --------------------------------------------------------------------------------------------
 
 
-def peers_compare(target: Path, golden: Path) -> list[str]:
-    return [str(msprobe()), "compare", "-tp", str(target), "-gp", str(golden), "-o", str(_fresh("peer"))]
+def peers_compare(target: Path, golden: Path, *options: str) -> list[str]:
+    return [str(msprobe()), "compare", "-tp", str(target), "-gp", str(golden), "-o", str(_fresh("peer")), *options]
 
 
 def our_compare(target: str | Path, golden: str | Path, *options: str) -> list[str]:
@@ -168,6 +168,33 @@ def statistics_from_lake() -> str:
     target, golden = statistics_dumps()
     _ingest(target, golden)
     return _beside("statistics, in the lake", target, golden, lambda: our_compare("target", "golden"))
+
+
+def layers_matched() -> str:
+    """The same, ops paired by layer, beside msprobe's -lm; and against our own exact matching."""
+    target, golden = statistics_dumps()
+    _ingest(target, golden)
+    mapping = WORK / "layer_mapping.yaml"
+    mapping.write_text("TopLayer:\n  module: module\n")
+    layers = ["-lm", str(mapping)]
+    row = _beside("layer match, in the lake", target, golden, lambda: our_compare("target", "golden", *layers), layers)
+    return f"{row}\n{_against_exact('layer match', layers)}"
+
+
+def calls_matched_fuzzily() -> str:
+    """The same, ops paired in order, against our own exact matching; msprobe's -fm fails on statistics."""
+    _ingest(*statistics_dumps())
+    return _against_exact("fuzzy match", ["-fm"])
+
+
+def _against_exact(name: str, options: list[str]) -> str:
+    """A table row: the time against that of exact matching, in the place of msprobe's."""
+    exact, other = [], []
+    for _ in range(ROUNDS):
+        exact.append(seconds(our_compare("target", "golden")))
+        other.append(seconds(our_compare("target", "golden", *options)))
+    ratio = median(other) / median(exact)
+    return f"| {name} against exact match | {median(other):.2f} | exact: {median(exact):.2f} | **{ratio:.1f}** | | | |"
 
 
 def tensors_linked() -> str:
@@ -205,13 +232,15 @@ def _ingest(target: Path, golden: Path) -> None:
         seconds([*LAKEPROBE, "ingest", str(path), "--lake", str(WORK / "lake"), "--run", run])
 
 
-def _beside(name: str, target: Path, golden: Path, ours: Callable[[], list[str]]) -> str:
+def _beside(
+    name: str, target: Path, golden: Path, ours: Callable[[], list[str]], peers_options: Sequence[str] = ()
+) -> str:
     """A table row: medians of alternating rounds, and how many times less time and memory we take."""
     peer, own = [], []
     for _ in range(ROUNDS):
         own.append(seconds(ours()))
-        peer.append(seconds(peers_compare(target, golden)))
-    own_memory, peer_memory = memory(ours()), memory(peers_compare(target, golden))
+        peer.append(seconds(peers_compare(target, golden, *peers_options)))
+    own_memory, peer_memory = memory(ours()), memory(peers_compare(target, golden, *peers_options))
     return (
         f"| {name} | {median(own):.2f} | {median(peer):.2f} | **{median(peer) / median(own):.1f}×** "
         f"| {own_memory / 1e6:.0f} | {peer_memory / 1e6:.0f} | {own_memory / peer_memory:.2f} |"
@@ -223,6 +252,8 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     for scenario in (
         statistics_from_dumps,
         statistics_from_lake,
+        layers_matched,
+        calls_matched_fuzzily,
         tensors_linked,
         tensors_copied,
         large_ingest,

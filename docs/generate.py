@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from typer import Typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from lakeprobe.cli import app
@@ -52,9 +53,8 @@ def commands_page() -> str:
         "",
         "`lakeprobe --version` shows the version; `--help` works on its own and after every command.",
     ]
-    for registered in app.registered_commands:
-        assert registered.callback is not None
-        lines += _command(registered.callback)
+    for name, function in commands(app):
+        lines += _command(name, function)
     return "\n".join(lines) + "\n"
 
 
@@ -117,25 +117,36 @@ def main(arguments: list[str]) -> int:
 # ---- commands ---------------------------------------------------------------------------------------------
 
 
-def _command(function: Callable[..., Any]) -> list[str]:
+def commands(group: Typer, before: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every command of `group` and of the groups in it, with all words of its name."""
+    for command in group.registered_commands:
+        assert command.name is not None
+        assert command.callback is not None
+        yield before + command.name, command.callback
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from commands(inner.typer_instance, f"{before}{inner.name} ")
+
+
+def _command(name: str, function: Callable[..., Any]) -> list[str]:
     text, _, example = (inspect.getdoc(function) or "").partition(EXAMPLE)
     hints = get_type_hints(function, include_extras=True)
     arguments, options = [], []
-    usage = [f"lakeprobe {function.__name__}", "[OPTIONS]"]
-    for name, parameter in inspect.signature(function).parameters.items():
-        kind, info = get_args(hints[name])
+    usage = [f"lakeprobe {name}", "[OPTIONS]"]
+    for parameter_name, parameter in inspect.signature(function).parameters.items():
+        kind, info = get_args(hints[parameter_name])
         optional = parameter.default is not inspect.Parameter.empty
         if isinstance(info, ArgumentInfo):
-            arguments.append(f"| `{name.upper()}` | {_cell(info.help)} |")
-            usage.append(f"[{name.upper()}]" if optional else name.upper())
+            arguments.append(f"| `{parameter_name.upper()}` | {_cell(info.help)} |")
+            usage.append(f"[{parameter_name.upper()}]" if optional else parameter_name.upper())
         else:
-            options.append(_option(name, kind, info, parameter.default))
-    lines = ["", f"## {function.__name__}", "", text.strip(), "", "```", " ".join(usage), "```"]
+            options.append(_option(parameter_name, kind, info, parameter.default))
+    lines = ["", f"## {name}", "", text.strip(), "", "```", " ".join(usage), "```"]
     if example:
         lines += ["", "For example:", "", "```", example.strip(), "```"]
     if arguments:
         lines += ["", "| Argument | |", "|---|---|", *arguments]
-    return [*lines, "", "| Option | | Default |", "|---|---|---|", *options]
+    return [*lines, *(["", "| Option | | Default |", "|---|---|---|", *options] if options else [])]
 
 
 def _option(name: str, kind: Any, info: OptionInfo, default: Any) -> str:

@@ -14,6 +14,8 @@ from lakeprobe.commands.check import check
 from lakeprobe.commands.compare import compare
 from lakeprobe.commands.ingest import ingest
 from lakeprobe.commands.ls import ls
+from lakeprobe.commands.map import map_
+from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
@@ -29,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (ingest, compare, unmatched, sql, ls, show, check):
-    app.command()(command)
+for command in (ingest, compare, unmatched, map_, sql, ls, show, check):
+    app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(rules, name="rules")
 
 
 def _show_version(wanted: bool) -> None:

@@ -22,7 +22,9 @@ class Kind(StrEnum):
 def map_(
     target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.")],
     golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
-    kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: by rows, by cells, or by layers.")] = Kind.DATA,
+    kind: Annotated[
+        Kind, typer.Option("--kind", help="The mapping to write: by rows, by cells, or by layers.")
+    ] = Kind.DATA,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="stdout")
     ] = None,

@@ -1,6 +1,7 @@
 """Loads a rule (a SQL script) and lets it define its views on a locked connection.
 
-The contract is in docs/rules.md: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL variables.
+The contract is in docs/rules.md: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL
+variables.
 It is code from elsewhere, so nothing but SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE is let through.
 """
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 TOLERANCE = 1e-4
 """How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
@@ -30,7 +30,8 @@ _LARGEST_GAP = 250_000
 
 _MODULES = ("module", "parameters_grad")
 
-_SAME_FAMILY, _PART_OF = 3.0, 1.5
+_SAME_FAMILY, _PART_OF, _KNOWN = 3.0, 1.5, 100.0
+"""What speaks for a pair: one kind of op, a part of it, or that it was found before. See `_Alignment.score`."""
 
 RENAMED = {
     "dense": "linear", "bidense": "bilinear", "swapaxes": "transpose", "asnumpy": "numpy", "equal": "eq",
@@ -190,13 +191,13 @@ class _Alignment:
     def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
         self.target, self.golden = target, golden
         self.pairs: dict[str, Pair] = {}
-        self.taken: dict[str, str] = {}
+        self.taken: set[str] = set()
         self.paths: dict[str, str] = {}
 
     def add(self, target: Op, golden: Op, how: str) -> None:
         if target.name not in self.pairs and golden.name not in self.taken:
             self.pairs[target.name] = Pair(target, golden, how)
-            self.taken[golden.name] = target.name
+            self.taken.add(golden.name)
 
     def modules(self) -> None:
         """Forward calls of modules: where the paths are the same, by path and call; the others by their order."""
@@ -207,7 +208,9 @@ class _Alignment:
         by_path = {(op.path, op.call): op for op in theirs}
         for op in ours:
             other = by_path.get((op.path, op.call))
-            if other is not None and (relation(op, other) or op.shapes & other.shapes or not (op.leaves and other.leaves)):
+            if other is not None and (
+                relation(op, other) or op.shapes & other.shapes or not (op.leaves and other.leaves)
+            ):
                 self.add(op, other, "same module path")
         self.in_order(ours, theirs)
         for pair in self.pairs.values():
@@ -257,7 +260,7 @@ class _Alignment:
                 yield index, places[forward.golden.name]
 
     def in_order(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
-        """Add what begins and ends alike; of the rest the pairs of a heaviest increasing chain, then those in its gaps."""
+        """Add what begins and ends alike, then a heavy chain of likely pairs, and then what fits in its gaps."""
         ours, theirs = self.without_equal_ends(ours, theirs)
         place = {op.name: index for index, op in enumerate(theirs)}
         weights: dict[tuple[int, int], float] = {}
@@ -265,14 +268,14 @@ class _Alignment:
             if op.name in self.pairs:
                 other = self.pairs[op.name].golden.name
                 if other in place:
-                    weights[index, place[other]] = 100.0
+                    weights[index, place[other]] = _KNOWN
         for index, other_index in {*likely_pairs(ours, theirs), *self.after_forward(ours, theirs)}:
             weight = self.score(ours[index], theirs[other_index])
             if weight > 0:
                 weights[index, other_index] = weight
         chain = heaviest_chain(weights)
         ends = [(-1, -1), *chain, (len(ours), len(theirs))]
-        for (left, other_left), (right, other_right) in zip(ends, ends[1:], strict=False):
+        for (left, other_left), (right, other_right) in pairwise(ends):
             self.gap(ours[left + 1 : right], theirs[other_left + 1 : other_right])
         for index, other_index in chain:
             self.add(ours[index], theirs[other_index], "order and fingerprint")
@@ -281,8 +284,7 @@ class _Alignment:
         """The ops between those of the same names and shapes at both ends, which are added: two runs of one model."""
         start = _alike(zip(ours, theirs, strict=False))
         end = _alike(zip(reversed(ours[start:]), reversed(theirs[start:]), strict=False))
-        places = [*range(start), *range(-end, 0)]
-        for place in places:
+        for place in (*range(start), *range(-end, 0)):
             self.add(ours[place], theirs[place], "same place")
         return ours[start : len(ours) - end], theirs[start : len(theirs) - end]
 
@@ -404,9 +406,7 @@ def _raise(tree: list[tuple[float, int]], place: int, entry: tuple[float, int]) 
         place += place & -place
 
 
-def best_path(
-    ours: Sequence[Op], theirs: Sequence[Op], score: Callable[[Op, Op], float]
-) -> Iterable[tuple[int, int]]:
+def best_path(ours: Sequence[Op], theirs: Sequence[Op], score: Callable[[Op, Op], float]) -> Iterable[tuple[int, int]]:
     """The pairs, increasing on both sides, whose scores add up to most, by weighing all of them. O(n·m)."""
     scores = [[score(op, other) for other in theirs] for op in ours]
     totals = [[0.0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]

@@ -31,18 +31,19 @@ KINDS = ("data", "cell", "layer")
 CLASSES = (
     ("the same name", 1.0),
     ("the same values", 0.95),
-    ("a part, by its values", 0.9),
-    ("the same place and shape", 0.8),
-    ("weak evidence", 0.0),
+    ("the same module, or the same values in a part of the op", 0.9),
+    ("the same kind of op in the same order, or the only ones of these values", 0.8),
+    ("the same shape beside a paired op", 0.0),
 )
 """Classes of confidence: what each rests on, and the lowest confidence in it."""
 
 
 @dataclass(frozen=True)
 class Unplaced:
-    """An op with rows that have no counterpart: how many of its tensors, and how many it has."""
+    """An op with rows that have no counterpart: its name and kind, how many of its tensors, and how many it has."""
 
     op: str
+    kind: str
     rows: int
     of: int
 
@@ -69,7 +70,9 @@ class Proposal:
     def summary(self) -> list[str]:
         """Lines that say how many rows were placed by which confidence, and how many were not."""
         lines = [f"mapped {self.target} to {self.golden}: {len(self.ops)} ops, {len(self.rows)} rows"]
-        lines += [f"  {count} rows of confidence {_above(least)}: {name}" for name, least, count in self.classes() if count]
+        lines += [
+            f"  {count} rows of confidence {_above(least)}: {name}" for name, least, count in self.classes() if count
+        ]
         for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
             rows = sum(op.rows for op in unplaced)
             lines.append(f"  not placed in {run}: {rows} tensor rows of {len(unplaced)} ops")
@@ -80,14 +83,18 @@ class Proposal:
         if kind not in KINDS:
             raise UsageError(f"there is no mapping of kind {kind}; write {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         body = {"data": _data_lines, "cell": _cell_lines, "layer": _layer_lines}[kind](self)
-        head = [f"# {kind} mapping of {self.target} to {self.golden}, proposed by lakeprobe map", *_comment(self.summary())]
-        return "\n".join([*head, *(body or ["{}"]), *self._left_over()]) + "\n"
+        head = [
+            f"# {kind} mapping of {self.target} to {self.golden}, proposed by lakeprobe map",
+            *_comment(self.summary()),
+        ]
+        return "\n".join([*head, *(body or ["{}"]), *self._left_over(kind)]) + "\n"
 
-    def _left_over(self) -> Iterator[str]:
+    def _left_over(self, kind: str) -> Iterator[str]:
+        """Comments with the ops that have rows without counterpart; of calls a cell or layer mapping says nothing."""
         for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
-            yield f"# not placed in {run}: {sum(op.rows for op in unplaced)} tensor rows of {len(unplaced)} ops"
-            for op in unplaced:
-                yield f"#   {_text(op.op)}  {op.rows} of {op.of} tensors"
+            told = [op for op in unplaced if kind == "data" or op.kind != "api"]
+            yield f"# not placed in {run}: {sum(op.rows for op in told)} tensor rows of {len(told)} ops"
+            yield from _comment(f"  {op.op}  {op.rows} of {op.of} tensors" for op in told)
 
 
 def propose(
@@ -160,7 +167,9 @@ def read_ops(connection: duckdb.DuckDBPyConnection, unit: Path) -> list[Op]:
         resources.sql("mapping/leaves"), unit_parameter
     ).fetchall():
         is_tensor = kind == "tensor"
-        leaf = Leaf(row, slot, role, dtype if is_tensor else kind, tuple(shape) if shape is not None else None, *numbers)
+        leaf = Leaf(
+            row, slot, role, dtype if is_tensor else kind, tuple(shape) if shape is not None else None, *numbers
+        )
         (by_seq[seq].leaves if is_tensor else by_seq[seq].scalars).append(leaf)
     return ops
 
@@ -180,14 +189,11 @@ def _op(
 
 def _unplaced(ops: Sequence[Op], placed: set[int]) -> tuple[Unplaced, ...]:
     counted = ((op, sum(leaf.row not in placed for leaf in op.leaves)) for op in ops)
-    return tuple(Unplaced(op.name, rows, len(op.leaves)) for op, rows in counted if rows)
+    return tuple(Unplaced(op.name, op.kind, rows, len(op.leaves)) for op, rows in counted if rows)
 
 
 def _data_lines(proposal: Proposal) -> list[str]:
-    return [
-        _line(row.target_name, row.golden_name, row.confidence, row.evidence)
-        for row in proposal.rows
-    ]
+    return [_line(row.target_name, row.golden_name, row.confidence, row.evidence) for row in proposal.rows]
 
 
 def _cell_lines(proposal: Proposal) -> list[str]:
@@ -294,4 +300,3 @@ def _comment(lines: Iterable[str]) -> list[str]:
 
 def _above(least: float) -> str:
     return "1.00" if least == 1 else f"{least:.2f} or more" if least else "below 0.80"
-

@@ -79,9 +79,9 @@ _WHOLE = 3.0
 
 
 class _Rows:
-    def __init__(
-        self, pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], one_framework: bool
-    ) -> None:
+    """The rows paired so far, and what equal values said about the slots."""
+
+    def __init__(self, pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], one_framework: bool) -> None:
         self.pairs, self.one_framework = pairs, one_framework
         self.sides = (target, golden)
         self.rows: dict[int, RowPair] = {}
@@ -94,6 +94,8 @@ class _Rows:
             step(pair)
 
     def add(self, target: Op, golden: Op, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
+        if leaf.row in self.rows or other.row in self.taken:
+            return
         same_name = f"{target.name}.{leaf.slot}" == f"{golden.name}.{other.slot}"
         self.rows[leaf.row] = RowPair(
             target, golden, leaf, other,
@@ -111,7 +113,8 @@ class _Rows:
         for wanted in (_same_slot, None):
             ours, theirs = self.free(pair)
             alike = {
-                leaf.row: [other for other in theirs if _fits(leaf, other) and same_values(leaf, other)] for leaf in ours
+                leaf.row: [other for other in theirs if _fits(leaf, other) and same_values(leaf, other)]
+                for leaf in ours
             }
             rivals = Counter(other.row for others in alike.values() for other in others)
             for leaf in ours:
@@ -126,14 +129,14 @@ class _Rows:
                     self.add(pair.target, pair.golden, leaf, others[0], confidence, *_why(pair, leaf, others[0]))
 
     def by_slot(self, pair: Pair) -> None:
-        """Leaves whose values differ (behind a defect, say): by the slots that equal values showed, else equal slots."""
+        """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
         known = pair.how in _BY_PATH
         if relation(pair.target, pair.golden) < _WHOLE and not known:
             return
         ours, theirs = self.free(pair)
         for role in dict.fromkeys(leaf.role for leaf in ours):
-            known_role = any(leaf.role == role and leaf.row in self.rows for leaf in pair.target.leaves)
-            if not self.one_framework and not known_role and _hooked_elsewhere(pair, role):
+            begun = any(leaf.role == role and leaf.row in self.rows for leaf in pair.target.leaves)
+            if not (self.one_framework or begun) and _hooked_elsewhere(pair, role):
                 continue
             groups: dict[Hashable, tuple[list[Leaf], list[Leaf]]] = defaultdict(lambda: ([], []))
             for number, side in enumerate((ours, theirs)):
@@ -214,7 +217,7 @@ class _Rows:
         op, other = fitting[0]
         target, golden = (own, op) if ours else (op, own)
         first, second = (leaf, other) if ours else (other, leaf)
-        part = f"{op.name} is a part of {own.name}"
+        part = f"a part of {own.family}"
         self.add(target, golden, first, second, 0.92 if by_value else 0.7, *_values(first, second), "same shape", part)
 
     def scalars(self, pair: Pair) -> None:
@@ -224,11 +227,11 @@ class _Rows:
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
         for leaf in pair.target.scalars:
             other = slots.get(leaf.slot)
-            if other is not None and other.value == leaf.value:
+            if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
     def loose(self) -> None:
-        """Tensors of unpaired ops that have one equal in the other run, and only one: gradients given to an optimiser."""
+        """Tensors of unpaired ops that have one equal in the other run, and only one: what an optimiser is given."""
         places: tuple[dict[Hashable, list[tuple[Op, Leaf]]], ...] = (defaultdict(list), defaultdict(list))
         for found, side, paired, used in zip(places, self.sides, self.paired, (self.rows, self.taken), strict=True):
             for op in side:
@@ -248,7 +251,9 @@ class _Rows:
         }
         for key in heaviest_chain(dict.fromkeys(chosen, 1.0)):
             (op, leaf), (other_op, other) = chosen[key]
-            self.add(op, other_op, leaf, other, 0.8, *_values(leaf, other), "same shape", "the only ones of these values")
+            self.add(
+                op, other_op, leaf, other, 0.8, *_values(leaf, other), "same shape", "the only ones of these values"
+            )
 
 
 class _Neighbours:

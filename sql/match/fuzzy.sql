@@ -46,8 +46,7 @@ WITH RECURSIVE
             hash(api_type, api, module_class, call)
         FROM golden_ops
     ),
-    nesting AS (
-        -- a dump of APIs alone knows no modules
+    nesting AS (  -- a dump of APIs alone has no modules to compare
         SELECT count(parent) FILTER (is_target) > 0 AND count(parent) FILTER (NOT is_target) > 0 AS is_known
         FROM named
     ),
@@ -55,7 +54,6 @@ WITH RECURSIVE
         SELECT
             is_target,
             seq,
-            op_kind,
             direction,
             call,
             hash(
@@ -185,7 +183,12 @@ WITH RECURSIVE
         HAVING bool_or(is_target) AND NOT bool_and(is_target)
     ),
     neighboured AS (
-        SELECT is_target, seq, key, partner, count(partner) OVER (PARTITION BY is_target, key ORDER BY seq) AS gap
+        SELECT
+            is_target,
+            seq,
+            key,
+            partner,
+            count(partner) OVER (PARTITION BY is_target, key ORDER BY seq) AS gap
         FROM ops
         SEMI JOIN open_keys USING (key)
         LEFT JOIN anchored USING (is_target, seq)
@@ -209,7 +212,7 @@ WITH RECURSIVE
         SELECT forwards.is_target, forwards.seq AS forward_seq, backwards.seq, backwards.key
         FROM ops AS forwards
         JOIN ops AS backwards USING (is_target, call)
-        WHERE forwards.direction = 'forward' AND backwards.direction = 'backward' AND forwards.op_kind <> 'other'
+        WHERE forwards.direction = 'forward' AND backwards.direction = 'backward'
     ),
     linked AS (
         SELECT targets.seq AS target_seq, goldens.seq AS golden_seq
