@@ -281,9 +281,13 @@ class _Alignment:
             self.add(ours[index], theirs[other_index], "order and fingerprint")
 
     def without_equal_ends(self, ours: Sequence[Op], theirs: Sequence[Op]) -> tuple[Sequence[Op], Sequence[Op]]:
-        """The ops between those of the same names and shapes at both ends, which are added: two runs of one model."""
-        start = _alike(zip(ours, theirs, strict=False))
-        end = _alike(zip(reversed(ours[start:]), reversed(theirs[start:]), strict=False))
+        """The ops between those that are the same at both ends, which are added.
+
+        Ops of the same name, shapes and values are the same; where all names are, the values need not be.
+        """
+        alike = _same_ops if len(ours) == len(theirs) and all(map(_same_ops, ours, theirs)) else _equal_ops
+        start = _count(alike, ours, theirs)
+        end = _count(alike, reversed(ours[start:]), reversed(theirs[start:]))
         for place in (*range(start), *range(-end, 0)):
             self.add(ours[place], theirs[place], "same place")
         return ours[start : len(ours) - end], theirs[start : len(theirs) - end]
@@ -360,13 +364,19 @@ def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int
                 yield from ((index, other) for index in indexes for other in others)
 
 
-def _alike(pairs: Iterable[tuple[Op, Op]]) -> int:
-    """How many pairs there are before the first whose names or shapes differ."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0].name == pair[1].name and _shapes(*pair), pairs))
+def _count(alike: Callable[[Op, Op], bool], ours: Iterable[Op], theirs: Iterable[Op]) -> int:
+    """How many pairs there are before the first that is not alike."""
+    return sum(1 for _ in takewhile(lambda same: same, map(alike, ours, theirs)))
 
 
-def _shapes(op: Op, other: Op) -> bool:
-    return [(leaf.slot, leaf.shape) for leaf in op.leaves] == [(leaf.slot, leaf.shape) for leaf in other.leaves]
+def _same_ops(op: Op, other: Op) -> bool:
+    return op.name == other.name and [(leaf.slot, leaf.shape) for leaf in op.leaves] == [
+        (leaf.slot, leaf.shape) for leaf in other.leaves
+    ]
+
+
+def _equal_ops(op: Op, other: Op) -> bool:
+    return _same_ops(op, other) and all(same_values(*leaves) for leaves in zip(op.leaves, other.leaves, strict=True))
 
 
 def _own_names(op: Op) -> tuple[Hashable, ...]:

@@ -32,7 +32,7 @@ CLASSES = (
     ("the same name", 1.0),
     ("the same values", 0.95),
     ("the same module, or the same values in a part of the op", 0.9),
-    ("the same kind of op in the same order, or the only ones of these values", 0.8),
+    ("the same kind of op in the same order", 0.8),
     ("the same shape beside a paired op", 0.0),
 )
 """Classes of confidence: what each rests on, and the lowest confidence in it."""

@@ -17,7 +17,6 @@ from lakeprobe.mapping.align import (
     Op,
     Pair,
     distance,
-    heaviest_chain,
     relation,
     same_values,
     statistics,
@@ -68,7 +67,6 @@ def pair_rows(
     found.each(found.by_slot)
     found.around(by_value=False)
     found.each(found.scalars)
-    found.loose()
     return sorted(found.rows.values(), key=lambda row: row.target_leaf.row)
 
 
@@ -229,31 +227,6 @@ class _Rows:
             other = slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
-
-    def loose(self) -> None:
-        """Tensors of unpaired ops that have one equal in the other run, and only one: what an optimiser is given."""
-        places: tuple[dict[Hashable, list[tuple[Op, Leaf]]], ...] = (defaultdict(list), defaultdict(list))
-        for found, side, paired, used in zip(places, self.sides, self.paired, (self.rows, self.taken), strict=True):
-            for op in side:
-                if op.name not in paired and not op.carries:
-                    for leaf in op.leaves:
-                        if leaf.row not in used and leaf.fingerprint is not None:
-                            found[op.direction, leaf.fingerprint].append((op, leaf))
-        single = [
-            (places[0][key][0], places[1][key][0])
-            for key in places[0]
-            if len(places[0][key]) == 1 and len(places[1].get(key, ())) == 1
-        ]
-        chosen = {
-            (left[1].row, right[1].row): (left, right)
-            for left, right in single
-            if _fits(left[1], right[1]) and same_values(left[1], right[1])
-        }
-        for key in heaviest_chain(dict.fromkeys(chosen, 1.0)):
-            (op, leaf), (other_op, other) = chosen[key]
-            self.add(
-                op, other_op, leaf, other, 0.8, *_values(leaf, other), "same shape", "the only ones of these values"
-            )
 
 
 class _Neighbours:

@@ -4,8 +4,8 @@
 -- scope: the path of a module; for a call of an API the path of the module around it, the framework's function that it
 --   was called through, and its last name
 -- wide_scope: the same without that function, for a call in a module
--- A backward call lies where its forward call does. The layers of a ParallelTransformer count from 0, because a stage of
--- a pipeline may number its own or those of the whole model.
+-- A backward call lies where its forward call does. The layers of a ParallelTransformer count from 0, because a stage
+-- of a pipeline may number its own or those of the whole model.
 -- layer_mapping: at a module of that class (TopLayer or Cell: the model), the longest target_scope that the scope goes
 -- on with becomes golden_scope (what stands before a parenthesis); all else keeps its name.
 WITH RECURSIVE
@@ -106,7 +106,10 @@ WITH RECURSIVE
             place + 2 AS place,
             parts[place + 2]::INTEGER - min(parts[place + 2]::INTEGER) OVER (PARTITION BY side, path) AS number
         FROM levels
-        WHERE class = 'ParallelTransformer' AND parts[place + 1] = 'layers' AND regexp_full_match(parts[place + 2], '\d{1,9}')
+        WHERE
+            class = 'ParallelTransformer'
+            AND parts[place + 1] = 'layers'
+            AND regexp_full_match(parts[place + 2], '\d{1,9}')
     ),
     numbers AS (
         SELECT
@@ -120,7 +123,11 @@ WITH RECURSIVE
         SELECT
             side,
             scope,
-            if(numbers IS NULL, parts, list_transform(parts, lambda part, place: coalesce(numbers[place], part))) AS parts
+            if(
+                numbers IS NULL,
+                parts,
+                list_transform(parts, lambda part, place: coalesce(numbers[place], part))
+            ) AS parts
         FROM scopes
         LEFT JOIN numbers USING (side, scope)
     ),
@@ -136,7 +143,10 @@ WITH RECURSIVE
         SELECT
             scope,
             levels.place,
-            max_by({'length': len(rules.parts), 'golden_scope': golden_scope}, (len(rules.parts), -rules.place)) AS rename
+            max_by(
+                {'length': len(rules.parts), 'golden_scope': golden_scope},
+                (len(rules.parts), -rules.place)
+            ) AS rename
         FROM levels
         JOIN rules USING (class)
         JOIN numbered USING (side, scope)

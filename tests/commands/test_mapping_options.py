@@ -1,0 +1,101 @@
+"""msprobe's mapping options and its compare.json on the command line, and what paired by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from program import lakeprobe
+
+from lakeprobe.cli import completed
+
+
+def write(folder: Path, framework: str, names: list[str]) -> Path:
+    folder.mkdir()
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "requires_grad": False}
+    leaf |= dict.fromkeys(("Max", "Min", "Mean", "Norm"), 1.0)
+    entry = {"input_args": [leaf], "input_kwargs": {}, "output": []}
+    head = {"task": "statistics", "level": "mix", "framework": framework, "dump_data_dir": None}
+    (folder / "dump.json").write_text(json.dumps({**head, "data": dict.fromkeys(names, entry)}))
+    return folder / "dump.json"
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[str, str]:
+    ours = write(tmp_path / "ms", "mindspore", ["Cell.net.fc.Own.forward.0", "Mint.relu.0.forward"])
+    theirs = write(tmp_path / "pt", "pytorch", ["Module.fc.Linear.forward.0", "Torch.relu.0.forward"])
+    return str(ours), str(theirs)
+
+
+@pytest.mark.parametrize(
+    ("given", "complete"),
+    [
+        (["compare", "a", "b", "-am"], ["compare", "a", "b", "--api-mapping="]),
+        (["compare", "-cm", "a", "b"], ["compare", "--cell-mapping=", "a", "b"]),
+        (["compare", "-lm", "x.yaml", "a", "b"], ["compare", "-lm", "x.yaml", "a", "b"]),
+        (["compare", "a", "b", "--layer-mapping", "-fm"], ["compare", "a", "b", "--layer-mapping=", "-fm"]),
+        (["compare", "a", "b", "--cell-mapping", "x.yml"], ["compare", "a", "b", "--cell-mapping", "x.yml"]),
+        (["compare", "a", "b", "-dm", "rows"], ["compare", "a", "b", "-dm", "rows"]),
+    ],
+)
+def test_a_mapping_option_may_stand_without_a_file(given: list[str], complete: list[str]) -> None:
+    assert completed(given) == complete
+
+
+def test_what_paired_and_what_did_not(tmp_path: Path, sides: tuple[str, str]) -> None:
+    lake = ("--lake", str(tmp_path / "lake"))
+    done = lakeprobe("compare", *sides, "-am", *lake)
+    assert (done.code, done.out.splitlines()[0]) == (0, "ms against pt, by the rule cross_framework")
+    shown = lakeprobe("unmatched", "ms_vs_pt", *lake)
+    assert (shown.code, shown.err) == (0, "")
+    lines = [line.split() for line in shown.out.splitlines() if line and "─" not in line]
+    assert lines[:4] == [
+        ["paired_by", "target_ops", "target_rows", "golden_ops", "golden_rows"],
+        ["prefix", "1", "1", "1", "1"],
+        ["without", "counterpart", "1", "1", "1", "1"],
+        ["step", "rank", "side", "op", "rows", "candidate", "likeness"],
+    ]
+    assert [line[:-1] for line in lines[4:]] == [
+        ["0", "0", "target", "Cell.net.fc.Own.forward.0", "1", "Module.fc.Linear.forward.0"],
+        ["0", "0", "golden", "Module.fc.Linear.forward.0", "1", "Cell.net.fc.Own.forward.0"],
+    ]
+    assert all(0.6 <= float(line[-1]) < 1 for line in lines[4:])
+
+
+@pytest.mark.parametrize("option", ["-cm", "--cell-mapping"])
+def test_a_cell_mapping_file(tmp_path: Path, sides: tuple[str, str], option: str) -> None:
+    (tmp_path / "cells.yaml").write_text("net.fc.Own: fc.Linear\n")
+    lake = ("--lake", str(tmp_path / "lake"))
+    done = lakeprobe("compare", *sides, option, str(tmp_path / "cells.yaml"), *lake, "--fail-on", "warning")
+    assert done.code == 0
+    assert "Rows: 2 of the target and 2 of golden: 2 compared" in done.out
+
+
+@pytest.mark.parametrize(("option", "rule"), [("-lm", "layer"), ("-fm", "fuzzy")])
+def test_options_that_choose_a_rule(tmp_path: Path, sides: tuple[str, str], option: str, rule: str) -> None:
+    done = lakeprobe("compare", *sides, option, "--lake", str(tmp_path / "lake"))
+    assert (done.code, done.out.splitlines()[0]) == (0, f"ms against pt, by the rule {rule}")
+
+
+def test_a_mapping_file_with_a_mistake(tmp_path: Path, sides: tuple[str, str]) -> None:
+    (tmp_path / "cells.yaml").write_text("a: b\na: c\n")
+    lake = tmp_path / "lake"
+    done = lakeprobe("compare", *sides, "-cm", str(tmp_path / "cells.yaml"), "--lake", str(lake))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"{tmp_path / 'cells.yaml'} line 2: " in done.err
+    assert not lake.exists()
+
+
+def test_an_old_compare_json(tmp_path: Path, sides: tuple[str, str]) -> None:
+    old = tmp_path / "compare.json"
+    old.write_text(json.dumps({"npu_path": sides[0], "bench_path": sides[1], "is_print_compare_log": True}))
+    done = lakeprobe("compare", "-i", str(old), "--lake", str(tmp_path / "lake"))
+    assert (done.code, done.out.splitlines()[0]) == (0, "ms against pt, by the rule cross_framework")
+
+
+@pytest.mark.parametrize("words", [(), ("a",), ("a", "b", "-i", "compare.json")])
+def test_what_to_compare_must_be_said_once(words: tuple[str, ...]) -> None:
+    done = lakeprobe("compare", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "lakeprobe: give TARGET and GOLDEN, or -i with a compare.json instead of both\n"
