@@ -1,4 +1,4 @@
-"""Gives a connection the tables of the mappings: what the user's files say, and between frameworks what we know."""
+"""Gives a connection the tables of the mappings: what the user's files say, and what we know of MindSpore's names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _BUNDLED = {"slot_mapping": "slots", "api_mapping": "apis", "class_mapping": "cl
 """Tables that we ship rows of (schemas/data); slots come first, while api_mapping still has the user's rows only."""
 
 
-def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, cross_framework: bool) -> None:
-    """Create the tables, empty where nothing is known. The user's rows come before ours, and instead of them."""
+def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_names: bool) -> None:
+    """Create the tables: the user's rows and, where the sides have other names, ours for what the user does not say."""
     given: dict[str, Sequence[Sequence[str | None]]] = {
         "api_mapping": mappings.apis,
         "slot_mapping": mappings.slots,
@@ -35,7 +35,7 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, cross_fram
     for table, columns in _COLUMNS.items():
         connection.execute(f"CREATE TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})")
         _insert(connection, table, given.get(table, ()))
-    if cross_framework:
+    if other_names:
         for table, file in _BUNDLED.items():
             statement = f"INSERT INTO {table} {resources.sql(f'match/bundled_{file}')}"
             connection.execute(statement, [str(resources.data(file))])

@@ -79,15 +79,25 @@ class Proposal:
         return lines
 
     def yaml(self, kind: str = "data") -> str:
-        """The mapping file. Raises UsageError for a kind that is not one of KINDS."""
+        """The mapping file. Raises UsageError for a kind that is not one of KINDS, and if it would be empty."""
         if kind not in KINDS:
             raise UsageError(f"there is no mapping of kind {kind}; write {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         body = {"data": _data_lines, "cell": _cell_lines, "layer": _layer_lines}[kind](self)
+        if not body:
+            raise UsageError(self._nothing(kind))
         head = [
             f"# {kind} mapping of {self.target} to {self.golden}, proposed by lakeprobe map",
             *_comment(self.summary()),
         ]
-        return "\n".join([*head, *(body or ["{}"]), *self._left_over(kind)]) + "\n"
+        return "\n".join([*head, *body, *self._left_over(kind)]) + "\n"
+
+    def _nothing(self, kind: str) -> str:
+        """Why there is no mapping of this kind."""
+        if kind == "data":
+            return f"no row of {self.target} could be placed in {self.golden}: nothing in them is alike"
+        if not any(pair.target.kind == "module" for pair in self.ops):
+            return f"no cell of {self.target} could be placed in {self.golden}; try --kind data, or dump at level mix"
+        return f"all cells that pair have the same names, so compare needs no {kind} mapping file for {self.target}"
 
     def _left_over(self, kind: str) -> Iterator[str]:
         """Comments with the ops that have rows without counterpart; of calls a cell or layer mapping says nothing."""

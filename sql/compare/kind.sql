@@ -1,4 +1,5 @@
 -- kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
+-- other_names: the target has MindSpore's names and golden PyTorch's, which mindtorch has too
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
 SELECT
@@ -8,6 +9,7 @@ SELECT
         ELSE 'statistics'
     END AS kind,
     greatest(t.tensor_rows, g.tensor_rows) AS rows,
-    t.framework <> g.framework AS cross_framework
+    t.framework <> g.framework AS cross_framework,
+    t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
 CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

@@ -88,7 +88,7 @@ WITH RECURSIVE
                     SELECT gap, signature
                     FROM waiting
                     GROUP BY gap, signature
-                    HAVING bool_or(is_target) <> bool_and(is_target)
+                    HAVING bool_or(is_target) AND NOT bool_and(is_target)
                 ),
                 eligible AS (
                     SELECT * FROM waiting WHERE by_signature

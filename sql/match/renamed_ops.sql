@@ -35,7 +35,7 @@ WITH
             is_module,
             by_api.golden_name AS by_api,
             if(
-                getvariable('cross_framework') = 1,
+                (SELECT other_names FROM comparison_kind),
                 coalesce(prefix_of(split_part(names.name, '.', 1)) || substr(names.name, strpos(names.name, '.')), names.name),
                 names.name
             ) AS prefixed,

@@ -108,6 +108,11 @@ def layers(count: int) -> list[Op]:
     return ops
 
 
+def renumbered(ops: Iterable[Op]) -> list[Op]:
+    """The forward calls `ops` with their numbers without a gap."""
+    return numbered((op.name.rsplit(".", 2)[0], op.parent, op.shape or (), "forward") for op in ops)
+
+
 # by hand
 
 
@@ -151,6 +156,49 @@ def test_spellings_of_an_element_type_are_one(connection: duckdb.DuckDBPyConnect
     golden = [Op("Torch.add.0.forward", dtype="torch.float32")]
     target = [Op("Torch.add.0.forward", dtype="Int64"), Op("Torch.add.1.forward", dtype="Float32")]
     assert match(connection, target, golden) == [("Torch.add.1.forward", "Torch.add.0.forward")]
+
+
+def test_an_extra_and_a_missing_call_do_not_make_up_for_each_other(connection: duckdb.DuckDBPyConnection) -> None:
+    """As many sums on both sides, but those of the layers between are not each other's next."""
+    golden = layers(8)
+    kept = [op for op in golden if op.name != "Tensor.add.1.forward"]
+    place = kept.index(api("Tensor.add.6", shape=(8, 4)))
+    target = renumbered([*kept[:place], api("Tensor.add.99", shape=(8, 4)), *kept[place:]])
+    expected = [(ours.name, theirs.name) for ours, theirs in zip(target[:place], kept[:place], strict=True)]
+    found = match(connection, target, golden)
+    assert found[:place] == expected
+    assert ("Tensor.add.7.forward", "Tensor.add.7.forward") in found
+    assert "Tensor.add.1.forward" not in {theirs for _, theirs in found}
+
+
+def test_an_extra_call_where_all_shapes_differ(connection: duckdb.DuckDBPyConnection) -> None:
+    golden = layers(6)
+    kept = [op for op in golden if op.name != "Tensor.add.2.forward"]
+    target = [replace(op, shape=(2, *(op.shape or ()))) for op in renumbered(kept)]
+    expected = [(ours.name, theirs.name) for ours, theirs in zip(target, kept, strict=True)]
+    assert match(connection, target, golden) == expected
+
+
+def test_signatures_come_before_order(connection: duckdb.DuckDBPyConnection) -> None:
+    golden = [api(f"Torch.add.{call}") for call in range(3)]
+    target = [api("Torch.add.0", shape=(9,)), api("Torch.add.1"), api("Torch.add.2")]
+    first, second = ("Torch.add.1.forward", "Torch.add.0.forward"), ("Torch.add.2.forward", "Torch.add.1.forward")
+    assert match(connection, target, golden) == [first, second]
+    assert match(connection, [*target, api("Torch.add.3")], golden[:2]) == [first, second]
+
+
+def test_order_counts_from_the_nearest_anchor(connection: duckdb.DuckDBPyConnection) -> None:
+    target = [api("Torch.f.0", shape=(1,)), api("Torch.log.0"), api("Torch.f.1", shape=(2,))]
+    golden = [api("Torch.log.0"), api("Torch.f.0", shape=(3,))]
+    assert match(connection, target, golden) == [
+        ("Torch.log.0.forward", "Torch.log.0.forward"), ("Torch.f.1.forward", "Torch.f.0.forward"),
+    ]  # fmt: skip
+
+
+def test_backward_ops_of_different_modules_do_not_pair(connection: duckdb.DuckDBPyConnection) -> None:
+    forward = api("Torch.f.0", parent="Module.a.A.forward.0")
+    target, golden = (api("Torch.f.0", "backward", f"Module.{path}.A.backward.0") for path in ("a", "b"))
+    assert match(connection, [forward, target], [forward, golden]) == same([forward])
 
 
 def test_classes_may_differ(connection: duckdb.DuckDBPyConnection) -> None:
@@ -352,7 +400,7 @@ def test_missing_calls_move_no_other(
     """Every call has a shape of its own, so that the truth is known."""
     golden = [replace(op, shape=(place,)) for place, op in enumerate(numbered(calls)) if "forward" in op.name]
     kept = [op for place, op in enumerate(golden) if place not in missing]
-    target = numbered((op.name.rsplit(".", 2)[0], op.parent, op.shape or (), "forward") for op in kept)
+    target = renumbered(kept)
     assert match(connection, target, golden) == [
         (ours.name, theirs.name) for ours, theirs in zip(target, kept, strict=True)
     ]

@@ -256,6 +256,12 @@ def test_a_module_pairs_with_an_api_where_the_other_side_has_no_such_module() ->
     assert pairs(target, golden) == {"Cell.a.softmax.Softmax.forward.0": "Functional.softmax.0.forward"}
 
 
+def test_forward_and_backward_look_for_their_like_apart() -> None:
+    target = [op("Module.a.softmax.Softmax.forward.0"), op("Module.a.softmax.Softmax.backward.0")]
+    golden = [target[0], op("Functional.softmax.0.backward", "Module.a.M.backward.0")]
+    assert pairs(target, golden) == same_order(target, golden)
+
+
 # ---- layers of a pipeline ---------------------------------------------------------------------------------
 
 

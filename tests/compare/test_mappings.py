@@ -90,6 +90,12 @@ def test_mindtorch_and_mindspore_are_held_against_all(tmp_path: Path, frameworks
     assert len(found) == 2
 
 
+def test_two_implementations_in_one_framework_keep_their_names(tmp_path: Path) -> None:
+    data = {"Cell.fc.Dense.forward.0": one(), "Mint.relu.0.forward": one(), "Functional.dense.0.forward": one()}
+    found = paired(tmp_path, data, data, ("mindspore", "mindspore"), rule="cross_framework")
+    assert found == {f"{name}.input.0": (f"{name}.input.0", "exact") for name in data}
+
+
 # ---- backward calls ---------------------------------------------------------------------------------------
 
 

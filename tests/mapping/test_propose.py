@@ -38,8 +38,8 @@ Json = dict[str, Any]
 
 
 def placed(proposal: Proposal) -> dict[str, str]:
-    """The pairs of the proposal as they are read back from its YAML."""
-    return dict(yaml.load(proposal.yaml(), yaml.CSafeLoader) or {})
+    """The pairs of the proposal as they are read back from its YAML; of none there is no YAML."""
+    return dict(yaml.load(proposal.yaml(), yaml.CSafeLoader)) if proposal.rows else {}
 
 
 # ---- the lists of right pairs, MindSpore against PyTorch ----------------------------------------------------
@@ -326,9 +326,10 @@ def test_odd_names_come_back_as_they_are(tmp_path: Path) -> None:
 
 
 def test_odd_names_among_what_is_left_over_stay_comments(tmp_path: Path) -> None:
-    ours = {"Mint.evil\nkey: value.0.forward": call([tensor(9.0)], [])}
+    ours = DENSE | {"Mint.evil\nkey: value.0.forward": call([tensor(9.0)], [])}
     proposal = propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=LINEAR))
-    assert yaml.safe_load(proposal.yaml()) == {}
+    assert "evil" in proposal.yaml()
+    assert set(yaml.safe_load(proposal.yaml())) == {row.target_name for row in proposal.rows}
 
 
 def test_keys_are_unique_where_ops_repeat(renamed: tuple[Path, dict[str, str]]) -> None:
@@ -467,10 +468,24 @@ def test_damaged_unit(tmp_path: Path) -> None:
         propose("ours", "theirs", lake=lake)
 
 
-def test_empty_runs_give_an_empty_mapping(tmp_path: Path) -> None:
-    lake = lake_of(tmp_path, ours=DENSE, theirs={"Torch.none.0.forward": call([], [])})
-    for kind in ("data", "cell", "layer"):
-        assert yaml.safe_load(propose("ours", "theirs", lake=lake).yaml(kind)) == {}
+@pytest.mark.parametrize(
+    ("kind", "golden", "message"),
+    [
+        ("data", "nothing", "no row of run ours step 0 rank 0 could be placed in run nothing step 0 rank 0"),
+        ("cell", "theirs", "no cell of run ours .*; try --kind data, or dump at level mix"),
+        ("layer", "theirs", "no cell of run ours .*; try --kind data, or dump at level mix"),
+    ],
+)
+def test_a_mapping_of_nothing_is_refused(tmp_path: Path, kind: str, golden: str, message: str) -> None:
+    lake = lake_of(tmp_path, ours=DENSE, theirs=LINEAR, nothing={"Torch.none.0.forward": call([], [])})
+    with pytest.raises(UsageError, match=message):
+        propose("ours", golden, lake=lake).yaml(kind)
+
+
+def test_cells_of_the_same_names_need_no_file(renamed: tuple[Path, dict[str, str]]) -> None:
+    for kind in ("cell", "layer"):
+        with pytest.raises(UsageError, match=f"have the same names, so compare needs no {kind} mapping file"):
+            propose("target", "golden", lake=renamed[0]).yaml(kind)
 
 
 # ---- the two algorithms against all ways --------------------------------------------------------------------
