@@ -188,7 +188,8 @@ def test_signatures_come_before_order(connection: duckdb.DuckDBPyConnection) -> 
 
 
 def test_order_counts_from_the_nearest_anchor(connection: duckdb.DuckDBPyConnection) -> None:
-    target = [api("Torch.f.0", shape=(1,)), api("Torch.log.0"), api("Torch.f.1", shape=(2,))]
+    target = [api("Torch.f.0", shape=(1,)), api("Torch.log.0"),
+              api("Torch.f.1", shape=(2,)), api("Torch.f.2", shape=(2,))]  # fmt: skip
     golden = [api("Torch.log.0"), api("Torch.f.0", shape=(3,))]
     assert match(connection, target, golden) == [
         ("Torch.log.0.forward", "Torch.log.0.forward"), ("Torch.f.1.forward", "Torch.f.0.forward"),
