@@ -35,8 +35,8 @@ _SAME_FAMILY, _PART_OF, _KNOWN = 3.0, 1.5, 100.0
 
 RENAMED = {
     "dense": "linear", "bidense": "bilinear", "swapaxes": "transpose", "asnumpy": "numpy", "equal": "eq",
-    "gatherelements": "gather", "batchmatmul": "matmul", "gammabeta": "layernorm", "truediv": "div", "realdiv": "div",
-    "reducesum": "sum", "reducemean": "mean", "concat": "cat", "argmaxwithvalue": "max",
+    "gatherelements": "gather", "batchmatmul": "matmul", "truediv": "div", "realdiv": "div",
+    "reducesum": "sum", "reducemean": "mean", "concat": "cat",
 }  # fmt: skip
 """Kinds of op that MindSpore and PyTorch name differently."""
 
@@ -304,9 +304,12 @@ class _Alignment:
         """How much speaks for the pair; 0 or less if it is not to be made.
 
         Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
-        output, and must not merely hand on their input.
+        output, and must not merely hand on their input. Modules that pair with others do not share their calls.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
+            return 0.0
+        parent = self.pairs.get(target.parent or "")
+        if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
             return 0.0
         kind = relation(target, golden)
         values = target.fingerprints & golden.fingerprints
@@ -326,10 +329,9 @@ class _Alignment:
         score = 0.0
         if target.kind == "module":
             score += min(3, _common_end(target.path.split("."), golden.path.split(".")))
-        if target.parent is not None and golden.parent is not None:
-            parent = self.pairs.get(target.parent)
-            if parent is not None:
-                score += 2.0 if parent.golden.name == golden.parent else -1.0
+        parent = self.pairs.get(target.parent or "")
+        if parent is not None and parent.golden.name == golden.parent:
+            score += 2.0
         if target.direction == "backward":
             forward = self.pairs.get(target.forward_name)
             if forward is not None:

@@ -252,17 +252,18 @@ def call(inputs: list[Any], outputs: list[Any]) -> Json:
     return {"input_args": inputs, "input_kwargs": {}, "output": outputs}
 
 
-def lake_of(folder: Path, **runs: Json) -> Path:
-    """A lake with a run per argument, given as the entries of its dump; a number in their place is a step."""
+def lake_of(folder: Path, trees: dict[str, Json] | None = None, **runs: Json) -> Path:
+    """A lake with a run per argument, given as the entries of its dump, or by step; `trees` have the module trees."""
     for run, data in runs.items():
         steps = data if all(isinstance(step, int) for step in data) else {0: data}
         for step, entries in steps.items():
             place = folder / run / f"step{step}" / "rank0"
             place.mkdir(parents=True)
-            head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+            framework = "mindspore" if any(name.startswith(("Cell", "Mint")) for name in entries) else "pytorch"
+            head = {"task": "statistics", "level": "mix", "framework": framework, "dump_data_dir": None}
             (place / "dump.json").write_text(json.dumps({**head, "data": entries}))
-            for file in FILES[1:]:
-                (place / file).write_text("{}")
+            (place / "stack.json").write_text("{}")
+            (place / "construct.json").write_text(json.dumps((trees or {}).get(run, {})))
         ingest(folder / run, lake=folder / "lake", run=run)
     return folder / "lake"
 
@@ -371,35 +372,117 @@ def test_permuted_arguments_pair_by_value_and_behind_a_defect_by_what_values_sho
         assert proposed[f"Mint.norm.{number}.forward.input.2"] == f"Torch.norm.{number}.forward.input.1"
 
 
-def test_one_op_against_several_pairs_their_inputs_and_last_output(tmp_path: Path) -> None:
-    """A linear is here a Reshape, MatMul, BiasAdd and Reshape; what is only inside them has no counterpart."""
-    ours = {
-        "Primitive.reshape.Reshape.0.forward": call([tensor(2.0, (2, 4, 8))], [tensor(2.0, (8, 8))]),
-        "Primitive.matmul.MatMul.0.forward": call([tensor(2.0, (8, 8)), tensor(0.5, (6, 8))], [tensor(3.0, (8, 6))]),
-        "Primitive.bias_add.BiasAdd.0.forward": call([tensor(3.0, (8, 6)), tensor(0.1, (6,))], [tensor(3.1, (8, 6))]),
-        "Primitive.reshape.Reshape.1.forward": call([tensor(3.1, (8, 6))], [tensor(3.1, (2, 4, 6))]),
+def test_permuted_gradients_pair_with_the_nearest_and_with_none_where_two_are_as_near(tmp_path: Path) -> None:
+    """Nothing is equal here, and the slots are of no help: golden has the gradient of the input first, target last."""
+
+    def gradients(name: str, *values: float, last: bool) -> Json:
+        small = [tensor(value, (8,)) for value in values]
+        large = [tensor(9.0 * values[0])]
+        return {f"{name}.backward": {"input": [tensor(values[0])], "output": small + large if last else large + small}}
+
+    ours = gradients("Mint.norm.0", 0.51, 0.26, last=True) | gradients("Mint.scale.0", 0.75, 0.75, last=True)
+    theirs = gradients("Torch.norm.0", 0.25, 0.5, last=False) | gradients("Torch.scale.0", 0.5, 1.0, last=False)
+    proposed = placed(propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=theirs)))
+    assert {left: right for left, right in proposed.items() if "output" in left} == {
+        "Mint.norm.0.backward.output.0": "Torch.norm.0.backward.output.2",
+        "Mint.norm.0.backward.output.1": "Torch.norm.0.backward.output.1",
+        "Mint.norm.0.backward.output.2": "Torch.norm.0.backward.output.0",
+        "Mint.scale.0.backward.output.2": "Torch.scale.0.backward.output.0",
     }
-    theirs = {
-        "Functional.linear.0.forward": call(
-            [tensor(2.0, (2, 4, 8)), tensor(0.5, (6, 8)), tensor(0.1, (6,))], [tensor(3.1, (2, 4, 6))]
-        )
+
+
+def linear_in_parts(factor: float) -> Json:
+    """A linear as Reshape, MatMul, BiasAdd and Reshape, whose activations are `factor` times what they should be."""
+    first, product, last = 2.0 * factor, 3.0 * factor, 3.1 * factor
+    steps = {
+        "reshape.Reshape.0": ([tensor(first, (2, 4, 8))], tensor(first, (8, 8))),
+        "matmul.MatMul.0": ([tensor(first, (8, 8)), tensor(0.5, (6, 8))], tensor(product, (8, 6))),
+        "bias_add.BiasAdd.0": ([tensor(product, (8, 6)), tensor(0.1, (6,))], tensor(last, (8, 6))),
+        "reshape.Reshape.1": ([tensor(last, (8, 6))], tensor(last, (2, 4, 6))),
+        "reshape.Reshape.2": ([tensor(last, (2, 4, 6))], tensor(last, (4, 2, 6))),
     }
+    return {f"Primitive.{name}.forward": call(inputs, [output]) for name, (inputs, output) in steps.items()}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3], ids=["clean", "defect"])
+def test_one_op_against_several_pairs_their_inputs_and_last_output(tmp_path: Path, factor: float) -> None:
+    """What is only inside the parts has no counterpart; nor has what comes after them."""
+    inputs = [tensor(2.0, (2, 4, 8)), tensor(0.5, (6, 8)), tensor(0.1, (6,))]
+    theirs = {"Functional.linear.0.forward": call(inputs, [tensor(3.1, (2, 4, 6))])}
+    proposal = propose("ours", "theirs", lake=lake_of(tmp_path, ours=linear_in_parts(factor), theirs=theirs))
     linear = "Functional.linear.0.forward"
-    assert placed(propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=theirs))) == {
+    assert placed(proposal) == {
         "Primitive.reshape.Reshape.0.forward.input.0": f"{linear}.input.0",
         "Primitive.matmul.MatMul.0.forward.input.1": f"{linear}.input.1",
         "Primitive.bias_add.BiasAdd.0.forward.input.1": f"{linear}.input.2",
         "Primitive.reshape.Reshape.1.forward.output.0": f"{linear}.output.0",
     }
+    values = (0.92, 0.98, 0.92, 0.92) if factor == 1.0 else (0.7, 0.98, 0.92, 0.7)
+    assert tuple(row.confidence for row in proposal.rows) == values
 
 
-def test_equal_norms_within_float_noise_are_the_same_and_beyond_are_not(tmp_path: Path) -> None:
+def test_calls_stay_in_their_modules_where_the_modules_run_in_another_order(tmp_path: Path) -> None:
+    """Behind a defect, where no value agrees; a call that would have to cross another is left out, not misplaced."""
+
+    def model(root: str, api: str, order: str, factor: float) -> tuple[Json, Json]:
+        entries, tree = {}, {}
+        for place, name in enumerate(order):
+            entry = call([tensor(factor * (1 + "qk".index(name)))], [tensor(factor * (5 + "qk".index(name)))])
+            module, operation = f"{root}.{name}.Proj.forward.0", f"{api}.{place}.forward"
+            entries |= {operation: entry, module: entry}
+            tree |= {operation: module, module: None}
+        return entries, tree
+
+    ours, our_tree = model("Cell", "Mint.linear", "qk", 1.3)
+    theirs, their_tree = model("Module", "Functional.linear", "kq", 1.0)
+    lake = lake_of(tmp_path, trees={"ours": our_tree, "theirs": their_tree}, ours=ours, theirs=theirs)
+    names = [(pair.target.name, pair.golden.name) for pair in propose("ours", "theirs", lake=lake).ops]
+    assert names[-1] == ("Cell.k.Proj.forward.0", "Module.k.Proj.forward.0")
+    calls = [pair for pair in names if pair[0].startswith("Mint")]
+    assert calls
+    assert set(calls) <= {
+        ("Mint.linear.0.forward", "Functional.linear.1.forward"),
+        ("Mint.linear.1.forward", "Functional.linear.0.forward"),
+    }
+
+
+def test_backward_calls_of_modules_follow_their_forward_calls(tmp_path: Path) -> None:
+    """Whatever their order and values: two branches may run backward the one or the other way round."""
+    forward = {name: call([tensor(value)], [tensor(value * 2)]) for name, value in (("a.Net", 1.5), ("b.Net", 2.5))}
+    backward = {"input": [tensor(7.0)], "output": [tensor(8.0)]}
+    both = {
+        run: {
+            **{f"{root}.{name}.forward.0": entry for name, entry in forward.items()},
+            **{f"{root}.{name}.backward.0": backward for name in order},
+        }
+        for run, root, order in (("ours", "Cell", ("a.Net", "b.Net")), ("theirs", "Module", ("b.Net", "a.Net")))
+    }
+    proposed = placed(propose("ours", "theirs", lake=lake_of(tmp_path, **both)))
+    assert len(proposed) == 8
+    assert all(right == left.replace("Cell", "Module") for left, right in proposed.items())
+
+
+def test_equal_values_are_those_within_a_ten_thousandth(tmp_path: Path) -> None:
     ours = {"Mint.one.0.forward": call([tensor(2.0)], [tensor(3.0)])}
-    near = {"Torch.two.0.forward": call([tensor(2.0 + 1e-6)], [tensor(3.0 - 1e-6)])}
-    far = {"Torch.two.0.forward": call([tensor(2.0 + 1e-3)], [tensor(3.0 - 1e-3)])}
-    lake = lake_of(tmp_path, ours=ours, near=near, far=far)
-    assert len(placed(propose("ours", "near", lake=lake))) == 2
-    assert placed(propose("ours", "far", lake=lake)) == {}
+    runs = {
+        f"off{number}": {"Torch.one.0.forward": call([tensor(2.0 * (1 + off))], [tensor(3.0 * (1 + off))])}
+        for number, off in enumerate((1e-6, 0.9e-4, 1.1e-4, 1e-2))
+    }
+    lake = lake_of(tmp_path, ours=ours, **runs)
+    rows = {run: propose("ours", run, lake=lake).rows for run in runs}
+    assert {run: {row.confidence for row in placed_rows} for run, placed_rows in rows.items()} == {
+        "off0": {0.98}, "off1": {0.98}, "off2": {0.85}, "off3": {0.85},
+    }  # fmt: skip
+    assert all(("same norm" in " ".join(row.evidence)) == (row.confidence > 0.9) for run in runs for row in rows[run])
+
+
+def test_ops_of_other_kinds_need_two_equal_tensors(tmp_path: Path) -> None:
+    ours = {"Mint.one.0.forward": call([tensor(2.0)], [tensor(3.0)])}
+    both = {"Torch.two.0.forward": call([tensor(2.0)], [tensor(3.0)])}
+    one = {"Torch.two.0.forward": call([tensor(2.5)], [tensor(3.0)])}
+    lake = lake_of(tmp_path, ours=ours, both=both, one=one)
+    assert len(placed(propose("ours", "both", lake=lake))) == 2
+    assert placed(propose("ours", "one", lake=lake)) == {}
 
 
 def test_what_hands_on_its_input_is_not_taken_for_another_op(tmp_path: Path) -> None:
@@ -412,7 +495,7 @@ def test_what_hands_on_its_input_is_not_taken_for_another_op(tmp_path: Path) -> 
 def test_equal_ops_of_other_shapes_stay_apart(tmp_path: Path) -> None:
     ours = {"Mint.matmul.0.forward": call([tensor(2.0, (3, 4))], [tensor(5.0, (3, 3))])}
     theirs = {"Torch.matmul.0.forward": call([tensor(7.0, (9, 9))], [tensor(8.0, (9, 2))])}
-    assert placed(propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=theirs))) == {}
+    assert propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=theirs)).ops == ()
 
 
 def test_an_extra_op_shifts_the_calls_behind_it(tmp_path: Path) -> None:
