@@ -61,7 +61,7 @@ _FILE_OR_NOTHING = {
 def completed(words: Sequence[str]) -> list[str]:
     """`words` with an empty value behind each mapping option that is given without a file, as msprobe allows it.
 
-    What follows such an option is its file if it ends in .yaml or .yml: TARGET and GOLDEN, which may follow too, do not.
+    What follows such an option is its file if it ends in .yaml or .yml; TARGET and GOLDEN, which may follow, do not.
     """
     complete: list[str] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):

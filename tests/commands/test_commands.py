@@ -61,7 +61,8 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("compare", "--nothing"), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")]
+    "words",
+    [("compare", "--nothing"), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")],
 )
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     done = lakeprobe(*words)

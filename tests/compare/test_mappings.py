@@ -260,6 +260,6 @@ def test_a_rule_can_use_a_mapping(tmp_path: Path) -> None:
 
 
 def test_a_bad_mapping_leaves_no_comparison(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cell.yaml line 2"):
+    with pytest.raises(UsageError, match=r"cell\.yaml line 2"):
         paired(tmp_path, {"Torch.a.0.forward": one()}, {"Torch.a.0.forward": one()}, cell="a: b\na: c\n")
     assert not (tmp_path / "lake" / "comparisons").exists()

@@ -84,7 +84,10 @@ BROKEN = {
         PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM pairs_default",
         "pairs has the golden row 1, 3 times",
     ),
-    "same_pair_twice": (PAIRS + "FROM pairs_default UNION ALL FROM pairs_default", "pairs has the target row 0, 2 times"),
+    "same_pair_twice": (
+        PAIRS + "FROM pairs_default UNION ALL FROM pairs_default",
+        "pairs has the target row 0, 2 times",
+    ),
     "no_such_row": (
         PAIRS + "SELECT target_row + 1 AS target_row, golden_row, matched_by FROM pairs_default",
         "pairs has the target row 3, which does not exist",
@@ -192,7 +195,9 @@ def test_a_rule_that_cannot_be_read(tmp_path: Path, lake: Path) -> None:
     (tmp_path / "latin.sql").write_bytes("-- für später\n".encode("latin-1"))
     refused(lake, tmp_path / "latin.sql", "cannot be read as a rule: 'utf-8' codec can't decode byte")
     refused(
-        lake, "of_that_name", "there is no rule of_that_name: neither such a file nor one of the bundled cell, cross_framework,"
+        lake,
+        "of_that_name",
+        "there is no rule of_that_name: neither such a file nor one of the bundled cell, cross_framework,",
     )
     refused(lake, tmp_path, f"there is no rule {tmp_path}")
 
