@@ -267,7 +267,8 @@ def test_every_threshold_has_a_case_here() -> None:
     }
     assert names == {
         "noise_factor", "norm_error_input", "norm_error_output", "norm_growth", "norm_growth_from_zero",
-        "thousandth_input", "thousandth_output", "cosine_input", "cosine_drop", "cross_framework", "unmatched_is_finding",
+        "thousandth_input", "thousandth_output", "cosine_input", "cosine_drop",
+        "cross_framework", "unmatched_is_finding",
     }  # fmt: skip
 
 
