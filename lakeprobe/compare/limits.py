@@ -31,7 +31,13 @@ _GRACE = 5.0
 """Seconds that a query has to heed its interrupt before the system ends the process."""
 
 _UNCOUNTED = 2
-"""A process may have so many times the memory that DuckDB may count: for its code, for numpy, and for single values."""
+"""A process may have so many times the memory that DuckDB may count: the rest is for single values."""
+
+_OTHERS = 512 * 2**20
+"""Bytes of memory for what is no query: stacks of threads, numpy, Arrow."""
+
+_LEAST = 32 * 2**20
+"""Bytes of memory without which not even a small comparison can be made."""
 
 _SHARE_OF_DISK = 10
 """A comparison may spill one part in so many of the free disk, as several may run side by side."""
@@ -104,14 +110,10 @@ def memory_bytes(text: str) -> int:
 
 def set_memory_limit(connection: duckdb.DuckDBPyConnection, limit: int | str) -> None:
     """Let DuckDB take `limit`: bytes, or a text as in `memory_bytes`. Raises UsageError if nothing can run in that."""
-    import duckdb
-
     most = memory_bytes(limit) if isinstance(limit, str) else limit
-    try:
-        connection.execute(f"SET memory_limit = '{most}B'")
-        connection.execute("SELECT 1").fetchall()
-    except duckdb.Error as error:
-        raise UsageError(f"in {most} bytes of memory no query runs; give the comparison more") from error
+    if most < _LEAST:
+        raise UsageError(f"in {most} bytes of memory nothing can be compared; give {_LEAST} at least")
+    connection.execute(f"SET memory_limit = '{most}B'")
 
 
 def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
@@ -130,11 +132,11 @@ def process_limits(seconds: float | None, memory: int | None) -> Iterator[None]:
 
     For a worker process only. One that takes longer, and does not heed its interrupt (see `guarded`), is killed by
     SIGALRM. Memory beyond the limit is refused, and DuckDB ends the query with an OutOfMemoryException. `memory` is
-    DuckDB's own limit; the process may have what it has already and twice that.
+    DuckDB's own limit; the process may have twice that beside what it has already and 512 MiB.
     """
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if memory is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _UNCOUNTED * memory, before[1]))
+        resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _OTHERS + _UNCOUNTED * memory, before[1]))
     if seconds is not None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE)

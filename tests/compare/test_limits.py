@@ -1,0 +1,197 @@
+"""What a rule may take: time, memory and disk are bounded, and Ctrl-C stays Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from lakeprobe.compare import limits
+from lakeprobe.compare import rule as rules
+from lakeprobe.compare.rule import Rule
+from lakeprobe.errors import RuleError, UsageError
+from lakeprobe.lake.connection import lock
+
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
+DISTINCT = "SELECT count(*) FROM (SELECT DISTINCT range || 'abcdefghijklmnop' AS s FROM range({rows}))"
+TOO_LONG = r"^rule\.sql: the comparison took longer than 0\.2 seconds \(--timeout\); give it more time, or a rule"
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 2}) as opened:
+        yield opened
+
+
+# ---- time -------------------------------------------------------------------------------------------------
+
+
+def test_a_query_without_end(connection: duckdb.DuckDBPyConnection) -> None:
+    started = time.monotonic()
+    with pytest.raises(RuleError, match=TOO_LONG), limits.guarded(connection, 0.2, "rule.sql"):
+        connection.execute(ENDLESS)
+    assert 0.2 <= time.monotonic() - started < 5
+
+
+def test_many_statements(connection: duckdb.DuckDBPyConnection) -> None:
+    """No single one takes long, and an interrupt between two of them is lost: a later one ends the work."""
+    done = 0
+
+    def work() -> None:
+        nonlocal done
+        for done in range(200):  # noqa: B007 (is read below)
+            connection.execute("SELECT count(*) FROM range(30000000) AS t(n) WHERE n % 7 = 3").fetchall()
+
+    with pytest.raises(RuleError, match=TOO_LONG), limits.guarded(connection, 0.2, "rule.sql"):
+        work()
+    assert done < 199
+
+
+def test_work_that_is_done_too_late(connection: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(RuleError, match=TOO_LONG), limits.guarded(connection, 0.2, "rule.sql"):
+        time.sleep(0.5)
+
+
+def test_an_error_of_ours_that_an_interrupt_made(connection: duckdb.DuckDBPyConnection) -> None:
+    rule = Rule("rule", "rule.sql", ENDLESS)
+    with pytest.raises(RuleError, match=TOO_LONG), limits.guarded(connection, 0.2, "rule.sql"):
+        rules.run(connection, rule)
+
+
+def test_within_its_time(connection: duckdb.DuckDBPyConnection) -> None:
+    """The block's own errors pass; afterwards nobody watches, and nobody interrupts."""
+    before = threading.active_count()
+    for seconds in (None, 0.2):
+        with limits.guarded(connection, seconds, "rule.sql"):
+            assert connection.execute("SELECT 1").fetchall() == [(1,)]
+        with pytest.raises(duckdb.CatalogException), limits.guarded(connection, seconds, "rule.sql"):
+            connection.execute("FROM nothing")
+        with pytest.raises(RuntimeError, match="other"), limits.guarded(connection, seconds, "rule.sql"):
+            raise RuntimeError("other")
+        assert threading.active_count() == before
+    time.sleep(0.3)
+    assert connection.execute("SELECT count(*) FROM range(1000000)").fetchall() == [(1_000_000,)]
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+def test_keyboard_interrupt(seconds: float | None) -> None:
+    """DuckDB alone makes a RuntimeError of it, which would be shown as a traceback.
+
+    With more threads than one DuckDB may not look for it before the query ends.
+    """
+    with duckdb.connect(config={"threads": 1}) as connection:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), limits.guarded(connection, seconds, "rule.sql"):
+            connection.execute(ENDLESS)
+
+
+# ---- memory and disk --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4GB", 4 * 10**9), ("512MiB", 512 * 2**20), ("1.5 kb", 1500), ("2TiB", 2 * 2**40)],
+)
+def test_amounts_of_memory(text: str, expected: int) -> None:
+    assert limits.memory_bytes(text) == expected
+
+
+def test_a_share_of_the_memory() -> None:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    total = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemTotal:"))
+    assert limits.memory_bytes("50%") == pytest.approx(total / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["", "lots", "none", "-1", "-5GB", "4", "4 gigabytes", "1e9", "4GB'; SELECT '"])
+def test_no_amount_of_memory(text: str) -> None:
+    with pytest.raises(UsageError, match="is no amount of memory; write for example 4GB, 512MiB or 50%"):
+        limits.memory_bytes(text)
+
+
+@pytest.mark.parametrize("limit", [300 * 10**6, "300MB"])
+def test_more_memory_than_the_limit(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits.set_memory_limit(connection, limit)
+    limits.set_spill_folder(connection, tmp_path / "spill")
+    lock(connection, tmp_path)
+    with pytest.raises(duckdb.OutOfMemoryException, match=r"/286\.1 MiB used"):
+        connection.execute("SELECT list(range) FROM range(1000000000)")
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET memory_limit = '9GB'")
+
+
+def test_less_memory_than_any_query_takes(connection: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UsageError, match="in 10 bytes of memory nothing can be compared; give 33554432 at least"):
+        limits.set_memory_limit(connection, 10)
+
+
+def test_what_lacks_memory_spills_where_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect(config={"threads": 2}) as connection:
+        limits.set_memory_limit(connection, "200MB")
+        limits.set_spill_folder(connection, tmp_path / "spill")
+        lock(connection, tmp_path)
+        assert connection.execute(DISTINCT.format(rows=6_000_000)).fetchall() == [(6_000_000,)]
+        assert os.listdir(tmp_path) == ["spill"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_spills_does_not_fill_the_disk(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = limits.shutil.disk_usage(tmp_path)._replace(free=10 * 10**6)
+    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
+    limits.set_memory_limit(connection, "200MB")
+    limits.set_spill_folder(connection, tmp_path / "spill")
+    with pytest.raises(duckdb.OutOfMemoryException, match="max_temp_directory_size"):
+        connection.execute(DISTINCT.format(rows=6_000_000))
+
+
+# ---- limits of a process ----------------------------------------------------------------------------------
+
+PROGRAM = """
+import signal, resource, sys, time, duckdb
+from lakeprobe.compare import limits
+from lakeprobe.compare import rule as rules
+from lakeprobe.compare.rule import Rule
+limits._GRACE = 0.5
+connection = duckdb.connect()
+with limits.process_limits({seconds}, {memory}):
+    try:
+        print(connection.execute({query!r}).fetchall())
+    except duckdb.OutOfMemoryException as error:
+        print("out of memory")
+print(signal.getitimer(signal.ITIMER_REAL), resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY)
+connection.close()
+"""
+
+
+def ran(query: str, *, seconds: float | None = None, memory: int | None = None) -> tuple[int, list[str]]:
+    program = PROGRAM.format(seconds=seconds, memory=memory, query=query)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout.splitlines()
+
+
+RESTORED = "(0.0, 0.0) True"
+
+
+def test_a_process_that_heeds_no_interrupt_is_killed() -> None:
+    assert ran("SELECT levenshtein(repeat('a', 500000), repeat('b', 500000))", seconds=0.1) == (-signal.SIGALRM, [])
+
+
+def test_a_value_that_duckdb_does_not_count() -> None:
+    assert ran("SELECT length(repeat('x', 4000000000))", memory=300 * 10**6) == (0, ["out of memory", RESTORED])
+
+
+def test_a_process_within_its_limits() -> None:
+    assert ran("SELECT length(repeat('x', 1000))", seconds=30, memory=300 * 10**6) == (0, ["[(1000,)]", RESTORED])
