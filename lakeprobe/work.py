@@ -25,16 +25,22 @@ def default_jobs() -> int:
 
 
 def run_all(
-    function: Callable[[Task], Report], tasks: Sequence[Task], jobs: int, progress: Progress | None = None
+    function: Callable[[Task], Report],
+    tasks: Sequence[Task],
+    jobs: int,
+    progress: Progress | None = None,
+    apart: bool = False,
 ) -> list[Report]:
     """`function` of every task, in the order of `tasks`: here if there is one or `jobs` is 1, else in other processes.
+
+    `apart` has it in other processes always: what may be killed must not run here.
 
     The first exception of a task ends the work and is raised. Other processes give back all of their memory at their
     end, so that what a command does next starts with none of it taken.
     """
     if progress:
         progress(0, len(tasks))
-    if min(jobs, len(tasks)) <= 1:
+    if min(jobs, len(tasks)) <= 1 and not apart:
         reports = []
         for task in tasks:
             reports.append(function(task))
@@ -50,7 +56,7 @@ def run_all(
                 if progress:
                     progress(done, len(tasks))
         except BrokenProcessPool:
-            raise LakeError("a worker process was killed, by lack of memory perhaps; try fewer --jobs") from None
+            raise LakeError("a worker process was killed, by --timeout or lack of memory; try fewer --jobs") from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         return [future.result() for future in futures]

@@ -67,6 +67,12 @@ def compare(
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Seconds that a rank may take.", show_default="no limit")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory-limit", help="Memory that a rank may take: 4GB, 50%.", show_default="80%")
+    ] = None,
     lake: LakeOption = None,
     tensors: TensorsOption = "copy",
     replace: ReplaceOption = False,
@@ -100,7 +106,7 @@ def compare(
         report = run_compare(
             str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=read_mappings(**files_given),
             steps=asked.steps, ranks=asked.ranks, name=name, tensors=tensors, replace=replace,
-            jobs=jobs or default_jobs(), progress=progress,
+            jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
     for ingested in report.ingested:
         for line in terminal.ingest_lines(ingested):

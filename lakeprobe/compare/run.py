@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Pair, pair_units
-from lakeprobe.compare.unit import PairReport, PairTask, compare_units
+from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
 from lakeprobe.ingest.unit import check_storage
@@ -55,6 +57,8 @@ def compare(
     tensors: str = "copy",
     replace: bool = False,
     jobs: int = 1,
+    timeout: float | None = None,
+    memory: str | None = None,
     progress: Progress | None = None,
 ) -> CompareReport:
     """Hold the run `target` against the run `golden` by `rule`, and keep the result as the comparison `name`.
@@ -63,12 +67,14 @@ def compare(
     Of several steps and ranks only `steps` and `ranks` take part, if any are named.
     A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors`
     and `replace` as in `ingest`). A comparison of that name is replaced.
+    A pair of units may take `timeout` seconds and so much `memory` ("4GB"); with either it has a process of its own.
 
     Raises UsageError, DumpError, RuleError and LakeError; the lake then has what it had before.
     """
     started = time.monotonic()
     loaded = rules.load(rule) if rule else None
     mappings = mappings or Mappings()
+    most = limits.memory_bytes(memory) if memory else None
     check_storage(tensors)
     path = store.choose(lake)
     sides, ingested = _sides(path, (target, golden), tensors, replace, jobs, progress)
@@ -80,7 +86,12 @@ def compare(
     name = layout.check_name(name or f"{sides[0].run}_vs_{sides[1].run}", "comparison")
     try:
         with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as folder:
-            reports = run_all(compare_units, _tasks(path, pairs, folder, loaded, mappings, jobs), jobs, progress)
+            tasks = _tasks(path, pairs, folder, loaded, mappings, jobs)
+            if timeout is None and most is None:
+                reports = run_all(compare_units, tasks, jobs, progress)
+            else:
+                tasks = [replaced(task, seconds=timeout, memory=most) for task in tasks]
+                reports = run_all(compare_units_apart, tasks, jobs, progress, apart=True)
             comparison.describe(folder, _described(name, sides, mappings, reports, unpaired))
             staging.put_in_place(folder, layout.comparison_folder(path, name))
     except OSError as error:

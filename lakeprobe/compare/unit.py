@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lakeprobe import resources
-from lakeprobe.compare import mapping_tables
+from lakeprobe.compare import limits, mapping_tables
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
@@ -53,6 +53,7 @@ class PairTask:
     """Two units to hold against each other into the folder `staged`, which does not exist yet.
 
     Without a `rule` the frameworks of the units and the mappings decide which of the bundled ones it is.
+    `seconds` and bytes of `memory` are what the comparison may take.
     """
 
     lake: Path
@@ -62,6 +63,8 @@ class PairTask:
     rule: Rule | None
     mappings: Mappings
     threads: int
+    seconds: float | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,12 @@ class PairReport:
     rows: int
 
 
+def compare_units_apart(task: PairTask) -> PairReport:
+    """`compare_units` for a process that does nothing else: the system holds it to the limits of the task."""
+    with limits.process_limits(task.seconds, task.memory):
+        return compare_units(task)
+
+
 def compare_units(task: PairTask) -> PairReport:
     """Write the results of one pair of units. Raises RuleError and LakeError."""
     import duckdb
@@ -85,15 +94,19 @@ def compare_units(task: PairTask) -> PairReport:
     connection = connect(task.threads)
     origin = task.rule.origin if task.rule else "the default rule"
     try:
-        rule = _prepare(connection, task, target, golden)
-        origin = rule.origin
-        rules.run(connection, rule)
-        _check_thresholds(connection, rule)
-        _pair(connection, rule)
-        _measure(connection, rule)
-        _judge(connection, rule)
-        rows = _write(connection, rule, task.staged / RESULTS_FILE)
-        kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
+        limits.set_spill_folder(connection, task.staged / "spill")
+        if task.memory is not None:
+            limits.set_memory_limit(connection, task.memory)
+        with limits.guarded(connection, task.seconds, origin):
+            rule = _prepare(connection, task, target, golden)
+            origin = rule.origin
+            rules.run(connection, rule)
+            _check_thresholds(connection, rule)
+            _pair(connection, rule)
+            _measure(connection, rule)
+            _judge(connection, rule)
+            rows = _write(connection, rule, task.staged / RESULTS_FILE)
+            kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:

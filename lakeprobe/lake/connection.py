@@ -52,5 +52,7 @@ def define_view(connection: duckdb.DuckDBPyConnection, name: str, files: Path) -
 def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Let `connection` reach `folder` and nothing else from here on, neither files nor settings."""
     connection.execute(f"SET allowed_directories = [{quote_text(str(folder))}]")
+    connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
