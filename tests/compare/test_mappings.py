@@ -215,6 +215,107 @@ def test_a_data_mapping_goes_before_all_else(tmp_path: Path) -> None:
     }
 
 
+# ---- the examples of msprobe's guide, "Precision Comparison in MindSpore", custom mapping files -------------
+
+
+def test_the_guides_api_mapping(tmp_path: Path) -> None:
+    text = (
+        "ms_api: Functional.abs\npt_api: Torch.abs\nms_args:\n- 0\n- 1\npt_args:\n- 0\n- 1\n"
+        "ms_outputs:\n- 0\n- 1\npt_outputs:\n- 0\n- 1\n"
+    )
+    entry = call([tensor(), tensor(), tensor()], [tensor(), tensor()])
+    found = paired(tmp_path, {"Functional.abs.0.forward": entry}, {"Torch.abs.0.forward": entry}, api=text)
+    assert {name.removeprefix("Functional.abs.0.forward."): golden for name, (golden, _) in found.items()} == {
+        "input.0": "Torch.abs.0.forward.input.0",
+        "input.1": "Torch.abs.0.forward.input.1",
+        "input.2": None,
+        "output.0": "Torch.abs.0.forward.output.0",
+        "output.1": "Torch.abs.0.forward.output.1",
+    }
+
+
+def test_the_guides_cell_mappings(tmp_path: Path) -> None:
+    target = [
+        "Cell.fc2.Dense",
+        "Cell.conv1.Conv2d",
+        "Cell.a.MindSpeedTELayerNormColumnParallelLinear",
+        "Cell.b.RowParallelLinear",
+    ]
+    golden = [
+        "Module.fc2.Linear",
+        "Module.conv3.Conv2d",
+        "Module.a.TELayerNormColumnParallelLinear",
+        "Module.b.TERowParallelLinear",
+    ]
+    text = (
+        "fc2.Dense: fc2.Linear\nconv1.Conv2d: conv3.Conv2d\n"
+        "MindSpeedTELayerNormColumnParallelLinear: TELayerNormColumnParallelLinear\n"
+        "RowParallelLinear: TERowParallelLinear\n"
+    )
+    found = paired(tmp_path, cells(*target), cells(*golden), cell=text)
+    expected = {
+        f"{ours}.forward.0.input.0": f"{theirs}.forward.0.input.0" for ours, theirs in zip(target, golden, strict=True)
+    }
+    expected |= {
+        f"{ours}.parameters_grad.weight": f"{theirs}.parameters_grad.weight"
+        for ours, theirs in zip(target, golden, strict=True)
+    }
+    assert {name: golden for name, (golden, _) in found.items()} == expected
+
+
+def test_the_guides_data_mapping(tmp_path: Path) -> None:
+    embedding = "Module.module.language_model.embedding.word_embedding.VocabParallelEmbedding"
+    text = (
+        "Functional.flash_attention_score.4.forward.input.0: NPU.npu_fusion_attention.4.forward.input.0\n"
+        f"Cell.relu.ReLU.forward.0.input.0: {embedding}.forward.0.input.0\n"
+        f"Cell.relu.ReLU.parameters_grad.weight: {embedding}.parameters_grad.weight\n"
+    )
+    target = {
+        "Functional.flash_attention_score.4.forward": one(),
+        "Cell.relu.ReLU.forward.0": one(),
+        "Cell.relu.ReLU.parameters_grad.0": {"weight": [tensor()]},
+    }
+    golden = {
+        "NPU.npu_fusion_attention.4.forward": one(),
+        f"{embedding}.forward.0": one(),
+        f"{embedding}.parameters_grad.0": {"weight": [tensor()]},
+    }
+    assert paired(tmp_path, target, golden, data=text) == {
+        "Functional.flash_attention_score.4.forward.input.0": ("NPU.npu_fusion_attention.4.forward.input.0", "data"),
+        "Cell.relu.ReLU.forward.0.input.0": (f"{embedding}.forward.0.input.0", "data"),
+        "Cell.relu.ReLU.parameters_grad.0.weight": (f"{embedding}.parameters_grad.0.weight", "data"),
+    }
+
+
+@pytest.mark.parametrize("top", ["Cell", "TopLayer"])
+def test_the_guides_layer_mapping(tmp_path: Path, top: str) -> None:
+    text = (
+        "ParallelAttention:                 # Layer name\n  qkv_proj: query_key_value        # left: MindSpore\n"
+        "  out_proj: dense\nParallelTransformerLayer:\n  attention: self_attention\n"
+        "Embedding:\n  dropout: embedding_dropout\nParallelMLP:\n  mapping: dense_h_to_4h\n  projection: dense_4h_to_h\n"
+        f"PipelineCell:\n  model: module\n{top}:\n  network_with_loss: module\n"
+    )
+    model, module = "network_with_loss.model", "module.module"
+    target = {
+        "network_with_loss.PipelineCell": "module.PipelineCell",
+        f"{model}.emb.Embedding": f"{module}.emb.Embedding",
+        f"{model}.emb.dropout.Dropout": f"{module}.emb.embedding_dropout.Dropout",
+        f"{model}.layers.0.ParallelTransformerLayer": f"{module}.layers.0.ParallelTransformerLayer",
+        f"{model}.layers.0.attention.ParallelAttention": f"{module}.layers.0.self_attention.Attention",
+        f"{model}.layers.0.attention.qkv_proj.Linear": f"{module}.layers.0.self_attention.query_key_value.Linear",
+        f"{model}.layers.0.attention.out_proj.Linear": f"{module}.layers.0.self_attention.dense.Linear",
+        f"{model}.layers.0.mlp.ParallelMLP": f"{module}.layers.0.mlp.MLP",
+        f"{model}.layers.0.mlp.mapping.Linear": f"{module}.layers.0.mlp.dense_h_to_4h.Linear",
+        f"{model}.layers.0.mlp.projection.Linear": f"{module}.layers.0.mlp.dense_4h_to_h.Linear",
+    }
+    ours = {f"Cell.{name}.forward.0": one() for name in target}
+    theirs = {f"Module.{name}.forward.0": one() for name in target.values()}
+    assert paired(tmp_path, ours, theirs, layer=text) == {
+        f"Cell.{name}.forward.0.input.0": (f"Module.{golden}.forward.0.input.0", "layer")
+        for name, golden in target.items()
+    }
+
+
 # ---- several at once --------------------------------------------------------------------------------------
 
 
