@@ -111,6 +111,10 @@ def compare(
     for ingested in report.ingested:
         for line in terminal.ingest_lines(ingested):
             diagnostics.note(line)
+    for note in report.notes[:_MOST_NOTES]:
+        diagnostics.note(note)
+    if len(report.notes) > _MOST_NOTES:
+        diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files do nothing")
     stored = comparison.load(store.choose(lake), report.name)
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(files.write, stored, output, format.value) if output is not None else None
@@ -142,5 +146,8 @@ def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
         return "fuzzy"
     return "layer" if layer_mapping is not None else None
 
+
+_MOST_NOTES = 10
+"""How many lines of mapping files that do nothing are told one by one."""
 
 _FAILING = {FailOn.ERROR: ("error",), FailOn.WARNING: ("error", "warning", "unmatched", "unreadable")}

@@ -43,6 +43,12 @@ class CompareReport:
     ingested: tuple[IngestReport, ...]
     seconds: float
 
+    @property
+    def notes(self) -> list[str]:
+        """Lines of the mapping files that do nothing, because no pair of units has their name."""
+        idle = [line for line in self.pairs[0].idle if all(line in pair.idle for pair in self.pairs)]
+        return [f"the {mapping} names {name}, which the {side} run does not have" for mapping, side, name in idle]
+
 
 def compare(
     target: str | os.PathLike[str],

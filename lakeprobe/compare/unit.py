@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lakeprobe import resources
 from lakeprobe.compare import limits, mapping_tables
@@ -69,13 +69,17 @@ class PairTask:
 
 @dataclass(frozen=True, slots=True)
 class PairReport:
-    """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows."""
+    """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows.
+
+    `idle`: names in the mapping files that the units do not have, each with its mapping and its side.
+    """
 
     target: UnitKey
     golden: UnitKey
     kind: str
     rule: Rule
     rows: int
+    idle: tuple[tuple[str, str, str], ...]
 
 
 def compare_units_apart(task: PairTask) -> PairReport:
@@ -107,6 +111,7 @@ def compare_units(task: PairTask) -> PairReport:
             _judge(connection, rule)
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
+            idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:
@@ -114,7 +119,7 @@ def compare_units(task: PairTask) -> PairReport:
     finally:
         connection.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
-    return PairReport(task.target, task.golden, kind, rule, rows)
+    return PairReport(task.target, task.golden, kind, rule, rows, idle)
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> Rule:
@@ -139,9 +144,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
-    cross_framework, other_names = connection.execute(
-        "SELECT cross_framework, other_names FROM comparison_kind"
-    ).fetchall()[0]
+    cross_framework, other_names = _rows(connection, "SELECT cross_framework, other_names FROM comparison_kind")[0]
     mapping_tables.create(connection, task.mappings, other_names)
     rule = task.rule or rules.load(rules.default_name(cross_framework, task.mappings))
     for view, file in _views(rule, is_mapped=other_names or not task.mappings.is_empty).items():
@@ -245,4 +248,8 @@ def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) 
 
 
 def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
-    return connection.execute(query).fetchall()[0][0]
+    return _rows(connection, query)[0][0]
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
+    return connection.execute(query).fetchall()

@@ -87,6 +87,26 @@ def test_a_mapping_file_with_a_mistake(tmp_path: Path, sides: tuple[str, str]) -
     assert not lake.exists()
 
 
+def test_lines_that_do_nothing_are_told(tmp_path: Path, sides: tuple[str, str]) -> None:
+    (tmp_path / "apis.yaml").write_text(
+        "- ms_api: Mint.rleu\n  pt_api: Torch.relu\n- ms_api: Mint.relu\n  pt_api: Torch.rel\n"
+    )
+    (tmp_path / "cells.yaml").write_text("net.fc.Own: fc.Linear\nnte.fc: fc\n")
+    (tmp_path / "rows.yaml").write_text("Mint.relu.0.forward.input.0: Torch.relu.0.forward.input.9\n")
+    given = [
+        f"--{kind}-mapping={tmp_path / name}.yaml"
+        for kind, name in (("api", "apis"), ("cell", "cells"), ("data", "rows"))
+    ]
+    done = lakeprobe("compare", *sides, *given, "--lake", str(tmp_path / "lake"))
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if " names " in line] == [
+        "the API mapping names Mint.rleu, which the target run does not have",
+        "the API mapping names Torch.rel, which the golden run does not have",
+        "the cell mapping names nte.fc, which the target run does not have",
+        "the data mapping names Torch.relu.0.forward.input.9, which the golden run does not have",
+    ]
+
+
 def test_an_old_compare_json(tmp_path: Path, sides: tuple[str, str]) -> None:
     old = tmp_path / "compare.json"
     old.write_text(json.dumps({"npu_path": sides[0], "bench_path": sides[1], "is_print_compare_log": True}))

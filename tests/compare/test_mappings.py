@@ -292,7 +292,8 @@ def test_the_guides_layer_mapping(tmp_path: Path, top: str) -> None:
     text = (
         "ParallelAttention:                 # Layer name\n  qkv_proj: query_key_value        # left: MindSpore\n"
         "  out_proj: dense\nParallelTransformerLayer:\n  attention: self_attention\n"
-        "Embedding:\n  dropout: embedding_dropout\nParallelMLP:\n  mapping: dense_h_to_4h\n  projection: dense_4h_to_h\n"
+        "Embedding:\n  dropout: embedding_dropout\nParallelMLP:\n  mapping: dense_h_to_4h\n"
+        "  projection: dense_4h_to_h\n"
         f"PipelineCell:\n  model: module\n{top}:\n  network_with_loss: module\n"
     )
     model, module = "network_with_loss.model", "module.module"
