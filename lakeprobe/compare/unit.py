@@ -126,21 +126,10 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     """Load both sides, set the thresholds, define the defaults of a rule, and lock the connection."""
     for name in _MACROS:
         connection.execute(resources.sql(f"macros/{name}"))
-    set_variable(connection, "target_unit", str(target))
-    set_variable(connection, "golden_unit", str(golden))
-    _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
-    rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
-    connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
-    for side, folder in (("target", target), ("golden", golden)):
-        _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
-        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
-        joined = f"SELECT *, op || '.' || slot AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
-        connection.execute(f"CREATE VIEW {side} AS {joined}")
-        stacks = quote_text(str(folder / STACKS_FILE))
-        connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
+    _load(connection, task, target, golden)
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
-    for name, value in connection.execute("SELECT name, value FROM thresholds").fetchall():
+    for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
@@ -153,6 +142,22 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
     return rule
+
+
+def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
+    """Make the tables of ops and leaves of both sides, and what the two can be held against each other by."""
+    set_variable(connection, "target_unit", str(target))
+    set_variable(connection, "golden_unit", str(golden))
+    _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
+    rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
+    connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
+    for side, folder in (("target", target), ("golden", golden)):
+        _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
+        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
+        joined = f"SELECT *, op || '.' || slot AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
+        connection.execute(f"CREATE VIEW {side} AS {joined}")
+        stacks = quote_text(str(folder / STACKS_FILE))
+        connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
 
 
 def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
@@ -172,7 +177,7 @@ def _searches(rule: Rule) -> dict[str, str]:
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
     """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
-    files = frozenset(file for (file,) in connection.execute(resources.sql("compare/tensor_files")).fetchall())
+    files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
         connection.execute(resources.sql("macros/no_tensor_metrics"))
         return
@@ -182,9 +187,9 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
 
 
 def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
-    names = [name for (name,) in connection.execute("SELECT name FROM thresholds").fetchall()]
+    names = [name for (name,) in _rows(connection, "SELECT name FROM thresholds")]
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
-    for name, value in zip(names, connection.execute(f"SELECT {asked}").fetchall()[0], strict=True):
+    for name, value in zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True):
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
 
@@ -198,7 +203,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     rules.check_contract(connection, rule, "pairs")
     _materialise(connection, "pairs")
     if not _only_value(connection, resources.sql("compare/pairs_sound")):
-        side, row, count = connection.execute(resources.sql("compare/paired_twice")).fetchall()[0]
+        side, row, count = _rows(connection, resources.sql("compare/paired_twice"))[0]
         what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
@@ -232,7 +237,7 @@ def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
     """Raise the RuleError that tells why a row of the results is there twice or has no outcome."""
     if _only_value(connection, "SELECT count(*) <> count(DISTINCT row) FROM metrics"):  # its verdicts are double too
         raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
-    row, count = connection.execute(resources.sql("compare/verdict_missing")).fetchall()[0]
+    row, count = _rows(connection, resources.sql("compare/verdict_missing"))[0]
     raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
 
 
