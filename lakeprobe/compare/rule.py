@@ -20,34 +20,45 @@ from lakeprobe.mapping.files import Mappings
 if TYPE_CHECKING:
     import duckdb
 
+NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
 CONTRACT = {
-    "op_pairs": ("target_seq", "golden_seq", "matched_by"),
-    "pairs": ("target_row", "golden_row", "matched_by"),
-    "metrics": (
-        "row",
-        "max_diff",
-        "min_diff",
-        "mean_diff",
-        "norm_diff",
-        "max_relative",
-        "min_relative",
-        "mean_relative",
-        "norm_relative",
-        "measurement",
-        "measurement_problem",
-        "values_equal",
-        "cosine",
-        "euclidean_distance",
-        "max_abs_error",
-        "max_relative_error",
-        "one_thousandth_ratio",
-        "five_thousandths_ratio",
-        "scale_norm",
-        "scale_max",
-    ),
-    "verdicts": ("row", "outcome", "verdict", "messages"),
+    "op_pairs": {"target_seq": NUMBER, "golden_seq": NUMBER, "matched_by": TEXT},
+    "pairs": {"target_row": NUMBER, "golden_row": NUMBER, "matched_by": TEXT},
+    "metrics": {
+        "row": NUMBER,
+        "max_diff": NUMBER,
+        "min_diff": NUMBER,
+        "mean_diff": NUMBER,
+        "norm_diff": NUMBER,
+        "max_relative": NUMBER,
+        "min_relative": NUMBER,
+        "mean_relative": NUMBER,
+        "norm_relative": NUMBER,
+        "measurement": TEXT,
+        "measurement_problem": TEXT,
+        "values_equal": TRUTH,
+        "cosine": NUMBER,
+        "euclidean_distance": NUMBER,
+        "max_abs_error": NUMBER,
+        "max_relative_error": NUMBER,
+        "one_thousandth_ratio": NUMBER,
+        "five_thousandths_ratio": NUMBER,
+        "scale_norm": NUMBER,
+        "scale_max": NUMBER,
+    },
+    "verdicts": {"row": NUMBER, "outcome": TEXT, "verdict": TEXT, "messages": TEXTS},
 }
-"""The views of a rule, and the columns that each must have."""
+"""The views of a rule, and the columns that each must have, with what stands in them."""
+
+_TYPES = {
+    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL.*"),
+    TEXT: re.compile(r"VARCHAR|ENUM.*"),
+    TRUTH: re.compile(r"BOOLEAN"),
+    TEXTS: re.compile(
+        r"(VARCHAR|\"NULL\"|INTEGER)\[\]"
+    ),  # an empty list that nothing else is joined to is one of INTEGER
+}
+"""The types of DuckDB that hold it; NULL alone has a type of its own, which holds all."""
 
 _ALLOWED = re.compile(
     r"(select|from|with|values)\b"
@@ -143,16 +154,22 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 
 def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str) -> None:
-    """Raise RuleError if `view` lacks a column that the contract asks for."""
+    """Raise RuleError if `view` lacks a column that the contract asks for, or has one of another type."""
     import duckdb
 
     try:
-        described = connection.execute(f"SELECT * FROM {view} LIMIT 0").description
+        types = dict(connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {view})").fetchall())
     except duckdb.Error as error:
         raise RuleError(f"{rule.origin}: the view {view} does not run: {first_line(error)}") from error
-    missing = [column for column in CONTRACT[view] if column not in {part[0] for part in described}]
+    missing = [column for column in CONTRACT[view] if column not in types]
     if missing:
         raise RuleError(f"{rule.origin}: the view {view} lacks the column {' and '.join(missing)} (docs/rules.md)")
+    for column, content in CONTRACT[view].items():
+        if types[column] != '"NULL"' and not _TYPES[content].fullmatch(types[column]):
+            raise RuleError(
+                f"{rule.origin}: the column {column} of the view {view} is {types[column]}; "
+                f"it must be {content} (docs/rules.md)"
+            )
 
 
 def first_line(error: Exception) -> str:

@@ -63,14 +63,21 @@ BROKEN = {
         VERDICTS + "SELECT row, verdict FROM verdicts_default",
         "the view verdicts lacks the column outcome and messages",
     ),
-    "mistyped_row": (PAIRS + "SELECT 'x' AS target_row, 'y' AS golden_row, '' AS matched_by", "x"),
+    "mistyped_row": (
+        PAIRS + "SELECT 'x' AS target_row, 'y' AS golden_row, '' AS matched_by",
+        "the column target_row of the view pairs is VARCHAR; it must be a number",
+    ),
+    "mistyped_op": (
+        "CREATE OR REPLACE VIEW op_pairs AS SELECT target_seq, [golden_seq] AS golden_seq, matched_by FROM match_exact",
+        "the column golden_seq of the view op_pairs is INTEGER[]; it must be a number",
+    ),
     "mistyped_metric": (
         METRICS + "SELECT * REPLACE ('far' AS norm_relative) FROM metrics_default",
-        "isfinite(VARCHAR)",
+        "the column norm_relative of the view metrics is VARCHAR; it must be a number",
     ),
     "mistyped_messages": (
         VERDICTS + "SELECT * REPLACE (1 AS messages) FROM verdicts_default",
-        "Unimplemented type for cast (INTEGER -> VARCHAR[])",
+        "the column messages of the view verdicts is INTEGER; it must be a list of texts",
     ),
     "fails_on_a_row": (
         METRICS + "SELECT * REPLACE (error('no such luck') AS cosine) FROM metrics_default",
