@@ -177,3 +177,12 @@ def test_a_script_that_never_closes_the_lake_says_nothing(tmp_path: Path) -> Non
     command = [sys.executable, "-W", "error", "-c", SCRIPT, tmp_path / "lake", npu, gpu]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
+
+
+def test_tables_of_names_can_be_joined(tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        renamed = "SELECT golden_api FROM api_table WHERE target_api = 'Functional.dense'"
+        assert lake.sql(renamed).fetchall() == [("Functional.linear",)]
+        assert lake.sql("SELECT golden_class FROM class_table WHERE target_class = 'Dense'").fetchall() == [("Linear",)]
+        slots = "SELECT golden_slot FROM slot_table WHERE target_api = 'Cell.LayerNorm' AND target_slot = 'parameters.gamma'"
+        assert lake.sql(slots).fetchall() == [("parameters.weight",)]
