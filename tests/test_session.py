@@ -184,5 +184,6 @@ def test_tables_of_names_can_be_joined(tmp_path: Path) -> None:
         renamed = "SELECT golden_api FROM api_table WHERE target_api = 'Functional.dense'"
         assert lake.sql(renamed).fetchall() == [("Functional.linear",)]
         assert lake.sql("SELECT golden_class FROM class_table WHERE target_class = 'Dense'").fetchall() == [("Linear",)]
-        slots = "SELECT golden_slot FROM slot_table WHERE target_api = 'Cell.LayerNorm' AND target_slot = 'parameters.gamma'"
-        assert lake.sql(slots).fetchall() == [("parameters.weight",)]
+        gamma = "target_api = 'Cell.LayerNorm' AND target_slot = 'parameters.gamma'"
+        slots = lake.sql(f"SELECT golden_slot FROM slot_table WHERE {gamma}")
+        assert slots.fetchall() == [("parameters.weight",)]
