@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -41,6 +42,9 @@ _DEFAULTS = {
     "verdicts": "judge/verdicts",
 }
 """The views that a rule finds, and the SQL that defines them; it replaces op_pairs, pairs, metrics and verdicts."""
+
+_LIKE_A_THRESHOLD = 0.85
+"""How like the name of a threshold a variable of a rule must be to be taken for a misspelt one (difflib's ratio)."""
 
 _MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
@@ -192,6 +196,12 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
     for name, value in zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True):
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
+    for (variable,) in _rows(connection, "SELECT name FROM duckdb_variables()"):
+        meant = get_close_matches(variable, names, n=1, cutoff=_LIKE_A_THRESHOLD)
+        if meant and variable not in names:
+            raise RuleError(
+                f"{rule.origin}: there is no threshold {variable}; {meant[0]} is meant, or call it otherwise"
+            )
 
 
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:

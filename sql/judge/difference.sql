@@ -82,8 +82,8 @@ SELECT
             noise > 0
             AND is_within(max_diff, noise * magnitude)
             AND is_within(min_diff, noise * magnitude)
-            AND (mean_diff IS NULL OR is_within(mean_diff, noise * norm / root_elements))
-            AND (norm_diff IS NULL OR is_within(norm_diff, noise * norm))
+            AND (is_within(mean_diff, noise * norm / root_elements) OR same_statistic(target_mean, golden_mean))
+            AND (is_within(norm_diff, noise * norm) OR same_statistic(target_norm, golden_norm))
             THEN 'noise'
         ELSE 'different'
     END AS difference

@@ -124,6 +124,10 @@ BROKEN = {
         "metrics has a row more than once; a pair has one row of metrics at most",
     ),
     "threshold": ("SET VARIABLE norm_growth = 'much'", "the threshold norm_growth is 'much'; it must be a number"),
+    "threshold_misspelt": (
+        "SET VARIABLE norm_eror_output = 0.1",
+        "there is no threshold norm_eror_output; norm_error_output is meant, or call it otherwise",
+    ),
     "threshold_null": ("SET VARIABLE noise_factor = NULL", "the threshold noise_factor is None; it must be a number"),
 }
 
