@@ -1,0 +1,63 @@
+-- leaf_errors: how far apart the two sides of each row of a comparison are that is not equal.
+-- grain: one leaf: a pair that is not equal, or a row without counterpart
+-- parameters: $comparison; the view results
+-- error: scaled by the tensor (its norm; √n of it for the mean, the larger magnitude for max and min), so 1 is as far
+--   apart as the tensor is large; inf where NaN or inf stand on one side, 1 for what has no distance: another shape,
+--   digest, or argument; NULL without counterpart
+WITH
+    leaves AS (
+        SELECT
+            step,
+            rank,
+            row,
+            target_seq,
+            golden_seq,
+            role,
+            coalesce(difference, 'unmatched') AS difference,
+            coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor,
+            target_kind = 'tensor' AND golden_kind = 'tensor' AND target_shape = golden_shape AS has_distance,
+            measurement,
+            euclidean_distance,
+            max_diff,
+            min_diff,
+            mean_diff,
+            norm_diff,
+            greatest(target_norm, golden_norm) AS norm,
+            greatest(abs(target_max), abs(target_min), abs(golden_max), abs(golden_min)) AS magnitude,
+            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements,
+            target_dtype <> golden_dtype OR target_shape <> golden_shape AS is_other_tensor
+        FROM results
+        WHERE
+            comparison = $comparison
+            AND outcome <> 'skipped'
+            AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
+    ),
+    scaled AS (
+        SELECT
+            *,
+            greatest(
+                abs(max_diff / nullif(magnitude, 0)),
+                abs(min_diff / nullif(magnitude, 0)),
+                abs(mean_diff * root_elements / nullif(norm, 0)),
+                abs(norm_diff / nullif(norm, 0)),
+                euclidean_distance / nullif(norm, 0)
+            ) AS distance
+        FROM leaves
+    )
+SELECT
+    step,
+    rank,
+    row,
+    target_seq,
+    golden_seq,
+    role,
+    difference,
+    is_tensor,
+    is_other_tensor,
+    CASE
+        WHEN difference = 'unmatched' THEN NULL
+        WHEN NOT has_distance THEN 1.0
+        WHEN measurement = 'nonfinite' OR NOT isfinite(distance) THEN 'inf'::DOUBLE
+        ELSE coalesce(distance, 1.0)
+    END AS error
+FROM scaled
