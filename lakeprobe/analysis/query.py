@@ -24,5 +24,5 @@ def answer(
     connection: duckdb.DuckDBPyConnection, file: str, parameters: Mapping[str, Any] | None = None
 ) -> duckdb.DuckDBPyRelation:
     """The rows that the SQL in sql/analysis/`file` gives, as a relation that needs no table of ours any more."""
-    found = connection.execute(resources.sql(f"analysis/{file}"), parameters).to_arrow_table()
-    return connection.from_arrow(found)
+    found = connection.sql(resources.sql(f"analysis/{file}"), params=parameters)
+    return connection.from_arrow(found.to_arrow_table())

@@ -6,11 +6,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.analysis import query
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, StoredComparison
 from lakeprobe.lake.connection import connect, define_view
 
 if TYPE_CHECKING:
     import duckdb
+
+PARTS = ("first", "beyond_noise", "worst")
+"""The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
 MOST_LEAVES = 6
 """How many leaves of an op a summary shows."""
@@ -83,32 +87,26 @@ def summarise(comparison: StoredComparison) -> Summary:
     try:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
             define_view(connection, name, comparison.folder / "step=*" / "rank=*" / file)
-        connection.execute(f"CREATE TABLE findings AS {resources.sql('analysis/findings_by_op')}")
+        query.keep(connection, "findings", "findings_by_op")
+        query.keep(connection, "summary_ops", "summary_ops")
+        parts = _ops_by_part(connection)
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
-        return Summary(
-            first=_ops(connection, "analysis/first_findings"),
-            beyond_noise=_ops(connection, "analysis/first_findings_beyond_noise"),
-            worst=_ops(connection, "analysis/worst_findings"),
-            outcomes=tuple(Outcome(*row) for row in rows),
-        )
+        return Summary(**{part: tuple(parts[part]) for part in PARTS}, outcomes=tuple(Outcome(*row) for row in rows))
     finally:
         connection.close()
 
 
-def _ops(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[OpFinding, ...]:
-    found = connection.execute(resources.sql(query))
+def _ops_by_part(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpFinding]]:
+    leaves: dict[tuple[int, int, float], list[Leaf]] = {}
+    shown_leaves = connection.execute(resources.sql("analysis/leaves"), {"most": MOST_LEAVES}).fetchall()
+    for step, rank, place, *leaf in shown_leaves:
+        leaves.setdefault((step, rank, place), []).append(Leaf(*leaf))
+    parts: dict[str, list[OpFinding]] = {part: [] for part in PARTS}
+    found = connection.execute("FROM summary_ops")
     columns = [column[0] for column in found.description]
-    return tuple(_op(connection, dict(zip(columns, row, strict=True))) for row in found.fetchall())
-
-
-def _op(connection: duckdb.DuckDBPyConnection, finding: dict[str, Any]) -> OpFinding:
-    key = {"step": finding["step"], "rank": finding["rank"]}
-    rows, stack = finding.pop("rows"), finding.pop("stack")
-    shown = connection.execute(resources.sql("analysis/leaves"), key | {"rows": rows[:MOST_LEAVES]}).fetchall()
-    code = connection.execute(resources.sql("analysis/line_of_code"), key | {"stack": stack}).fetchall()
-    return OpFinding(
-        **{field.name: finding[field.name] for field in fields(OpFinding) if field.name in finding},
-        code=code[0][0] if code else None,
-        leaves=tuple(Leaf(*leaf) for leaf in shown),
-        more_leaves=len(rows) - len(shown),
-    )
+    for row in found.fetchall():
+        op: dict[str, Any] = dict(zip(columns, row, strict=True))
+        shown = tuple(leaves.get((op["step"], op["rank"], op["place"]), ()))
+        own = {field.name: op[field.name] for field in fields(OpFinding) if field.name in op}
+        parts[op["part"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": op["leaves"] - len(shown)}))
+    return parts

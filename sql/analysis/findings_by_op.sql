@@ -1,7 +1,8 @@
--- findings_by_op: the ops of a comparison that differ or have rows without counterpart, in the target's order.
+-- findings_by_op: the ops of a comparison that differ or have rows without counterpart.
 -- grain: one op of one (step, rank)
 -- parameters: the view results (of any number of steps and ranks)
 -- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it
+-- first_row: the first of its rows that differs, where its name, module and stack are to be found; leaves: how many do
 WITH
     op_pairs AS (
         SELECT DISTINCT
@@ -14,57 +15,66 @@ WITH
     ),
     rows AS (
         SELECT
-            results.* REPLACE (coalesce(results.target_seq, op_pairs.target_seq) AS target_seq)
+            results.step,
+            results.rank,
+            row,
+            coalesce(results.target_seq, op_pairs.target_seq) AS target_seq,
+            if(coalesce(results.target_seq, op_pairs.target_seq) IS NULL, results.golden_seq, NULL) AS only_golden_seq,
+            difference,
+            outcome,
+            verdict,
+            max_relative_error,
+            cosine,
+            norm_relative
         FROM results
         LEFT JOIN op_pairs
             ON op_pairs.step = results.step
             AND op_pairs.rank = results.rank
             AND op_pairs.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
-        WHERE results.difference <> 'equal' OR (results.outcome = 'unmatched' AND results.verdict <> 'skipped')
+        WHERE
+            outcome <> 'skipped'
+            AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
     ),
     ops AS (
         SELECT
             step,
             rank,
             target_seq,
-            if(target_seq IS NULL, golden_seq, NULL) AS only_golden_seq,
-            coalesce(any_value(target_op), any_value(golden_op)) AS op,
+            only_golden_seq,
             bool_or(difference = 'different' OR outcome = 'unmatched') AS is_different,
-            any_value(module) AS module,
-            any_value(stack) AS stack,
             count(*) FILTER (WHERE verdict = 'error') AS errors,
             count(*) FILTER (WHERE verdict = 'warning') AS warnings,
             max(max_relative_error) AS max_relative_error,
             min(cosine) AS cosine,
             max(norm_relative) FILTER (WHERE isfinite(norm_relative)) AS norm_relative,
-            list(row ORDER BY row) AS rows
+            min(row) AS first_row,
+            count(*) AS leaves
         FROM rows
-        WHERE outcome <> 'skipped'
         GROUP BY ALL
     )
 SELECT
     ops.step,
     ops.rank,
-    coalesce(ops.target_seq, before.target_seq + 0.5, -0.5) AS place,
-    op,
+    coalesce(ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    ops.target_seq,
+    only_golden_seq,
     CASE
         WHEN only_golden_seq IS NOT NULL THEN 'only in golden'
         WHEN paired.target_seq IS NULL THEN 'only in target'
         WHEN is_different THEN 'different'
         ELSE 'noise'
     END AS finding,
-    rows,
-    module,
-    stack,
     errors,
     warnings,
     max_relative_error,
     cosine,
-    norm_relative
+    norm_relative,
+    first_row,
+    leaves
 FROM ops
 LEFT JOIN op_pairs AS paired
     ON paired.step = ops.step AND paired.rank = ops.rank AND paired.target_seq = ops.target_seq
 ASOF LEFT JOIN op_pairs AS before
     ON before.step = ops.step AND before.rank = ops.rank AND before.golden_seq <= ops.only_golden_seq
-ORDER BY ops.step, ops.rank, place, rows
+ORDER BY ops.step, ops.rank, place, first_row

@@ -1,11 +1,23 @@
--- leaves: some rows of a comparison in short, as a summary shows them.
--- grain: one row of the comparison
--- parameters: $step, $rank, $rows (a list); the view results
+-- leaves: the first leaves that differ of each op that a summary names, in short.
+-- grain: one leaf of an op of one (step, rank)
+-- parameters: $most (leaves of an op); the table summary_ops, the view results
+WITH
+    ops AS (
+        SELECT DISTINCT step, rank, place, target_seq, only_golden_seq FROM summary_ops
+    )
 SELECT
+    step,
+    rank,
+    place,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2) AS slot,
     coalesce(difference, 'unmatched') AS difference,
     leaf_text(target_kind, target_type, target_dtype, target_shape, target_value, target_norm, target_max, target_digest) AS target,
     leaf_text(golden_kind, golden_type, golden_dtype, golden_shape, golden_value, golden_norm, golden_max, golden_digest) AS golden
-FROM results
-WHERE step = $step AND rank = $rank AND list_contains($rows, row)
-ORDER BY row
+FROM ops
+JOIN results USING (step, rank)
+WHERE
+    (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
+    AND outcome <> 'skipped'
+    AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
+QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
+ORDER BY step, rank, place, row

@@ -3,7 +3,7 @@
 -- parameters: the views findings_by_op, results and stacks; the macro user_frame
 WITH
     first_op AS (
-        SELECT *
+        SELECT finding, target_seq, only_golden_seq, first_row
         FROM findings_by_op
         WHERE finding <> 'noise'
         ORDER BY place
@@ -12,13 +12,14 @@ WITH
     messages AS (
         SELECT DISTINCT unnest(messages) AS message
         FROM results
-        WHERE row IN (SELECT unnest(rows) FROM first_op)
+        JOIN first_op ON results.target_seq = first_op.target_seq OR results.golden_seq = first_op.only_golden_seq
     )
 SELECT
-    op AS "First op that differs",
+    coalesce(target_op, golden_op) AS "First op that differs",
     finding AS "Finding",
     (SELECT string_agg(message, '; ' ORDER BY message) FROM messages) AS "Messages",
     module AS "Module",
     regexp_replace(user_frame(frames), '\s+', ' ', 'g') AS "Line of code"
 FROM first_op
+JOIN results ON results.row = first_op.first_row
 LEFT JOIN stacks USING (stack)
