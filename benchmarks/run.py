@@ -27,6 +27,8 @@ SCRIPTS = Path(os.environ.get("LAKEPROBE_SCRIPTS", SHARED / "scripts"))
 TEMPLATE = SHARED / "dumps" / "B_pt_dist" / "mix_stat" / "golden" / "step0"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
 ROUNDS = 3
+QUESTIONS = ("first-diff", "blame", "comm", "merge")
+"""Commands that answer a question about a comparison of many ranks."""
 
 
 def seconds(command: list[str]) -> float:
@@ -100,6 +102,13 @@ def large_dump() -> tuple[Path, Path]:
     return _made(
         "large", ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", "1", "--ops", "550000", "--indent"]
     )
+
+
+def ranks_dumps(ranks: int) -> tuple[Path, Path]:
+    """20 000 ops on each of `ranks` ranks, as folders of the ranks."""
+    script = ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", str(ranks), "--ops", "20000", "--indent"]
+    target, golden = _made(f"ranks{ranks}", script)
+    return target.parents[1], golden.parents[1]
 
 
 def _made(name: str, script: list[str]) -> tuple[Path, Path]:
@@ -217,13 +226,33 @@ def large_ingest() -> str:
     size = target.stat().st_size
     _fresh("lake")
     command = [*LAKEPROBE, "ingest", str(target), "--lake", str(WORK / "lake"), "--run", "large", "--replace"]
-    return f"| ingest of {size / 1e6:.0f} MB | {seconds(command):.2f} | | | {memory(command) / 1e6:.0f} | | |"
+    return _row(f"ingest of {size / 1e6:.0f} MB", seconds(command), memory(command))
 
 
 def start_up() -> str:
     """`lakeprobe --help`."""
     ours = median(seconds([*LAKEPROBE, "--help"]) for _ in range(5))
-    return f"| lakeprobe --help | {ours:.2f} | | | | | |"
+    return _row("lakeprobe --help", ours)
+
+
+def many_ranks() -> str:
+    """20 000 ops on each of 8, 16, 32 and 64 ranks, from dumps to results, and questions then; msprobe on 8 of them."""
+    target, golden = ranks_dumps(8)
+    rows = [_beside("8 ranks, dumps to results", target, golden, lambda: (_fresh("lake"), _ranks(8))[1])]
+    for ranks in (8, 16, 32, 64):
+        _fresh("lake")
+        rows.append(_row(f"{ranks} ranks, dumps to results", seconds(_ranks(ranks))))
+        for question in QUESTIONS:
+            asked = [*LAKEPROBE, question, "ranks", "--lake", str(WORK / "lake")]
+            rows.append(_row(f"{ranks} ranks, {question}", seconds(asked), memory(asked)))
+    _fresh("lake")
+    rows.append(_row("64 ranks, dumps to results, memory", None, memory(_ranks(64))))
+    return "\n".join(rows)
+
+
+def _ranks(ranks: int) -> list[str]:
+    target, golden = ranks_dumps(ranks)
+    return [*LAKEPROBE, "compare", str(target), str(golden), "--lake", str(WORK / "lake"), "--name", "ranks"]
 
 
 def _ingest(target: Path, golden: Path) -> None:
@@ -247,6 +276,13 @@ def _beside(
     )
 
 
+def _row(name: str, own: float | None, own_memory: int | None = None) -> str:
+    """A table row for which there is nothing of msprobe's; what was not measured is blank."""
+    time_cell = "" if own is None else f"{own:.2f}"
+    memory_cell = "" if own_memory is None else f"{own_memory / 1e6:.0f}"
+    return f"| {name} | {time_cell} | | | {memory_cell} | | |"
+
+
 SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -257,6 +293,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         tensors_linked,
         tensors_copied,
         large_ingest,
+        many_ranks,
         start_up,
     )
 }
