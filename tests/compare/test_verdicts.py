@@ -304,6 +304,28 @@ def test_what_is_skipped_does_not_count_for_its_op(tmp_path: Path) -> None:
     assert [row["messages"] for row in compared(tmp_path, *data)] == [[NEVER_WRITTEN], [C, GROWS]]
 
 
+def test_a_buffer_of_a_batch_is_skipped_only_where_it_receives(tmp_path: Path) -> None:
+    """Inside batch_isend_irecv what is sent is judged, and what is received too, once it is there."""
+
+    def batch(value: float) -> Any:
+        pairs = ("isend", value), ("irecv", value)
+        ops = [
+            {"class_type": "torch.distributed.P2POp", "tensor": tensor(number), "op": op, "peer": 1}
+            for op, number in pairs
+        ]
+        return {"Distributed.batch_isend_irecv.0.forward": call([ops], [ops])}
+
+    found = {
+        row["target_name"].split("forward.")[1]: row["outcome"] for row in compared(tmp_path, batch(1.0), batch(2.0))
+    }
+    assert found == {
+        "input.0.0": "compared",
+        "input.0.1": "skipped",
+        "output.0.0": "compared",
+        "output.0.1": "compared",
+    }
+
+
 def test_rows_without_counterpart(tmp_path: Path) -> None:
     ours = {"Torch.a.0.forward": call([tensor(), tensor(NAN)]), "Torch.mine.0.forward": call([tensor()])}
     theirs = {"Torch.theirs.0.forward": call([tensor(NAN)]), "Torch.a.0.forward": call([tensor()])}
