@@ -1,0 +1,160 @@
+"""How runs drift from a golden run over steps and ranks: one metric of ops, modules, parameters and gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeprobe.analysis.query import answer, keep
+from lakeprobe.compare.plan import pair_units
+from lakeprobe.errors import UsageError
+from lakeprobe.lake.layout import UnitKey
+
+if TYPE_CHECKING:
+    import duckdb
+
+_UnitRow = tuple[str, int | None, int | None, int | None, int | None]
+"""Run, its step and rank, golden's step and rank."""
+
+METRICS = ("norm", "mean", "max", "min", "error")
+"""What can be followed: a statistic as it was recorded, or how far all of them are from golden's."""
+
+THRESHOLD = 0.001
+"""A row leaves golden where it is farther from it than this share of golden's tensor."""
+
+NOISE_FACTOR = 16.0
+"""Within so many spacings of the dtype a distance is float noise, whatever the threshold (sql/judge/thresholds.sql)."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What came of runs that were held against golden over steps. The relations are described by their SQL files.
+
+    `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql); `rows`: where each row of it does;
+    `modules`: which module does first, and most; `steps`: every value; `missing`: units that one side lacks.
+    """
+
+    golden: str
+    runs: tuple[str, ...]
+    metric: str
+    threshold: float
+    by_run: duckdb.DuckDBPyRelation
+    rows: duckdb.DuckDBPyRelation
+    modules: duckdb.DuckDBPyRelation
+    steps: duckdb.DuckDBPyRelation
+    missing: duckdb.DuckDBPyRelation
+
+    def __repr__(self) -> str:
+        return f"<drift of {', '.join(self.runs)} from {self.golden}: {self.metric}>"
+
+
+def drift(
+    connection: duckdb.DuckDBPyConnection,
+    golden: str,
+    runs: Sequence[str],
+    names: str | Sequence[str] = (),
+    metric: str = "norm",
+    ranks: Sequence[int] = (),
+    threshold: float = THRESHOLD,
+) -> Drift:
+    """Follow `metric` of the rows that `names` means, in `runs` and in `golden`, over all steps and ranks.
+
+    A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names it is the parameter
+    gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `ranks` are golden's; none
+    means all. `threshold` is a share of golden's tensor: its norm, norm/√n for the mean, its largest magnitude for
+    max and min. Steps and ranks pair as in `compare`; rows pair by name.
+
+    Raises UsageError for a run, name, metric or rank that does not exist, and where nothing is left to look at.
+    """
+    _check(golden, runs, metric, threshold)
+    everyone = [golden, *runs]
+    _pair(connection, golden, runs, ranks)
+    keep(connection, "drift_ops", "drift/ops", {"runs": everyone})
+    _choose(connection, golden, [names] if isinstance(names, str) else names)
+    keep(connection, "drift_calls", "drift/calls", {"golden": golden, "runs": everyone})
+    keep(connection, "drift_leaves", "drift/leaves", {"runs": everyone})
+    keep(connection, "drift_incoming", "drift/incoming", {"golden": golden})
+    limits = {"metric": metric, "threshold": threshold, "noise_factor": NOISE_FACTOR}
+    keep(connection, "drift_points", "drift/points", {"golden": golden, **limits})
+    if not connection.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:
+        raise UsageError(f"nothing that was asked for has a {metric}; name other ops with --op, or another --metric")
+    order = {"runs": list(runs)}
+    keep(connection, "drift_rows", "drift/rows", order)
+    return Drift(
+        golden=golden,
+        runs=tuple(runs),
+        metric=metric,
+        threshold=threshold,
+        by_run=answer(connection, "drift/runs", order),
+        rows=answer(connection, "drift/rows", order),
+        modules=answer(connection, "drift/modules", order),
+        steps=answer(connection, "drift/steps", order),
+        missing=answer(connection, "drift/missing", order),
+    )
+
+
+def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> None:
+    if not runs:
+        raise UsageError(f"no run is given that could be held against {golden}")
+    for run in runs:
+        if run == golden or list(runs).count(run) > 1:
+            raise UsageError(f"run {run} is given twice; name golden first, then other runs, each once")
+    if metric not in METRICS:
+        raise UsageError(f"there is no metric {metric}; take one of {', '.join(METRICS)}")
+    if not (threshold >= 0 and math.isfinite(threshold)):
+        raise UsageError(f"the threshold {threshold} is no share of a tensor; take 0 or more, such as {THRESHOLD}")
+
+
+def _pair(connection: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:
+    """Make drift_units: which unit of each run is held against which of golden."""
+    units: dict[str, list[UnitKey]] = {}
+    for name, step, rank in connection.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
+        units.setdefault(name, []).append(UnitKey(name, step, rank))
+    for name in (golden, *runs):
+        if name not in units:
+            raise UsageError(f"the lake has no run {name}; it has {', '.join(sorted(units)) or 'none'}")
+    known = sorted({unit.rank for unit in units[golden]})
+    for rank in ranks:
+        if rank not in known:
+            raise UsageError(f"{golden} has no rank {rank}; it has {', '.join(map(str, known))}")
+    rows = [row for run in runs for row in _unit_rows(units[run], units[golden], ranks or known)]
+    names = ("runs", "steps", "ranks", "golden_steps", "golden_ranks")
+    keep(connection, "drift_units", "drift/units", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequence[int]) -> Iterator[_UnitRow]:
+    """What a run's units are held against, in `ranks` of golden; a unit that only the run has keeps its own rank."""
+    run, golden = ours[0].run, theirs[0].run
+    pairs, alone = pair_units(ours, theirs)
+    if not pairs:
+        raise UsageError(f"{run} and {golden} have no step and rank in common")
+    for unit, other in pairs:
+        if other.rank in ranks:
+            yield run, unit.step, unit.rank, other.step, other.rank
+    for unit in alone:
+        if unit.run == golden and unit.rank in ranks:
+            yield run, None, None, unit.step, unit.rank
+        elif unit.run == run:
+            yield run, unit.step, unit.rank, None, None
+
+
+def _choose(connection: duckdb.DuckDBPyConnection, golden: str, names: Sequence[str]) -> None:
+    """Make drift_chosen: the ops and slots to look at."""
+    if names:
+        keep(connection, "drift_named", "drift/asked", {"names": list(names)})
+        _check_names(connection, names)
+    else:
+        keep(connection, "drift_named", "drift/usual", {"golden": golden})
+    keep(connection, "drift_chosen", "drift/chosen")
+    if not connection.execute("SELECT count(*) FROM drift_chosen").fetchall()[0][0]:
+        raise UsageError(f"{golden} has neither parameter gradients nor a loss; name ops or modules with --op")
+
+
+def _check_names(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    found = {name for (name,) in connection.execute("SELECT DISTINCT name FROM drift_named").fetchall()}
+    for name in names:
+        if name not in found:
+            close = [known for (known,) in answer(connection, "drift/close_names", {"name": name}).fetchall()]
+            raise UsageError(f"no op, row or module begins with {name}; close to it are {', '.join(close)}")

@@ -1,0 +1,143 @@
+"""lakeprobe drift: where runs leave a golden run over steps and ranks, as a table and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.sql import Format
+
+if TYPE_CHECKING:
+    from lakeprobe.reports.picture import DriftReport
+
+
+class Metric(StrEnum):
+    """What is followed over steps."""
+
+    NORM = "norm"
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+    ERROR = "error"
+    """The largest distance of the four from golden's."""
+
+
+class Table(StrEnum):
+    """The tables that come of it."""
+
+    RUNS = "runs"
+    ROWS = "rows"
+    MODULES = "modules"
+    STEPS = "steps"
+    MISSING = "missing"
+
+
+def drift(
+    golden: Annotated[str, typer.Argument(help="Name of the run that is held to be right.")],
+    runs: Annotated[list[str], typer.Argument(help="Names of the runs to hold against it.")],
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op",
+            help="An op, a row, a module's path, or the beginning of one; several times for several.",
+            show_default="gradients and loss",
+        ),
+    ] = None,
+    metric: Annotated[
+        Metric, typer.Option("--metric", help="What to follow; error is the largest distance of all four statistics.")
+    ] = Metric.NORM,
+    rank: Annotated[
+        list[int] | None,
+        typer.Option("--rank", help="Only this rank of golden; several times for several.", show_default="all"),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor.")
+    ] = 0.001,
+    picture: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A picture to write, .png or .svg.", show_default="none")
+    ] = None,
+    table: Annotated[
+        Table | None,
+        typer.Option("--table", help="Only this table, whole.", show_default="an overview; steps into csv and json"),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows of each run in the overview.")] = 20,
+    format: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
+    lake: LakeOption = None,
+) -> None:
+    """Follow ops, modules or gradients over steps, and say where each run leaves golden.
+
+    Without --op it follows the parameter gradients, their norm over all parameters, and the loss: the last 0-d float
+    that a forward op puts out before the first backward op.
+
+    Example: lakeprobe drift golden npu npu_fp16 --op layers.1.mlp -o drift.png
+    """
+    from lakeprobe import diagnostics, output
+    from lakeprobe.lake import store
+    from lakeprobe.reports import picture as pictures
+    from lakeprobe.session import Lake, query_errors
+
+    if picture is not None:
+        pictures.checked(picture)
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        found = opened.drift(golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold)
+        for line in _missing(found):
+            diagnostics.note(line)
+        if picture is not None:
+            diagnostics.note(f"{found.write(picture)} written")
+        if table is None and format is Format.TABLE:
+            output.text(_overview(found, most, bool(op)))
+        else:
+            relation = _tables(found)[table or Table.STEPS]
+            output.rows(relation.columns, relation.fetchall(), format)
+
+
+def _tables(found: DriftReport) -> dict[Table, Any]:
+    return {
+        Table.RUNS: found.by_run,
+        Table.ROWS: found.rows,
+        Table.MODULES: found.modules,
+        Table.STEPS: found.steps,
+        Table.MISSING: found.missing,
+    }
+
+
+def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
+    """The runs, then the rows that leave first and get farthest; the modules too where nothing was asked for."""
+    from lakeprobe import output
+
+    parts = [output.aligned(found.by_run.columns, _short(found.by_run.fetchall()))]
+    for relation, what in ((found.rows, "rows"), *(() if is_asked else ((found.modules, "modules"),))):
+        rows = relation.fetchall()
+        if not rows:
+            continue
+        shown = [row for run in found.runs for row in [row for row in rows if row[0] == run][:most]]
+        parts.append(output.aligned(relation.columns, _short(shown)))
+        if len(shown) < len(rows):
+            parts[-1] += f"{len(shown)} of {len(rows)} {what}; all with --table {what}\n"
+    return "\n".join(parts)
+
+
+def _short(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """Numbers with four digits, which is enough of a distance to read."""
+    for row in rows:
+        yield [f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row]
+
+
+def _missing(found: DriftReport) -> Iterator[str]:
+    """What is not held against anything, steps with the same ranks in one line."""
+    steps: dict[tuple[str, str, tuple[int, ...]], list[int]] = {}
+    for run, missing_in, step, ranks in found.missing.fetchall():
+        sides = (run, found.golden) if missing_in == "run" else (found.golden, run)
+        steps.setdefault((*sides, tuple(ranks)), []).append(step)
+    for (lacking, other, ranks), those in steps.items():
+        yield f"{lacking} has no step {_listed(those)} of rank {_listed(ranks)}, which {other} has (--table missing)"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - 12} more" if len(numbers) > 12 else ""
+    return ", ".join(map(str, numbers[:12])) + more

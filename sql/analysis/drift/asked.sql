@@ -1,0 +1,28 @@
+-- asked: the ops and rows that the user names.
+-- grain: one name that was asked for and one op that it means
+-- parameters: $names; the table drift_ops
+-- A name is an op, a row, a module's path, or the beginning of one up to a dot, which takes all that is inside.
+-- Where it is none of these, it may end anywhere. A row's slot is what follows the op's name; NULL takes all rows.
+WITH
+    meanings AS (
+        SELECT
+            name,
+            op,
+            module,
+            if(starts_with(name, op || '.'), substr(name, length(op) + 2), NULL) AS slot,
+            name IN (op, coalesce(path, op))
+            OR starts_with(op, name || '.')
+            OR coalesce(starts_with(path, name || '.'), false)
+            OR slot IS NOT NULL AS is_whole
+        FROM (SELECT unnest($names) AS name)
+        CROSS JOIN drift_ops
+        WHERE is_whole OR starts_with(op, name)
+    )
+SELECT
+    name,
+    op,
+    module,
+    slot,
+    NULL::VARCHAR AS role
+FROM meanings
+QUALIFY is_whole = bool_or(is_whole) OVER (PARTITION BY name)

@@ -1,0 +1,34 @@
+-- incoming: how large what comes into a module backwards is: the scale of its parameter gradients.
+-- grain: one op of parameter gradients of one unit of golden
+-- parameters: $golden; the views ops and tensors, the tables drift_units and drift_leaves
+-- A parameter's gradient is a sum over what comes in. Where that sum is 0 in exact arithmetic (the bias of a key
+-- projection), only rounding is left of it, which relative to itself says nothing.
+WITH
+    gradients AS (
+        SELECT DISTINCT step, rank, op FROM drift_leaves WHERE run = $golden AND role = 'parameters_grad'
+    ),
+    modules AS (
+        SELECT step, rank, op, api, module_class
+        FROM ops
+        JOIN gradients USING (step, rank, op)
+        WHERE run = $golden
+    ),
+    backward AS (
+        SELECT
+            step,
+            rank,
+            modules.op,
+            seq
+        FROM ops
+        JOIN modules USING (step, rank, api, module_class)
+        WHERE run = $golden AND direction = 'backward'
+    )
+SELECT
+    step,
+    rank,
+    backward.op,
+    max(norm) AS norm
+FROM tensors
+JOIN backward USING (step, rank, seq)
+WHERE run = $golden AND role = 'input' AND isfinite(norm)
+GROUP BY ALL

@@ -1,0 +1,76 @@
+-- leaves: the rows that are looked at, in golden and in every run, with what was recorded of them.
+-- grain: one row of one unit; above them, the sum of a unit's parameter gradients, where more than one is looked at
+-- parameters: $runs, golden among them; the view tensors, the table drift_calls
+-- The norm of them together is √(sum of norm²), as clip_grad_norm has it.
+WITH
+    found AS MATERIALIZED (
+        -- nothing is decided before the few rows are found: a condition on every row of the lake costs more
+        SELECT
+            run,
+            step,
+            rank,
+            called.op,
+            module,
+            slots,
+            coalesce(called.role, tensors.role) AS role,
+            slot,
+            repeat,
+            kind,
+            type,
+            dtype,
+            shape,
+            max,
+            min,
+            mean,
+            norm,
+            value,
+            digest
+        FROM tensors
+        JOIN drift_calls AS called USING (run, step, rank, seq)
+        WHERE list_contains($runs, run)
+    ),
+    rows AS (
+        SELECT
+            run,
+            step,
+            rank,
+            op || '.' || slot || if(repeat > 0, '#' || repeat, '') AS name,
+            op,
+            module,
+            role,
+            if(kind = 'scalar', 0.0, epsilon_of(dtype)) AS epsilon,
+            sqrt(greatest(coalesce(list_aggregate(shape, 'product'), 1), 1)) AS root_elements,
+            if(kind = 'scalar', TRY_CAST(value AS DOUBLE), max) AS max,
+            if(kind = 'scalar', TRY_CAST(value AS DOUBLE), min) AS min,
+            if(kind = 'scalar', TRY_CAST(value AS DOUBLE), mean) AS mean,
+            if(kind = 'scalar', TRY_CAST(value AS DOUBLE), norm) AS norm,
+            digest
+        FROM found
+        WHERE
+            (kind = 'tensor' OR (kind = 'scalar' AND type = 'float'))
+            AND (
+                slots IS NULL
+                OR len(list_filter(slots, lambda part: slot = part OR starts_with(slot, part || '.'))) > 0
+            )
+    )
+FROM rows
+UNION ALL
+SELECT
+    run,
+    step,
+    rank,
+    'parameter gradients together',
+    NULL,
+    NULL,
+    'parameters_grad together',
+    max(epsilon),
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    sqrt(sum(norm ** 2)),
+    NULL
+FROM rows
+WHERE role = 'parameters_grad' AND norm IS NOT NULL
+GROUP BY run, step, rank
+HAVING count(*) > 1

@@ -1,0 +1,16 @@
+-- modules: which module leaves golden first, and which gets farthest from it.
+-- grain: one module of one run, over all ranks; those that leave first, and of them those that get farthest, come first
+-- parameters: $runs; the table drift_rows
+SELECT
+    run,
+    module,
+    min(leaves_at) AS leaves_at,
+    max(worst) AS worst,
+    arg_max(worst_at, worst) AS worst_at,
+    arg_max(name, worst) AS worst_row,
+    count(*) FILTER (WHERE leaves_at IS NOT NULL) AS rows_away,
+    count(*) AS rows
+FROM drift_rows
+WHERE module IS NOT NULL
+GROUP BY run, module
+ORDER BY list_position($runs, run), leaves_at NULLS LAST, worst DESC NULLS LAST, module

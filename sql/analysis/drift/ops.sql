@@ -1,0 +1,12 @@
+-- ops: the ops that the runs have, each name once.
+-- grain: one name
+-- parameters: $runs, golden among them; the view ops
+-- path: the module's path where the op is a module or its parameter gradients; else NULL
+-- module: where the op belongs: its own path, or the op of the module around it
+SELECT
+    op,
+    any_value(if(kind IN ('module', 'parameters_grad'), api, NULL)) AS path,
+    coalesce(path, any_value(parent)) AS module
+FROM ops
+WHERE list_contains($runs, run)
+GROUP BY op

@@ -1,0 +1,20 @@
+-- rows: where each row leaves golden, and how far it gets from it.
+-- grain: one row of one rank of one run; those that leave first, and of them those that get farthest, come first
+-- parameters: $runs; the table drift_points
+-- leaves_at: the first step of golden at which the row is away; NULL where it never is
+SELECT
+    run,
+    coalesce(golden_rank, rank) AS rank,
+    name,
+    any_value(role) AS role,
+    any_value(module) AS module,
+    min(golden_step) FILTER (WHERE state = 'away') AS leaves_at,
+    arg_min(distance, golden_step) FILTER (WHERE state = 'away') AS distance_there,
+    max(distance) AS worst,
+    arg_max(golden_step, (distance, -golden_step)) FILTER (WHERE distance IS NOT NULL) AS worst_at,
+    count(*) FILTER (WHERE state = 'away') AS steps_away,
+    count(distance) AS steps,
+    count(*) FILTER (WHERE state LIKE 'missing%') AS steps_missing
+FROM drift_points
+GROUP BY run, coalesce(golden_rank, rank), name
+ORDER BY list_position($runs, run), leaves_at NULLS LAST, worst DESC NULLS LAST, name, rank
