@@ -1,0 +1,76 @@
+"""lakeprobe overflow: where NaN and inf are born in a run, and how they spread."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+class Level(StrEnum):
+    """How bad an op is, from the worst."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+
+
+class Format(StrEnum):
+    """The forms of the answer."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def overflow(
+    name: Annotated[
+        str, typer.Argument(metavar="RUN_OR_COMPARISON", help="A run, or a comparison where no run has that name.")
+    ],
+    golden: Annotated[
+        str | None, typer.Option("--golden", help="A run in which the same NaN and inf are expected.")
+    ] = None,
+    step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
+    level: Annotated[Level, typer.Option("--level", help="The mildest level that csv and json list.")] = Level.MEDIUM,
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, help="Ops to list.", show_default="20; all in csv and json")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="An answer to read, or one row per op.")] = Format.TABLE,
+    fail_on: Annotated[
+        Level | None, typer.Option("--fail-on", help="End with 1 if there are ops of this level or a worse one.")
+    ] = None,
+    lake: LakeOption = None,
+) -> None:
+    """Name the op where NaN or inf is born, the ranks that received it, and what to look at.
+
+    critical: inputs finite, outputs not. high: both not, or a norm more than 100 times that of the inputs.
+    medium: inputs not finite, outputs finite. What the program asked for (a mask's -inf), and in a comparison or with
+    --golden what is there in golden too, is expected and has no level.
+
+    Example: lakeprobe overflow npu --golden gpu
+    """
+    from lakeprobe import diagnostics, output
+    from lakeprobe.lake import store
+    from lakeprobe.reports.overflow_text import overflow_text
+    from lakeprobe.session import Lake, query_errors
+
+    is_text = format is Format.TABLE
+    bound = _MOST_BIRTHS if is_text and most is None else most
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
+        if is_text:
+            output.text(overflow_text(found))
+        else:
+            output.rows(found.ops.columns, found.ops.fetchall(), format.value)
+            left_out = found.count(level.value) - len(found.ops)
+            if left_out > 0:
+                diagnostics.note(f"{left_out} more ops of level {level.value} or worse; raise --most to list them")
+        if fail_on is not None and found.count(fail_on.value):
+            raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+_MOST_BIRTHS = 20
+"""How many ops where NaN or inf is born the text lists."""

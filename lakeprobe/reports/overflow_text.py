@@ -1,0 +1,106 @@
+"""What a person reads of NaN and inf in a run: where they were born, how they spread, and how many ops they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe import output
+from lakeprobe.analysis.overflow import Overflow
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MOST_LEAVES = 8
+_MOST_UNITS = 32
+_ORIGINS: dict[str, str] = {
+    "born": "is born here",
+    "unseen": "is in its input, and no recorded op made it",
+    "earlier step": "is left from an earlier step",
+    "carried": "came from an earlier op",
+}
+
+
+def overflow_text(found: Overflow) -> str:
+    """The answer first: the op where NaN or inf is born; then its way over the ranks; then the counts."""
+    counts = _rows(found.counts)
+    lines = [f"NaN and inf in {found.run}" + (f" against {found.golden}" if found.golden else ""), ""]
+    lines += _births(_rows(found.births), sum(unit["born"] + unit["unseen"] for unit in counts))
+    lines += _spread(_rows(found.spread))
+    lines += _counts(counts)
+    return "\n".join(lines) + "\n"
+
+
+def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def _births(births: list[dict[str, Any]], total: int) -> Iterator[str]:
+    if not births:
+        yield from ("No op makes NaN or inf that was not asked for.", "")
+        return
+    first, *others = births
+    yield f"{_named(first)}: {first['level']}, {_ORIGINS[first['origin']]}"
+    if first["module"]:
+        yield f"  in {first['module']}"
+    if first["code"]:
+        yield "  at " + " ".join(first["code"].split())
+    yield from _leaves("came in", first["came_in"])
+    yield from _leaves("came out", first["came_out"])
+    if first["advice"]:
+        yield f"  {first['advice']}"
+    yield ""
+    if others:
+        rows = [
+            (op["step"], op["rank"], op["op"], op["level"], "after others" if op["is_after_others"] else op["origin"])
+            for op in others
+        ]
+        yield output.aligned(("step", "rank", "also born", "level", ""), rows)
+    if total > len(births):
+        yield from (f"… and {total - len(births)} more; raise --most to see them", "")
+
+
+def _named(op: dict[str, Any]) -> str:
+    return f"{op['op']} (step {op['step']}, rank {op['rank']})"
+
+
+def _leaves(word: str, leaves: list[str] | None) -> Iterator[str]:
+    shown = (leaves or [])[:_MOST_LEAVES]
+    for leaf in shown:
+        yield f"  {word}: {leaf}"
+    if len(leaves or []) > len(shown):
+        yield f"  … and {len(leaves or []) - len(shown)} more that {word}"
+
+
+def _spread(spread: list[dict[str, Any]]) -> Iterator[str]:
+    if len(spread) < 2:
+        return
+    rows = [(first["step"], first["rank"], first["op"], first["level"], _how(first)) for first in spread[:_MOST_UNITS]]
+    yield output.aligned(("step", "rank", "first op with NaN or inf", "level", "how it came"), rows)
+    if len(spread) > _MOST_UNITS:
+        yield from (f"… and {len(spread) - _MOST_UNITS} more (step, rank); --step shows one step", "")
+
+
+def _how(first: dict[str, Any]) -> str:
+    if first["origin"] != "received":
+        return _ORIGINS[first["origin"]]
+    ranks = ", ".join(map(str, first["received_from"]))
+    through = "" if first["through"] == first["op"] else f" through {first['through']}"
+    return f"received from rank {ranks}{through}"
+
+
+def _counts(counts: list[dict[str, Any]]) -> Iterator[str]:
+    shown = counts if len(counts) <= _MOST_UNITS else [_total(counts)]
+    columns = ("step", "rank", "ops", "critical", "high", "medium", "expected")
+    yield output.aligned(columns, [[unit[column] for column in columns] for unit in shown])
+    jumps = sum(unit["jumps"] for unit in counts)
+    if jumps:
+        yield f"{jumps} of level high have finite values and a norm more than 100 times as large as what came in."
+    blind = sum(unit["blind"] for unit in counts)
+    if blind:
+        yield f"{blind} tensors were recorded without statistics (digests only, float8): nothing can be seen in them."
+
+
+def _total(counts: list[dict[str, Any]]) -> dict[str, Any]:
+    sums = {column: sum(unit[column] for unit in counts) for column in counts[0] if column not in ("step", "rank")}
+    return {"step": "all", "rank": "all", **sums}

@@ -1,0 +1,44 @@
+-- counts: how many ops of each rank have which level.
+-- grain: one rank in one step
+-- parameters: $run, $step (NULL: all); the view dumps, the tables overflow_levels, overflow_origins, overflow_blind
+-- jumps: those of level high for the norm alone; born, unseen: ops of these origins
+--   (sql/analysis/overflow/origins.sql)
+-- expected: ops of which all that is not finite is meant to be so, or is so in golden too
+-- blind: tensors without statistics, in which nothing can be seen
+SELECT
+    step,
+    rank,
+    dumps.ops,
+    coalesce(critical, 0) AS critical,
+    coalesce(high, 0) AS high,
+    coalesce(jumps, 0) AS jumps,
+    coalesce(medium, 0) AS medium,
+    coalesce(expected, 0) AS expected,
+    coalesce(born, 0) AS born,
+    coalesce(unseen, 0) AS unseen,
+    coalesce(blind, 0) AS blind
+FROM dumps
+LEFT JOIN (
+    SELECT
+        step,
+        rank,
+        count(*) FILTER (level = 'critical') AS critical,
+        count(*) FILTER (level = 'high') AS high,
+        count(*) FILTER (level = 'high' AND bad_out = 0) AS jumps,
+        count(*) FILTER (level = 'medium') AS medium,
+        count(*) FILTER (level IS NULL) AS expected
+    FROM overflow_levels
+    GROUP BY ALL
+) USING (step, rank)
+LEFT JOIN (
+    SELECT
+        step,
+        rank,
+        count(*) FILTER (origin = 'born') AS born,
+        count(*) FILTER (origin = 'unseen') AS unseen
+    FROM overflow_origins
+    GROUP BY ALL
+) USING (step, rank)
+LEFT JOIN overflow_blind USING (step, rank)
+WHERE run = $run AND ($step IS NULL OR step = $step)
+ORDER BY step, rank

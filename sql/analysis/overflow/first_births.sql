@@ -1,0 +1,5 @@
+-- first_births: the ops where NaN or inf is born, those first that come before anything else on their rank.
+-- grain: one op (sql/analysis/overflow/births.sql)
+-- parameters: none; the table overflow_births
+FROM overflow_births
+ORDER BY step, is_after_others, seq, rank

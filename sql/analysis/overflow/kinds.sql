@@ -1,0 +1,16 @@
+-- kinds: nonfinite_kinds(max, min, mean), what stands in a tensor (or number) beside finite numbers.
+-- grain: one tensor
+-- A sum of 1 (NaN), 2 (inf), 4 (-inf), 8 (every element is finite and only the mean is infinite); 0: all finite, or
+-- unknown. A mean of NaN between inf and -inf says nothing of the elements.
+CREATE OR REPLACE TEMP MACRO nonfinite_kinds(max, min, mean) AS
+CASE
+    WHEN isfinite(max) AND isfinite(min) AND isinf(mean) THEN 8
+    ELSE
+        coalesce(
+            isnan(max) OR isnan(min)
+            OR (isnan(mean) AND NOT coalesce(max = 'inf'::DOUBLE AND min = '-inf'::DOUBLE, false)),
+            false
+        )::INTEGER
+        + 2 * coalesce(max = 'inf'::DOUBLE OR min = 'inf'::DOUBLE, false)::INTEGER
+        + 4 * coalesce(max = '-inf'::DOUBLE OR min = '-inf'::DOUBLE, false)::INTEGER
+END

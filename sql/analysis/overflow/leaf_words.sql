@@ -1,0 +1,8 @@
+-- leaf_words: nonfinite_text(slot, dtype, shape, value, max, min, mean), what stands in a leaf, in words.
+-- grain: one leaf
+CREATE OR REPLACE TEMP MACRO nonfinite_text(slot, dtype, shape, value, max, min, mean) AS
+CASE
+    WHEN dtype IS NULL THEN slot || ' = ' || value
+    WHEN max IS NULL THEN format('{} {}{}', slot, dtype, shape)
+    ELSE format('{} {}{} {:.5g} … {:.5g}, mean {}', slot, dtype, shape, min, max, coalesce(format('{:.5g}', mean), '?'))
+END

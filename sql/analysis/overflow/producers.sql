@@ -1,0 +1,73 @@
+-- producers: which earlier op put out what comes in, told by equal statistics.
+-- grain: one tensor that comes in and is not finite; producer is NULL where no recorded op made it
+-- parameters: $run; the view tensors, the tables overflow_leaves, overflow_fillers
+-- The nearest earlier output counts that has the same statistics and as many elements, else the same statistics
+-- (a slice or an expanded view), else the nearest op that wrote such a value into a tensor of that many elements in
+-- place.
+WITH
+    given AS (
+        FROM overflow_leaves
+        WHERE side = 'in' AND kind = 'tensor'
+    ),
+    made AS (
+        SELECT step, rank, seq, elements, max, min, any_value(mean) AS mean
+        FROM overflow_leaves
+        WHERE side = 'out' AND kind = 'tensor'
+        GROUP BY ALL
+    ),
+    filled AS (
+        SELECT DISTINCT
+            leaf.step,
+            leaf.rank,
+            leaf.seq,
+            leaf.kinds,
+            list_aggregate(tensors.shape, 'product') AS elements
+        FROM overflow_leaves AS leaf
+        JOIN overflow_fillers AS fillers ON fillers.name = leaf.name AND fillers.in_place
+        JOIN tensors
+            ON tensors.run = $run
+            AND tensors.step = leaf.step
+            AND tensors.rank = leaf.rank
+            AND tensors.seq = leaf.seq
+            AND tensors.slot = 'input.0'
+        WHERE leaf.side = 'in' AND leaf.slot <> 'input.0'
+    ),
+    exact AS (
+        SELECT given.step, given.rank, given.row, made.seq AS producer
+        FROM given
+        ASOF LEFT JOIN made
+            ON made.step = given.step
+            AND made.rank = given.rank
+            AND made.elements = given.elements
+            AND made.max = given.max
+            AND made.min = given.min
+            AND given.seq > made.seq
+    ),
+    resized AS (
+        SELECT given.step, given.rank, given.row, made.seq AS producer
+        FROM given
+        ASOF LEFT JOIN made
+            ON made.step = given.step
+            AND made.rank = given.rank
+            AND made.max = given.max
+            AND made.min = given.min
+            AND given.seq > made.seq
+    ),
+    in_place AS (
+        SELECT given.step, given.rank, given.row, filled.seq AS producer
+        FROM given
+        ASOF LEFT JOIN filled
+            ON filled.step = given.step
+            AND filled.rank = given.rank
+            AND filled.elements = given.elements
+            AND filled.kinds = given.kinds
+            AND given.seq > filled.seq
+    )
+SELECT
+    step,
+    rank,
+    row,
+    coalesce(exact.producer, resized.producer, in_place.producer) AS producer
+FROM exact
+JOIN resized USING (step, rank, row)
+JOIN in_place USING (step, rank, row)
