@@ -1,0 +1,281 @@
+"""Ranks side by side: what a metric of a comparison is on each of them, a row per row name and a column per rank.
+
+Cells are those of msprobe's merge_result. They come from comparisons of a lake and from msprobe's own result files.
+One metric of one step is worked on at a time, so memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.analysis.query import answer, keep
+from lakeprobe.errors import UsageError
+from lakeprobe.lake import comparison, layout
+from lakeprobe.lake.comparison import StoredComparison
+from lakeprobe.mapping import strict_yaml
+from lakeprobe.readers import result_tables
+from lakeprobe.readers.result_tables import ResultFile
+
+if TYPE_CHECKING:
+    import duckdb
+
+NAME = "NPU Name"
+"""The header of the row names, as in msprobe's workbook."""
+
+_METRICS = {
+    "statistics": (
+        "Max diff", "Min diff", "Mean diff", "L2norm diff",
+        "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
+    ),
+    "tensor": (
+        "Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio",
+    ),
+    "digest": ("Result", "MD5"),
+}  # fmt: skip
+_GRADIENTS = "Requires_grad Consistent"
+_RESULT = "Result"
+_SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH MD5")
+"""What a cell is made of, beside the metric itself."""
+
+_MACROS = (
+    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
+)  # fmt: skip
+_EXAMPLE = "api: and below it '- Distributed.all_reduce'"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What is merged: the sources, and what they have. A step is None where only files without a step are merged."""
+
+    comparisons: tuple[StoredComparison, ...]
+    files: tuple[ResultFile, ...]
+    layout: str
+    steps: tuple[int | None, ...]
+    ranks: tuple[int, ...]
+    metrics: tuple[str, ...]
+    apis: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One metric of one step.
+
+    `rows` has the columns "NPU Name", rank0, rank1 …, all texts, in the order of the run; NULL where a rank has no
+    such row. `absent` are the APIs that were asked for and that no rank has in this step.
+    """
+
+    step: int | None
+    metric: str
+    rows: duckdb.DuckDBPyRelation
+    absent: tuple[str, ...]
+
+
+def read_config(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The APIs and metrics that msprobe's config.yaml of merge_result names: `api`, and `compare_index` if it is there.
+
+    Raises UsageError with the line of what is wrong.
+    """
+    root = strict_yaml.read(path)
+    if not isinstance(root, strict_yaml.Mapping):
+        raise UsageError(f"{path} names no APIs; write {_EXAMPLE}")
+    lists = {"api": (), "compare_index": ()} | {key.value: _names(key, value) for key, value in root.pairs}
+    if not lists["api"]:
+        raise root.error("api is missing or empty", f"write {_EXAMPLE}, or use --api instead of the file")
+    return lists["api"], lists["compare_index"]
+
+
+def _names(key: strict_yaml.Text, value: strict_yaml.Node) -> tuple[str, ...]:
+    if key.value not in ("api", "compare_index"):
+        raise key.error(f"the key {key.value!r} is unknown", "write api or compare_index")
+    if isinstance(value, strict_yaml.Text) and value.is_missing:
+        return ()
+    if not isinstance(value, strict_yaml.List):
+        raise key.error(f"{key.value} is no list", f"write {_EXAMPLE}")
+    names = tuple(item.value for item in value.items if isinstance(item, strict_yaml.Text) and item.value)
+    if len(names) < len(value.items):
+        raise key.error(f"an element of {key.value} is no name", f"write {_EXAMPLE}")
+    return names
+
+
+def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, ...], tuple[Path, ...]]:
+    """Which of `given` are comparisons of `lake`, and which are paths. Raises UsageError for what is neither."""
+    known = layout.comparisons(lake)
+    names = [name for name in given if name in known]
+    paths = [name for name in given if name not in known]
+    if strange := [name for name in paths if not Path(name).exists()]:
+        there = ", ".join(known) or "none"
+        raise UsageError(f"{strange[0]} is neither a comparison of {lake} (there: {there}) nor a path")
+    return tuple(comparison.load(lake, name) for name in names), tuple(map(Path, paths))
+
+
+def plan(
+    comparisons: Iterable[StoredComparison] = (),
+    files: Iterable[Path] = (),
+    apis: Iterable[str] = (),
+    metrics: Iterable[str] = (),
+    step: int | None = None,
+) -> Merge:
+    """What is to be merged, checked: comparisons of one lake, and msprobe's result files or folders of them.
+
+    `apis` choose rows by the beginning of their names up to a dot, letter by letter: `Distributed.all_reduce` has
+    `Distributed.all_reduce.0.forward.input.0`, and neither `Distributed.all_reduce_coalesced.…` nor
+    `Module.Distributed.all_reduce.…`. None means all rows. (msprobe looks for the name anywhere, as a regular
+    expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `step` chooses one step
+    of the comparisons, and is the step of the files.
+    Raises UsageError where sources do not go together or lack what is asked for, and DumpError for damaged files.
+    """
+    stored = tuple(comparisons)
+    found = result_tables.find(files)
+    units = [unit for one in stored for unit in one.units if step is None or unit.step == step]
+    steps = sorted({unit.step for unit in units})
+    if not stored and not found:
+        raise UsageError("there is nothing to merge; give a comparison, or a folder with result files")
+    if stored and not units:
+        raise UsageError(f"{' and '.join(one.name for one in stored)}: there is no step {step}")
+    if found and len(steps) > 1:
+        raise UsageError(f"the result files have no step, the comparison has {len(steps)}; choose one with --step")
+    kind = _only_layout({unit.kind for unit in units} | {file.layout for file in found})
+    all_steps: list[int | None] = list(steps) or [step]
+    _check_ranks([(unit.step, unit.rank) for unit in units], {(all_steps[0], file.rank) for file in found})
+    return Merge(
+        comparisons=stored,
+        files=found,
+        layout=kind,
+        steps=tuple(all_steps),
+        ranks=tuple(sorted({unit.rank for unit in units} | {file.rank for file in found})),
+        metrics=_chosen(tuple(metrics), kind, bool(stored), found),
+        apis=tuple(apis),
+    )
+
+
+def _check_ranks(of_comparisons: list[tuple[int, int]], of_files: set[tuple[int | None, int]]) -> None:
+    """Raise UsageError where two sources have the same rank in the same step."""
+    counts = Counter[tuple[int | None, int]](of_comparisons) + Counter(of_files)
+    twice = [unit for unit, count in counts.items() if count > 1]
+    if twice:
+        step, rank = twice[0]
+        where = "" if step is None else f" of step {step}"
+        raise UsageError(f"rank {rank}{where} is in two of the sources; a rank has one column, so leave one source out")
+
+
+def _only_layout(layouts: set[str]) -> str:
+    if len(layouts) > 1:
+        raise UsageError(
+            f"the sources compare {' and '.join(sorted(layouts))}, which have different metrics; merge them apart"
+        )
+    return layouts.pop()
+
+
+def _chosen(
+    asked: tuple[str, ...], layout: str, has_comparison: bool, files: tuple[ResultFile, ...]
+) -> tuple[str, ...]:
+    """The metrics to show. All are those of msprobe 26.2 that a source has, and those that users added to msprobe."""
+    headers = {header for file in files for header in file.headers}
+    added = [metric for file in files for metric in file.metrics if metric not in _METRICS[layout]]
+    known = dict.fromkeys([*_METRICS[layout], *added, _GRADIENTS])
+    usual = [metric for metric in known if has_comparison or metric in headers or metric == "MD5"]
+    allowed = dict.fromkeys([*usual, _RESULT])
+    if unknown := [metric for metric in asked if metric not in allowed]:
+        raise UsageError(f"there is no metric {unknown[0]!r} of {layout}; use {', '.join(allowed)}")
+    return tuple(dict.fromkeys(asked or usual))
+
+
+def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Sheet]:
+    """The metrics of `merge`, one after another. `connection` has the views of the lake of its comparisons, if any.
+
+    Raises UsageError where no row is of an API that was asked for, and DumpError for damaged files.
+    """
+    for step, metric in _each(connection, merge):
+        absent = answer(connection, "merge/absent_apis", {"apis": list(merge.apis)}).fetchall()
+        yield Sheet(step, metric, _side_by_side(connection, merge.ranks), tuple(api for (api,) in absent))
+
+
+def _side_by_side(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> duckdb.DuckDBPyRelation:
+    """The rows of a sheet from the table merge_cells."""
+    import pyarrow as pa
+
+    keep(connection, "merge_names", "merge/names")
+    columns = {NAME: connection.sql("SELECT name FROM merge_names ORDER BY place, name").to_arrow_table()["name"]}
+    query = resources.sql("analysis/merge/column")
+    for rank in ranks:
+        columns[f"rank{rank}"] = connection.sql(query, params={"rank": rank}).to_arrow_table()["text"]
+    return connection.from_arrow(pa.table(columns))
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPyRelation:
+    """A sheet in the long form: step, rank, name, metric, value, text; only what a rank has.
+
+    `value` is the number in the cell, a percentage as a fraction; NULL where there is none.
+    """
+    sheet.rows.create_view("merge_sheet", replace=True)
+    return answer(connection, "merge/rows", {"step": sheet.step, "metric": sheet.metric})
+
+
+def _each(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
+    """Every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
+    pattern = _pattern(merge.apis)
+    lake_table = (
+        f"WITH results AS ({resources.sql('analysis/merge/results')}), cells AS ({resources.sql('reports/cells')}) "
+        f"{resources.sql('analysis/merge/lake_table')}"
+    )
+    _define_cells(connection)
+    _keep_files(connection, merge, pattern)
+    for step, metric in product(merge.steps, merge.metrics):
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, place INTEGER, name TEXT, text TEXT)"
+        )
+        chosen = {"layout": merge.layout, "metric": metric}
+        ours = (*_METRICS[merge.layout], _GRADIENTS, _RESULT)
+        for stored in merge.comparisons if metric in ours else ():
+            _add_cells(connection, lake_table, chosen | {"comparison": stored.name, "step": step, "apis": pattern})
+        if merge.files:
+            _add_cells(connection, "FROM merge_files", chosen)
+        _check_any(connection, merge)
+        connection.execute(resources.sql("analysis/merge/namesakes"))
+        yield step, metric
+    for table in ("merge_cells", "merge_files", "merge_names"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _check_any(connection: duckdb.DuckDBPyConnection, merge: Merge) -> None:
+    """Raise UsageError if the only step has no row of the APIs. One of several may lack what others have."""
+    found = connection.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
+    if merge.apis and len(merge.steps) == 1 and found == [(False,)]:
+        raise UsageError(f"no row is of {' or '.join(merge.apis)}; an API is the beginning of a row's name up to a dot")
+
+
+def _add_cells(connection: duckdb.DuckDBPyConnection, table: str, parameters: Mapping[str, object]) -> None:
+    cells = resources.sql("analysis/merge/cells")
+    connection.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) FROM ({cells})", parameters)
+
+
+def _define_cells(connection: duckdb.DuckDBPyConnection) -> None:
+    """The macros of our tables' cells. In place of a value's digest stands the value."""
+    connection.execute("CREATE OR REPLACE MACRO digest_of_text(text) AS text")
+    for name in _MACROS:
+        connection.execute(resources.sql(f"macros/{name}"))
+
+
+def _keep_files(connection: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
+    """The chosen rows of all result files as the temporary table merge_files."""
+    headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
+    table = resources.sql("analysis/merge/file_table")
+    statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
+    for file in merge.files:
+        connection.register("file_texts", result_tables.texts(file, headers))
+        connection.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
+        connection.unregister("file_texts")
+        statement = "INSERT INTO merge_files"
+
+
+def _pattern(apis: Sequence[str]) -> str:
+    """A regular expression for names that begin with one of `apis` up to a dot; without `apis`, for all names."""
+    return rf"^(?:{'|'.join(map(re.escape, apis))})(?:\.|$)" if apis else ""

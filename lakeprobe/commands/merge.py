@@ -1,0 +1,146 @@
+"""lakeprobe merge: a metric of all ranks side by side, from comparisons and from msprobe's result files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+from lakeprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.analysis.merge import Merge, Sheet
+
+
+class Format(StrEnum):
+    """The forms of a merge."""
+
+    TABLE = "table"
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+
+
+_MOST_RANKS = 16
+"""Columns that the terminal shows."""
+
+
+def merge(
+    sources: Annotated[
+        list[str], typer.Argument(help="Comparisons of the lake, result files of msprobe, or folders of them.")
+    ],
+    api: Annotated[
+        list[str] | None,
+        typer.Option("--api", help="Only rows of this API; several times for several.", show_default="all"),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="Only this metric, a header of the result table; likewise.", show_default="all"),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-config", help="msprobe's config.yaml: api and compare_index.")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", help="Only this step of a comparison.", show_default="all")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the merged files.")] = None,
+    format: Annotated[Format | None, typer.Option("--format", help="Form.", show_default="table; xlsx with -o")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows of a metric that the terminal shows.")] = 20,
+    lake: LakeOption = None,
+) -> None:
+    """Show all ranks of a comparison side by side: a row per op and tensor, a column per rank, a table per metric.
+
+    Where a metric cannot be computed, both sides' values stand there. Results of msprobe (csv and xlsx) join in.
+
+    Example: lakeprobe merge npu_vs_gpu --api Distributed.all_reduce --metric "Max diff" -o out
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe.analysis import merge as merging
+    from lakeprobe.lake import store
+    from lakeprobe.session import query_errors
+
+    form = format or (Format.XLSX if output else Format.TABLE)
+    if output is None and form in (Format.XLSX, Format.PARQUET):
+        raise UsageError(f"--format {form} is a file; name its folder with -o")
+    if output is not None and form is Format.TABLE:
+        raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or no -o")
+    apis, metrics = merging.read_config(config) if config else ((), ())
+    path = store.choose(lake)
+    comparisons, files = merging.sources(path, sources)
+    planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), step)
+    with query_errors(), _connection(path if comparisons else None) as connection:
+        sheets = _noted(merging.sheets(connection, planned))
+        if output is None:
+            _show(planned, sheets, form, most)
+            return
+        from lakeprobe.reports import merge_files
+
+        for written in merge_files.write(connection, planned, sheets, output, form):
+            diagnostics.note(f"written: {written}")
+
+
+@contextmanager
+def _connection(lake: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the views of `lake`; result files alone need no lake."""
+    from lakeprobe.lake import store, views
+    from lakeprobe.lake.connection import connect
+
+    connection = connect()
+    try:
+        if lake:
+            views.define(connection, store.check(lake))
+        yield connection
+    finally:
+        connection.close()
+
+
+def _noted(sheets: Iterable[Sheet]) -> Iterator[Sheet]:
+    """The same sheets; what a step lacks is said once."""
+    from lakeprobe import diagnostics
+
+    said = set()
+    for sheet in sheets:
+        if sheet.absent and sheet.step not in said:
+            said.add(sheet.step)
+            where = "" if sheet.step is None else f" in step {sheet.step}"
+            diagnostics.note(f"no rank has a row of {', '.join(sheet.absent)}{where}")
+        yield sheet
+
+
+def _show(planned: Merge, sheets: Iterable[Sheet], form: Format, most: int) -> None:
+    from lakeprobe import output
+
+    if form is Format.CSV:
+        columns = ["step", "metric", "NPU Name", *(f"rank{rank}" for rank in planned.ranks)]
+        output.rows(columns, (row for sheet in sheets for row in _rows(sheet)), "csv")
+        return
+    for sheet in sheets:
+        output.text(_table(sheet, most))
+
+
+def _rows(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
+    return ((sheet.step, sheet.metric, *row) for row in sheet.rows.fetchall())
+
+
+def _table(sheet: Sheet, most: int) -> str:
+    """The first rows and ranks of a sheet, and how many more there are."""
+    from lakeprobe import output
+
+    columns = sheet.rows.columns
+    shown = columns[: 1 + _MOST_RANKS]
+    rows = sheet.rows.limit(most).fetchall()
+    count = len(sheet.rows)
+    title = sheet.metric if sheet.step is None else f"{sheet.metric}, step {sheet.step}"
+    text = f"{title}\n{output.aligned(shown, (row[: len(shown)] for row in rows))}"
+    if count > most:
+        text += f"… and {count - most} more rows: --most {count}, or files with -o\n"
+    if len(columns) > len(shown):
+        text += f"… and {len(columns) - len(shown)} more ranks: files with -o, or --format csv\n"
+    return text + "\n"

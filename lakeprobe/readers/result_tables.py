@@ -1,0 +1,209 @@
+"""Reads msprobe's own result files, csv and xlsx of every release from 1.2 on, as tables of texts.
+
+A file is read as it was written: what its cells mean is said elsewhere. It knows nothing of the lake.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.errors import DumpError, UsageError
+from lakeprobe.resources import quote_identifier, quote_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = re.compile(r"compare_result_rank(\d{1,9})(?:-rank\d+)?_\d{14}(?:_part_(\d+))?\.(?:csv|csv\.gz|xlsx)")
+"""A result file of one rank. A csv of more than a million rows is cut into parts."""
+
+_ENDINGS = (".csv", ".csv.gz", ".xlsx")
+_NAMES = (
+    "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
+)  # fmt: skip
+_FLAGS = ("NPU Requires_grad", "Bench Requires_grad")
+_STATISTICS = tuple(f"{side} {what}" for side in ("NPU", "Bench") for what in ("max", "min", "mean", "l2norm"))
+_DIGESTS = ("NPU MD5", "BENCH MD5")
+_LONGEST_LINE = 64_000_000
+"""Bytes of a row in a csv. Call stacks make them long."""
+
+_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A result file, the target's rank that it is of, and its headers."""
+
+    path: Path
+    rank: int
+    headers: tuple[str, ...]
+
+    @property
+    def layout(self) -> str:
+        """What was compared: statistics, tensor or digest."""
+        layout = layout_of(self.headers)
+        assert layout
+        return layout
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The headers of the metrics: what stands between names and statistics, algorithms of the user included."""
+        return _between(self.headers) if self.layout != "digest" else ()
+
+
+def find(paths: Iterable[Path]) -> tuple[ResultFile, ...]:
+    """The result files that `paths` (files, and folders that hold some) name, by rank and part.
+
+    Raises UsageError where there is none or a rank occurs twice, and DumpError for a file that is none.
+    """
+    numbered: dict[tuple[int, int], Path] = {}
+    stems: dict[int, tuple[str, Path]] = {}
+    for path in (file for given in paths for file in _files(given)):
+        rank, part = _rank_and_part(path)
+        stem = path.name.partition("_part_")[0] if part else path.name
+        other_stem, other = stems.setdefault(rank, (stem, path))
+        if other_stem != stem or (rank, part) in numbered:
+            raise UsageError(f"rank {rank} is in {other} and in {path}; give the files without one of them")
+        numbered[rank, part] = path
+    return tuple(ResultFile(path, rank, _headers(path)) for (rank, _), path in sorted(numbered.items()))
+
+
+def _files(given: Path) -> list[Path]:
+    if not given.is_dir():
+        if not given.is_file():
+            raise UsageError(f"{given} is neither a file nor a folder; give a folder with result files")
+        return [given]
+    files = sorted(path for path in given.glob("compare_result*") if path.name.endswith(_ENDINGS))
+    if not files:
+        raise UsageError(f"{given} has no result file of msprobe, such as compare_result_rank0_20260102030405.csv")
+    return files
+
+
+def _rank_and_part(path: Path) -> tuple[int, int]:
+    named = NAME.fullmatch(path.name)
+    if named is None:
+        raise UsageError(f"{path} does not say its rank; name it like compare_result_rank0_20260102030405.csv")
+    return int(named[1]), int(named[2] or 0)
+
+
+def layout_of(headers: Sequence[str]) -> str | None:
+    """The layout of a table with these headers; None for a table that is no comparison of dumps."""
+    if tuple(headers[: len(_NAMES)]) != _NAMES:
+        return None
+    if set(_DIGESTS) <= set(headers):
+        return "digest"
+    if not set(_STATISTICS) <= set(headers):
+        return None
+    metrics = _between(headers)
+    if "Max diff" in metrics:
+        return "statistics"
+    return "tensor" if "Cosine" in metrics else None
+
+
+def _between(headers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(header for header in headers[len(_NAMES) : headers.index(_STATISTICS[0])] if header not in _FLAGS)
+
+
+def _headers(path: Path) -> tuple[str, ...]:
+    """The headers of a file. Raises DumpError for a file of another kind, and for one that cannot be read."""
+    with _readable(path):
+        headers = next((found for found, _ in _sheets(path)), ()) if path.suffix == ".xlsx" else _first_line(path)
+    if layout_of(headers) is None:
+        raise DumpError(f"{path} has no table of msprobe's compare (1.2 or later); leave it out of what is merged")
+    if len(set(headers)) < len(headers):
+        raise DumpError(f"{path} has a header twice; let msprobe write it again")
+    return headers
+
+
+def _first_line(path: Path) -> tuple[str, ...]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        return tuple(next(csv.reader(lines), ()))
+
+
+def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
+    """The columns `headers` of all rows, as texts; NULL where a cell is empty or the file has no such column.
+
+    Raises DumpError for a file that ends too early or has a row of another length.
+    """
+    import pyarrow as pa
+
+    there = [header for header in headers if header in file.headers]
+    with _readable(file.path):
+        table = _workbook_texts(file, there) if file.path.suffix == ".xlsx" else _csv_texts(file, there)
+    absent = pa.nulls(table.num_rows, pa.string())
+    return pa.table({header: table[header] if header in there else absent for header in headers})
+
+
+def _csv_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
+    import duckdb
+
+    types = ", ".join(f"{quote_text(header)}: 'VARCHAR'" for header in file.headers)
+    source = (
+        f"read_csv({quote_text(str(file.path))}, header = true, auto_detect = false, delim = ',', quote = '\"', "
+        f"escape = '\"', max_line_size = {_LONGEST_LINE}, columns = {{{types}}})"
+    )
+    chosen = ", ".join(quote_identifier(header) for header in headers)
+    with duckdb.connect() as connection:
+        return connection.sql(f"SELECT {chosen} FROM {source}").to_arrow_table()
+
+
+def _workbook_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    schema = pa.schema([(header, pa.string()) for header in headers])
+    places = [file.headers.index(header) for header in headers]
+    batches = []
+    for found, rows in _sheets(file.path):
+        if found != file.headers:
+            raise DumpError(f"{file.path} has sheets with different headers; let msprobe write it again")
+        while batch := list(islice(rows, _BATCH)):
+            columns = [pa.array([_text(row[place]) for row in batch], pa.string()) for place in places]
+            batches.append(pa.record_batch(columns, schema=schema))
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _sheets(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]]:
+    """The headers and rows of each sheet that has a table of a comparison."""
+    from openpyxl import load_workbook
+
+    workbook = load_workbook(path, read_only=True)
+    try:
+        for sheet in workbook.worksheets:
+            rows = sheet.iter_rows(values_only=True)
+            headers = tuple("" if header is None else str(header) for header in next(rows, ()))
+            if layout_of(headers):
+                yield headers, rows
+    finally:
+        workbook.close()
+
+
+def _text(value: object) -> str | None:
+    """A cell as text. A workbook has no difference between 1 and 1.0."""
+    return None if value is None else str(value)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what the readers of csv, zip, XML and workbooks raise for a damaged file into a DumpError."""
+    import zlib
+    from xml.etree.ElementTree import ParseError
+    from zipfile import BadZipFile
+
+    import duckdb
+
+    damaged = (BadZipFile, zlib.error, ParseError, OSError, EOFError, KeyError, ValueError, csv.Error, duckdb.Error)
+    try:
+        yield
+    except damaged as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DumpError(
+            f"{path} cannot be read as a result of msprobe ({reason}); let msprobe write it again"
+        ) from error

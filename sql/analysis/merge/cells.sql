@@ -1,0 +1,40 @@
+-- cells: what a merge shows of one metric: the metric, or both sides' values where there is none (facts 6).
+-- grain: one row of one rank
+-- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers
+-- A whole number has no `.0`: a workbook keeps none, and a cell is the same wherever it comes from.
+-- Some of msprobe's rows are named after a tensor file, which says `kwargs` where all others say `input`.
+WITH
+    texts AS (
+        SELECT
+            rank,
+            place,
+            if("NPU Name" = 'N/A', "Bench Name", "NPU Name") AS written,
+            if($layout = 'digest', "NPU MD5", "NPU max") AS target,
+            if($layout = 'digest', "BENCH MD5", "Bench max") AS golden,
+            rtrim(COLUMNS(lambda header: header = $metric), chr(9)) AS cell
+        FROM merge_table
+    ),
+    shown AS (
+        SELECT
+            *,
+            if(
+                upper(cell) IN ('N/A', 'UNSUPPORTED', 'NAN', 'NONE'),
+                concat('NPU:', target, '  Bench:', golden),
+                cell
+            ) AS text
+        FROM texts
+    )
+SELECT
+    rank,
+    place,
+    if(
+        contains(written, '.kwargs.'),
+        regexp_replace(written, '(\.(?:forward|backward)(?:\.\d+)?)\.kwargs\.', '\1.input.'),
+        written
+    ) AS name,
+    if(
+        contains(text, '.0'),
+        regexp_replace(text, '(^|NPU:|Bench:)(-?\d+)\.0($|  )', '\1\2\3', 'g'),
+        text
+    ) AS text
+FROM shown

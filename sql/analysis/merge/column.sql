@@ -1,0 +1,7 @@
+-- column: one rank's column of a sheet, in the order of names.sql. A pivot of all ranks takes four times as long.
+-- grain: one row name; NULL where the rank has no such row
+-- parameters: $rank; the tables merge_names and merge_cells
+SELECT text
+FROM merge_names
+LEFT JOIN (FROM merge_cells WHERE rank = $rank) AS cells USING (name)
+ORDER BY merge_names.place, name
