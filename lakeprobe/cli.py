@@ -10,11 +10,17 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.blame import blame
 from lakeprobe.commands.check import check
+from lakeprobe.commands.comm import comm
 from lakeprobe.commands.compare import compare
+from lakeprobe.commands.drift import drift
+from lakeprobe.commands.first_diff import first_diff
 from lakeprobe.commands.ingest import ingest
 from lakeprobe.commands.ls import ls
 from lakeprobe.commands.map import map_
+from lakeprobe.commands.merge import merge
+from lakeprobe.commands.overflow import overflow
 from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
@@ -31,8 +37,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (ingest, compare, unmatched, map_, sql, ls, show, check):
-    app.command(command.__name__.rstrip("_"))(command)
+for command in (
+    ingest, compare, first_diff, blame, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
+):  # fmt: skip
+    app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")
 
 

@@ -11,10 +11,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.analysis import blame as blaming
+from lakeprobe.analysis import communication as communicating
+from lakeprobe.analysis import drift as drifting
+from lakeprobe.analysis import first_difference as differing
+from lakeprobe.analysis import merge as merging
+from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis.blame import Blame
+from lakeprobe.analysis.communication import Communication
+from lakeprobe.analysis.first_difference import FirstDifference
+from lakeprobe.analysis.merge import Sheet
+from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, summarise
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import LakeError, RuleError
+from lakeprobe.errors import LakeError, RuleError, UsageError
 from lakeprobe.ingest import IngestReport
 from lakeprobe.ingest import ingest as run_ingest
 from lakeprobe.lake import comparison as comparisons
@@ -22,6 +33,7 @@ from lakeprobe.lake import layout, store, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect
 from lakeprobe.reports import files
+from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
 
 if TYPE_CHECKING:
@@ -103,6 +115,48 @@ class Lake:
         with query_errors():
             return self._connection.sql(query, params=parameters)
 
+    def communication(self, name: str, *, step: int | None = None) -> Communication:
+        """Who spoke to whom in a run, and which results break a law of their collective.
+
+        `name` is a run, or a comparison: then it is its target, and the meetings that carry a difference are told too.
+        Raises UsageError if the lake has neither.
+        """
+        run, comparison = self._run_of(name)
+        with query_errors():
+            return communicating.communication(self._connection, run, comparison, step)
+
+    def overflow(self, name: str, **options: Any) -> Overflow:
+        """Where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
+
+        Options and errors: `lakeprobe.analysis.overflow.overflow`.
+        """
+        run, comparison = self._run_of(name)
+        with query_errors():
+            return overflowing.overflow(self._connection, run, comparison=comparison, **options)
+
+    def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
+        """Where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
+        with query_errors():
+            return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
+
+    def merge(self, *sources: str, **options: Any) -> list[Sheet]:
+        """The ranks of comparisons side by side, a sheet per step and metric.
+
+        A source is a comparison, or msprobe's result files or a folder of them. Options: `lakeprobe.analysis.merge.plan`.
+        """
+        comparisons, files = merging.sources(self.path, sources)
+        with query_errors():
+            return list(merging.sheets(self._connection, merging.plan(comparisons, files, **options)))
+
+    def _run_of(self, name: str) -> tuple[str, str | None]:
+        """The run that `name` is, or the target of the comparison that it is, and the comparison."""
+        if name in self.runs:
+            return name, None
+        if name in self.comparisons:
+            return comparisons.load(self.path, name).target, name
+        there = ", ".join([*self.runs, *self.comparisons]) or "nothing"
+        raise UsageError(f"{name} is neither a run nor a comparison in {self.path} (there: {there})")
+
 
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
@@ -138,6 +192,19 @@ class ComparisonResult:
     def unmatched(self, most: int = 20) -> duckdb.DuckDBPyRelation:
         """Ops without counterpart, `most` of each side, step and rank, each with those that are most like it."""
         return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
+
+    def first_difference(self, **options: Any) -> FirstDifference:
+        """The op with which the runs part, on each rank and over all of them.
+
+        Options and errors: `lakeprobe.analysis.first_difference.first_difference`.
+        """
+        with query_errors():
+            return differing.first_difference(self.lake._connection, self.stored, **options)
+
+    def blame(self, **options: Any) -> Blame:
+        """The ops that may be the cause, with reasons, and the path to the loss. Options: `lakeprobe.analysis.blame`."""
+        with query_errors():
+            return blaming.blame(self.lake._connection, self.lake.path, self.name, **options)
 
     def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
         """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""

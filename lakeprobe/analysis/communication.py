@@ -1,0 +1,141 @@
+"""Who spoke to whom in a run, and whether what came out of each collective is what went in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.analysis.query import answer, keep
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.tensors.reference import TensorReference
+
+_LAWS = (
+    "law_reduction", "law_concatenation", "law_shards", "law_broadcast", "law_scatter", "law_exchange",
+    "law_delivery", "law_same_results",
+)  # fmt: skip
+_KEYS = ("step", "meeting", "law", "part", "rank", "seq", "slot")
+_BATCH = 1000
+"""How many results are looked at together: what they are made of takes far more memory than what comes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """What the ranks of a run said to each other. `broken` are the results that break a law, in the order of the ops.
+
+    `verdicts` counts, by law, for how many results it holds, breaks, or cannot be told and why; `laws` has them all.
+    `changed` are the meetings that carry a difference from golden; None where there is no comparison.
+    """
+
+    summary: duckdb.DuckDBPyRelation
+    verdicts: duckdb.DuckDBPyRelation
+    broken: duckdb.DuckDBPyRelation
+    laws: duckdb.DuckDBPyRelation
+    changed: duckdb.DuckDBPyRelation | None
+
+
+def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBPyRelation:
+    """Every collective call, send and receive of `run`, with its group, partners and tensors."""
+    _keep_transfers(connection, run)
+    return answer(connection, "communication/transfers_in_order")
+
+
+def communication(
+    connection: duckdb.DuckDBPyConnection, run: str, comparison: str | None = None, step: int | None = None
+) -> Communication:
+    """The collectives, sends and receives of `run` (of one step, or all), each held against the laws of its kind.
+
+    `comparison` is one with `run` as its target, to tell which meetings carry a difference. Tensors are read where
+    their contents were dumped; else digests or statistics tell what they can (each law_*.sql in
+    sql/analysis/communication says what that is). A tensor that cannot be read is a reason, not an error.
+    """
+    _keep_transfers(connection, run)
+    _keep_laws(connection, run)
+    changed = None
+    asked = {"step": step}
+    if comparison is not None:
+        keep(connection, "leaf_errors", "leaf_errors", {"comparison": comparison})
+        changed = answer(connection, "communication/meetings_changed", asked)
+    return Communication(
+        summary=answer(connection, "communication/summary", asked),
+        verdicts=answer(connection, "communication/verdicts", asked),
+        broken=answer(connection, "communication/broken", asked),
+        laws=answer(connection, "communication/laws_in_order", asked),
+        changed=changed,
+    )
+
+
+def _keep_transfers(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+    keep(connection, "transfers", "communication/transfers", {"run": run})
+
+
+def _keep_laws(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Make the table laws, and all that it stands on."""
+    keep(connection, "tensors_moved", "communication/tensors_moved", {"run": run})
+    for stage in ("meetings", "shares", "contributors", *_LAWS, "expected", "takings", "parts", "statistics"):
+        keep(connection, stage, f"communication/{stage}")
+    _measure(connection, run)
+    keep(connection, "law_same_arguments", "communication/law_same_arguments")
+    keep(connection, "law_order", "communication/law_order", {"run": run})
+    keep(connection, "laws", "communication/laws")
+
+
+def _measure(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Make the table readings_measured: what numpy says of the results whose contents were dumped."""
+    import pyarrow as pa
+
+    keep(connection, "places", "communication/places", {"run": run})
+    keep(connection, "readings", "communication/readings")
+    found = connection.sql("SELECT number, reference FROM places").fetchall()
+    places = {number: _reference(reference) for number, reference in found}
+    measured: dict[str, dict[str, Any]] = {}
+    rows = []
+    for batch in connection.table("readings").to_arrow_table().to_batches(_BATCH):
+        for row in batch.to_pylist():
+            what = repr((row["results"], row["pieces"], row["reduction"], row["epsilon"]))
+            if what not in measured:
+                measured[what] = _measured(row, places)
+            rows.append({name: row[name] for name in _KEYS} | measured[what])
+    schema = pa.schema(
+        [
+            *((name, pa.int64()) for name in ("step", "meeting", "part", "rank", "seq")),
+            *((name, pa.string()) for name in ("law", "slot", "expected", "found", "problem")),
+            ("error", pa.float64()),
+            ("is_broken", pa.bool_()),
+        ]
+    )
+    connection.register("readings_found", pa.Table.from_pylist(rows, schema))
+    connection.execute("CREATE OR REPLACE TEMP TABLE readings_measured AS FROM readings_found")
+    connection.unregister("readings_found")
+
+
+def _measured(row: dict[str, Any], places: dict[int, TensorReference]) -> dict[str, Any]:
+    """How a result agrees with what it should be, as columns; or the problem that keeps us from knowing."""
+    from lakeprobe.errors import TensorError
+    from lakeprobe.tensors.collectives import Piece, agreement
+
+    layers: dict[int, list[Piece]] = {}
+    try:
+        for piece in row["pieces"]:
+            whole = places[piece["place"]]
+            layers.setdefault(piece["layer"], []).append(Piece.of(whole, piece["first"], piece["elements"]))
+        results = [places[number] for number in row["results"]]
+        return asdict(agreement(results, list(layers.values()), row["reduction"], row["epsilon"])) | {"problem": None}
+    except TensorError as error:
+        return {"problem": str(error)}
+
+
+def _reference(row: dict[str, Any]) -> TensorReference:
+    from lakeprobe.tensors.reference import TensorReference
+
+    strides = row["strides"]
+    return TensorReference(
+        row["file"],
+        row["offset"],
+        row["length"],
+        row["dtype"],
+        tuple(row["shape"]),
+        None if strides is None else tuple(strides),
+    )

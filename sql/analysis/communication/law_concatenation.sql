@@ -1,0 +1,20 @@
+-- law_concatenation: all_gather and gather: the result is what the members put in, in the group's order.
+-- grain: one tensor that a member puts in; part -1 is the whole result, part i the i-th tensor of a list
+-- parameters: after contributors
+-- Statistics see a wrong tensor in a list, since each of its tensors is recorded. Of a result that is one tensor they
+-- see what was lost or altered, but not the order: two shards that changed places leave all statistics as they were.
+SELECT
+    step,
+    meeting,
+    'concatenation' AS law,
+    unnest([-1, place]) AS part,
+    0 AS layer,
+    place,
+    rank,
+    if(problem IS NULL, given[1], NULL) AS row,
+    NULL AS first,
+    NULL AS elements,
+    NULL AS reduction,
+    problem
+FROM contributors
+WHERE kind IN ('all_gather', 'gather')

@@ -1,0 +1,101 @@
+-- law_same_arguments: members of a meeting agree on its reduction, root, dtype and size.
+-- grain: one meeting where they agree, or one argument of one rank that most others (or a tie of them) contradict
+-- parameters: after shares and tensors_moved
+-- Seen in any dump. Sizes need not agree where each member may have its own: all_gather, gather, scatter, all_to_all.
+WITH
+    told AS (
+        SELECT
+            shares.step,
+            meeting,
+            kind,
+            shares.rank,
+            seq,
+            op,
+            slot,
+            CAST(elements AS VARCHAR) AS elements,
+            dtype,
+            reduction,
+            if(kind IN ('broadcast', 'reduce', 'gather', 'scatter'), CAST(peer AS VARCHAR), NULL) AS root
+        FROM shares
+        LEFT JOIN tensors_moved
+            ON tensors_moved.step = shares.step
+            AND tensors_moved.rank = shares.rank
+            AND tensors_moved.row = coalesce(given[1], taken[1])
+        WHERE NOT overwritten AND kind <> 'barrier'
+    ),
+    arguments AS (
+        SELECT
+            step,
+            meeting,
+            kind,
+            rank,
+            seq,
+            op,
+            slot,
+            unnest(['elements', 'dtype', 'reduction', 'root']) AS argument,
+            unnest([
+                if(kind IN ('all_reduce', 'reduce', 'broadcast', 'reduce_scatter', 'send', 'recv'), elements, NULL),
+                dtype,
+                reduction,
+                root
+            ]) AS value
+        FROM told
+    ),
+    votes AS (
+        SELECT
+            step,
+            meeting,
+            argument,
+            value,
+            count(*) AS votes
+        FROM arguments
+        WHERE value IS NOT NULL
+        GROUP BY ALL
+    ),
+    meant AS (
+        SELECT
+            step,
+            meeting,
+            argument,
+            arg_max(value, votes) AS value,
+            2 * max(votes) <= sum(votes) AS tied
+        FROM votes
+        GROUP BY ALL
+    ),
+    odd AS (
+        SELECT
+            arguments.*,
+            meant.value AS expected,
+            tied
+        FROM arguments
+        JOIN meant USING (step, meeting, argument)
+        WHERE arguments.value <> meant.value
+    )
+SELECT
+    step,
+    meeting,
+    kind,
+    'same arguments' AS law,
+    if(tied, NULL, rank) AS rank,
+    seq,
+    op,
+    slot,
+    'arguments' AS seen_by,
+    'broken' AS verdict,
+    if(tied, 'as many members have the one as the other', NULL) AS reason,
+    NULL AS error,
+    argument || ' ' || expected AS expected,
+    argument || ' ' || value AS found
+FROM odd
+UNION ALL BY NAME
+SELECT
+    step,
+    meeting,
+    if(any_value(kind) = 'recv', 'send', any_value(kind)) AS kind,
+    'same arguments' AS law,
+    'arguments' AS seen_by,
+    'holds' AS verdict
+FROM told
+ANTI JOIN odd USING (step, meeting)
+GROUP BY step, meeting
+HAVING count(*) > 1

@@ -1,0 +1,8 @@
+-- meetings: the meetings of a run, numbered: the stages that follow join by the number, which is faster than the text.
+-- grain: one meeting
+-- parameters: after transfers
+SELECT
+    CAST(row_number() OVER () AS INTEGER) AS number,
+    step,
+    meeting
+FROM (SELECT DISTINCT step, meeting FROM transfers WHERE meeting IS NOT NULL)

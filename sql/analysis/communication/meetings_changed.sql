@@ -1,0 +1,77 @@
+-- meetings_changed: which meetings carry a difference from golden, and from whom to whom.
+-- grain: one meeting of the target run where something put in or taken out differs beyond float noise
+-- parameters: $step (NULL: all); after transfers (of the target) and leaf_errors
+-- effect: arises (all that is put in is equal, a result is not), spreads (it reaches ranks that put in what is equal),
+--   passes (it stays with the ranks that put it in), fades (it goes in, all results are equal or not recorded).
+--   An asynchronous result, or an overwritten record, leaves it unclear.
+-- put_in, taken: ranks whose tensors differ. The errors are those of leaf_errors.
+WITH
+    moved AS (
+        SELECT
+            step,
+            rank,
+            seq,
+            meeting,
+            kind,
+            overwritten,
+            asynchronous,
+            unnest(list_concat(
+                [{'row': row, 'is_given': true} FOR row IN coalesce(given, [])],
+                [{'row': row, 'is_given': false} FOR row IN coalesce(taken, [])]
+            ), recursive := true)
+        FROM transfers
+        WHERE meeting IS NOT NULL AND ($step IS NULL OR step = $step)
+    ),
+    changed AS (
+        SELECT
+            moved.step,
+            meeting,
+            if(kind = 'recv', 'send', kind) AS kind,
+            moved.rank,
+            seq,
+            is_given,
+            error,
+            overwritten,
+            asynchronous AND NOT is_given AS early
+        FROM moved
+        -- a row of the target has the same number in the comparison
+        JOIN leaf_errors
+            ON leaf_errors.step = moved.step
+            AND leaf_errors.rank = moved.rank
+            AND leaf_errors.row = moved.row
+            AND leaf_errors.target_seq = moved.seq
+        WHERE leaf_errors.difference = 'different'
+    ),
+    meetings AS (
+        SELECT
+            step,
+            meeting,
+            any_value(kind) AS kind,
+            min(seq) AS seq,
+            coalesce(list(DISTINCT rank ORDER BY rank) FILTER (WHERE is_given), []) AS put_in,
+            coalesce(list(DISTINCT rank ORDER BY rank) FILTER (WHERE NOT is_given), []) AS taken,
+            max(error) FILTER (WHERE is_given) AS error_put_in,
+            max(error) FILTER (WHERE NOT is_given) AS error_taken,
+            bool_or(overwritten) AS overwritten,
+            bool_or(early) AS early
+        FROM changed
+        GROUP BY step, meeting
+    )
+SELECT
+    step,
+    meeting,
+    kind,
+    CASE
+        WHEN overwritten THEN 'unclear: a nested call overwrote its record'
+        WHEN early THEN 'unclear: asynchronous, it may not have been there yet when it was recorded'
+        WHEN len(put_in) = 0 THEN 'arises'
+        WHEN len(taken) = 0 THEN 'fades'
+        WHEN len(list_filter(taken, lambda rank: NOT list_contains(put_in, rank))) > 0 THEN 'spreads'
+        ELSE 'passes'
+    END AS effect,
+    put_in,
+    taken,
+    error_put_in,
+    error_taken
+FROM meetings
+ORDER BY step, seq, meeting

@@ -1,0 +1,69 @@
+-- parts: what each part of a meeting can be judged by.
+-- grain: one part of one meeting by one law
+-- parameters: after expected, tensors_moved and takings
+-- cut: it is made of pieces of tensors, which only tensor contents show
+WITH
+    sources AS (
+        SELECT
+            step,
+            meeting,
+            law,
+            part,
+            any_value(problem) AS problem,
+            bool_or(expected.elements IS NOT NULL) AS cut,
+            bool_and(content IS NOT NULL) AS has_contents,
+            bool_and(high IS NOT NULL) AS has_statistics,
+            if(count(*) = 1 AND NOT cut, any_value(digest), NULL) AS digest,
+            if(count(*) = 1 AND NOT cut, any_value(content), NULL) AS content
+        FROM expected
+        LEFT JOIN tensors_moved USING (step, rank, row)
+        GROUP BY ALL
+    ),
+    results AS (
+        SELECT
+            step,
+            rank,
+            unnest(rows) AS row,
+            seq,
+            slot,
+            law,
+            part
+        FROM takings
+    ),
+    shown AS (
+        SELECT
+            results.step,
+            results.rank,
+            seq,
+            slot,
+            law,
+            part,
+            bool_and(content IS NOT NULL) AS has_contents,
+            bool_and(high IS NOT NULL) AS has_statistics,
+            if(count(*) = 1, any_value(digest), NULL) AS digest,
+            if(count(*) = 1, any_value(content), NULL) AS content
+        FROM results
+        LEFT JOIN tensors_moved USING (step, rank, row)
+        GROUP BY ALL
+    )
+SELECT
+    takings.* EXCLUDE (problem),
+    CASE
+        WHEN takings.problem IS NOT NULL THEN takings.problem
+        WHEN sources.law IS NULL THEN 'nothing that it could be held against was recorded'
+        ELSE sources.problem
+    END AS problem,
+    coalesce(cut, false) AS cut,
+    coalesce(sources.has_contents AND shown.has_contents, false) AS by_contents,
+    coalesce(sources.has_statistics AND shown.has_statistics, false) AS by_statistics,
+    sources.digest = shown.digest AS same_digest,
+    sources.content = shown.content AS same_content
+FROM takings
+LEFT JOIN sources USING (step, meeting, law, part)
+LEFT JOIN shown
+    ON shown.step = takings.step
+    AND shown.rank = takings.rank
+    AND shown.seq = takings.seq
+    AND shown.slot IS NOT DISTINCT FROM takings.slot
+    AND shown.law = takings.law
+    AND shown.part = takings.part

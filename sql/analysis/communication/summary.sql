@@ -1,0 +1,60 @@
+-- summary: what each group of ranks said to each other in a run.
+-- grain: one kind of transfer of one group of one step, or one pair of sender and receiver
+-- parameters: $step (NULL: all); after transfers, tensors_moved and laws
+-- complete: meetings where all members have a record in the lake; bytes: put in by all ranks (NULL: not recorded)
+WITH
+    shares AS (
+        SELECT
+            step,
+            meeting,
+            rank,
+            if(kind = 'recv', 'send', kind) AS kind,
+            CASE kind WHEN 'send' THEN [rank, peer] WHEN 'recv' THEN [peer, rank] ELSE members END AS members,
+            len(absent) = 0 AS is_complete,
+            overwritten,
+            unnest(if(len(given) > 0, given, [NULL])) AS row
+        FROM transfers
+        WHERE $step IS NULL OR step = $step
+    ),
+    groups AS (
+        SELECT
+            shares.step,
+            shares.kind,
+            members,
+            count(DISTINCT meeting) AS meetings,
+            count(DISTINCT meeting) FILTER (WHERE is_complete) AS complete,
+            count(DISTINCT meeting) FILTER (WHERE overwritten) AS overwritten,
+            CAST(sum(elements) AS BIGINT) AS elements,
+            CAST(sum(elements * coalesce(TRY_CAST(regexp_extract(dtype, '\d+') AS INTEGER), 8) / 8) AS BIGINT) AS bytes
+        FROM shares
+        LEFT JOIN tensors_moved USING (step, rank, row)
+        GROUP BY ALL
+    ),
+    meetings AS (
+        SELECT DISTINCT
+            step,
+            meeting,
+            members,
+            kind AS called
+        FROM shares
+    ),
+    verdicts AS (
+        SELECT
+            step,
+            called AS kind,
+            members,
+            count(DISTINCT meeting) FILTER (WHERE verdict = 'broken') AS broken,
+            count(DISTINCT meeting) FILTER (WHERE verdict = 'cannot tell') AS untold,
+            list(DISTINCT law ORDER BY law) FILTER (WHERE verdict = 'broken') AS broken_laws
+        FROM laws
+        JOIN meetings USING (step, meeting)
+        GROUP BY ALL
+    )
+SELECT
+    groups.*,
+    coalesce(broken, 0) AS broken,
+    coalesce(untold, 0) AS untold,
+    array_to_string(broken_laws, ', ') AS broken_laws
+FROM groups
+LEFT JOIN verdicts USING (step, kind, members)
+ORDER BY step, kind, members

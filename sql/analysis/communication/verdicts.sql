@@ -1,0 +1,15 @@
+-- verdicts: how many results each law holds for, breaks at, or cannot be told of.
+-- grain: one law, verdict and reason
+-- parameters: $step (NULL: all); after laws
+SELECT
+    law,
+    verdict,
+    seen_by,
+    -- the rank in a reason would make a row of each rank
+    regexp_replace(if(verdict = 'cannot tell', reason, NULL), 'rank \d+', 'a rank') AS reason,
+    count(*) AS results,
+    max(error) AS largest_error
+FROM laws
+WHERE $step IS NULL OR step = $step
+GROUP BY law, verdict, seen_by, 4
+ORDER BY verdict, law, seen_by, reason
