@@ -101,7 +101,18 @@ WITH
         WHERE tensors.run = $run AND tensors.role IN ('input', 'output')
     ),
     filled AS (
-        SELECT step, rank, seq, section, key, row, kind, value, extra, if(kind = 'tensor', [row], NULL) AS rows, NULL AS texts
+        SELECT
+            step,
+            rank,
+            seq,
+            section,
+            key,
+            row,
+            kind,
+            value,
+            extra,
+            if(kind = 'tensor', [row], NULL) AS rows,
+            NULL AS texts
         FROM leaves
         WHERE NOT in_list
         UNION ALL
@@ -175,7 +186,8 @@ WITH
             any_value(TRY_CAST(value AS INTEGER)) FILTER (WHERE name IN ('group_src', 'group_dst')) AS group_peer,
             any_value(TRY_CAST(value AS INTEGER))
                 FILTER (WHERE (nth = '3' AND arguments.kind = 'scalar') OR name = 'tag') AS tag,
-            any_value(value) FILTER (WHERE (nth = group_at OR name = 'group') AND arguments.kind <> 'null') AS group_text,
+            any_value(value)
+                FILTER (WHERE (nth = group_at OR name = 'group') AND arguments.kind <> 'null') AS group_text,
             any_value(extra) FILTER (WHERE nth = group_at OR name = 'group') AS group_leaf,
             any_value(texts) FILTER (WHERE nth = group_at OR name = 'group') AS listed,
             any_value(TRY_CAST(texts AS INTEGER[])) FILTER (
