@@ -19,9 +19,10 @@ class FailOn(StrEnum):
 
 def comm(
     name: Annotated[str, typer.Argument(metavar="RUN_OR_COMPARISON", help="Name of a run or comparison.")],
-    laws: Annotated[bool, typer.Option("--laws", help="List every result by every law, not only broken ones.")] = False,
+    laws: Annotated[bool, typer.Option("--laws", help="csv and json: every result by every law.")] = False,
     step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows of each table of the text.")] = 20,
+    format: Annotated[Format, typer.Option("--format", help="An answer to read, or rows.")] = Format.TABLE,
     fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="End with 1 if a law is broken.")] = None,
     lake: LakeOption = None,
 ) -> None:
@@ -34,19 +35,16 @@ def comm(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
+    from lakeprobe.reports.communication_text import communication_text
     from lakeprobe.session import Lake, query_errors
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         found = opened.communication(name, step=step)
         if format is Format.TABLE:
-            judged = (found.laws,) if laws else (found.verdicts, found.broken)
-            for table in (found.summary, *judged, found.changed):
-                if table is not None and len(table):
-                    output.text(output.aligned(table.columns, table.fetchall()) + "\n")
+            output.text(communication_text(found, most))
         else:
-            one = found.laws if laws else found.changed or found.summary
-            output.rows(one.columns, one.fetchall(), format.value)
+            rows = found.laws if laws else found.summary if found.changed is None else found.changed
+            output.rows(rows.columns, rows.fetchall(), format.value)
         broken = len(found.broken)
-    diagnostics.note(f"{broken} results that break a law" if broken else "no law is seen to be broken")
     if broken and fail_on is not None:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

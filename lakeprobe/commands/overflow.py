@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.sql import Format
 
 
 class Level(StrEnum):
@@ -16,14 +17,6 @@ class Level(StrEnum):
     CRITICAL = "critical"
     HIGH = "high"
     MEDIUM = "medium"
-
-
-class Format(StrEnum):
-    """The forms of the answer."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
 
 
 def overflow(
