@@ -142,7 +142,8 @@ class Lake:
     def merge(self, *sources: str, **options: Any) -> list[Sheet]:
         """The ranks of comparisons side by side, a sheet per step and metric.
 
-        A source is a comparison, or msprobe's result files or a folder of them. Options: `lakeprobe.analysis.merge.plan`.
+        A source is a comparison, or msprobe's result files or a folder of them. Options and errors:
+        `lakeprobe.analysis.merge.plan`.
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
@@ -202,7 +203,10 @@ class ComparisonResult:
             return differing.first_difference(self.lake._connection, self.stored, **options)
 
     def blame(self, **options: Any) -> Blame:
-        """The ops that may be the cause, with reasons, and the path to the loss. Options: `lakeprobe.analysis.blame`."""
+        """The ops that may be the cause, with reasons, and the path to the loss.
+
+        Options and errors: `lakeprobe.analysis.blame.blame`.
+        """
         with query_errors():
             return blaming.blame(self.lake._connection, self.lake.path, self.name, **options)
 

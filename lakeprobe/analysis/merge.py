@@ -19,6 +19,7 @@ from lakeprobe.analysis.query import answer, keep
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
+from lakeprobe.lake.connection import CELL_MACROS, define_macros
 from lakeprobe.mapping import strict_yaml
 from lakeprobe.readers import result_tables
 from lakeprobe.readers.result_tables import ResultFile
@@ -44,10 +45,6 @@ _RESULT = "Result"
 _SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH MD5")
 """What a cell is made of, beside the metric itself."""
 
-_MACROS = (
-    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
-    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
-)  # fmt: skip
 _EXAMPLE = "api: and below it '- Distributed.all_reduce'"
 
 
@@ -260,8 +257,7 @@ def _add_cells(connection: duckdb.DuckDBPyConnection, table: str, parameters: Ma
 def _define_cells(connection: duckdb.DuckDBPyConnection) -> None:
     """The macros of our tables' cells. In place of a value's digest stands the value."""
     connection.execute("CREATE OR REPLACE MACRO digest_of_text(text) AS text")
-    for name in _MACROS:
-        connection.execute(resources.sql(f"macros/{name}"))
+    define_macros(connection, CELL_MACROS)
 
 
 def _keep_files(connection: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:

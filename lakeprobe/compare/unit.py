@@ -16,7 +16,7 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE
-from lakeprobe.lake.connection import connect, lock, set_variable, useful_threads
+from lakeprobe.lake.connection import connect, define_macros, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import quote_text
@@ -128,8 +128,7 @@ def compare_units(task: PairTask) -> PairReport:
 
 def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> Rule:
     """Load both sides, set the thresholds, define the defaults of a rule, and lock the connection."""
-    for name in _MACROS:
-        connection.execute(resources.sql(f"macros/{name}"))
+    define_macros(connection, _MACROS)
     _load(connection, task, target, golden)
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ _MACROS = (
     "user_frame", "leaf_text", "message", "unit_ops", "unit_leaves",
 )  # fmt: skip
 
+CELL_MACROS = (
+    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
+)  # fmt: skip
+"""The macros that write values as msprobe's tables do."""
 
 _ROWS_PER_THREAD = 122_880
 """DuckDB hands a thread that many rows of a table at a time; more threads than such pieces only cost."""
@@ -26,14 +32,19 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect(config={"threads": threads} if threads else {})
-    for name in _MACROS:
-        connection.execute(resources.sql(f"macros/{name}"))
+    define_macros(connection, _MACROS)
     return connection
 
 
 def useful_threads(rows: int, most: int) -> int:
     """How many of `most` threads are of use for tables of `rows` rows."""
     return max(1, min(most, rows // _ROWS_PER_THREAD))
+
+
+def define_macros(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    """Define macros of sql/macros on `connection`."""
+    for name in names:
+        connection.execute(resources.sql(f"macros/{name}"))
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | float) -> None:

@@ -1,4 +1,4 @@
-"""The communication of a run as text: broken laws first, then what each law saw, who spoke, and what carried a change."""
+"""The communication of a run as text: broken laws first, what carried a difference, what each law saw, who spoke."""
 
 from __future__ import annotations
 

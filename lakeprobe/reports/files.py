@@ -35,7 +35,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
             place = folder / f"step{unit.step}" if several_steps else folder
             place.mkdir(parents=True, exist_ok=True)
             stem = f"compare_result_rank{unit.rank}" if several_ranks else "compare_result"
-            path = _free_path(place, stem, format)
+            path = free_path(place, stem, format)
             draft = path.with_name(f".{path.name}.{os.getpid()}")
             try:
                 with table.opened(unit) as connection:
@@ -49,7 +49,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     return written
 
 
-def _free_path(folder: Path, stem: str, format: str) -> Path:
+def free_path(folder: Path, stem: str, format: str) -> Path:
     """A path with the time in its name that no file has yet."""
     moment = time.time()
     while True:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis.merge import Merge, Sheet
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.reports.files import _free_path
+from lakeprobe.reports.files import free_path
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], f
     written = []
     for sheet in sheets:
         metric = re.sub(r"\W+", "_", sheet.metric)
-        path = _free_path(folder, f"{STEM}_{metric}", "csv")
+        path = free_path(folder, f"{STEM}_{metric}", "csv")
         with _draft(path) as draft:
             sheet.rows.write_csv(str(draft), header=True)
         written.append(path)
@@ -77,7 +77,7 @@ def _write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], f
 def _write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
     from pyarrow.parquet import ParquetWriter
 
-    path = _free_path(folder, STEM, "parquet")
+    path = free_path(folder, STEM, "parquet")
     tables = (merging.rows(connection, sheet).to_arrow_table() for sheet in sheets)
     first = next(tables)
     with _draft(path) as draft, ParquetWriter(draft, first.schema, compression="zstd") as writer:
@@ -91,12 +91,14 @@ def _write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Shee
 
     from lakeprobe.reports import workbook
 
-    path = _free_path(folder, STEM, "xlsx")
+    path = free_path(folder, STEM, "xlsx")
     book = Workbook(write_only=True)
-    workbook._add_styles(book)
+    workbook.add_styles(book)
     for sheet in sheets:
         sheet.rows.create_view("merge_sheet", replace=True)
-        headers, rows = workbook._query(connection, f"FROM merge_sheet ORDER BY {quote_identifier(merging.NAME)}")
+        headers, rows = workbook.columns_and_rows(
+            connection, f"FROM merge_sheet ORDER BY {quote_identifier(merging.NAME)}"
+        )
         _add_sheet(book, sheet.metric, headers, rows)
     with _draft(path) as draft:
         book.save(draft)
@@ -109,11 +111,11 @@ def _add_sheet(book: Workbook, metric: str, headers: list[str], rows: Iterator[t
 
     title = re.sub(r"[\[\]:*?/\\]", "_", metric)[:_LONGEST_TITLE]
     are_texts = metric in _TEXTS
-    for number, piece in enumerate(workbook._pieces(rows, workbook.ROWS_PER_SHEET), start=1):
-        page = workbook._new_table(book, title if number == 1 else f"{title} {number}", headers)
+    for number, piece in enumerate(workbook.pieces(rows, workbook.ROWS_PER_SHEET), start=1):
+        page = workbook.new_table(book, title if number == 1 else f"{title} {number}", headers)
         for name, *cells in piece:
-            named = workbook._cell(page, name, always_text=True)
-            page.append([named, *(workbook._cell(page, cell, always_text=are_texts) for cell in cells)])
+            named = workbook.styled_cell(page, name, always_text=True)
+            page.append([named, *(workbook.styled_cell(page, cell, always_text=are_texts) for cell in cells)])
 
 
 WRITERS: dict[str, Writer] = {"xlsx": _write_workbook, "csv": _write_csv, "parquet": _write_parquet}

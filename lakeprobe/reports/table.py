@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import connect, define_view
+from lakeprobe.lake.connection import CELL_MACROS, connect, define_macros, define_view
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
     import duckdb
-
-_MACROS = (
-    "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
-    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
-)  # fmt: skip
 
 
 @contextmanager
@@ -27,8 +22,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
     connection = connect(max(1, min(unit.rows // ROW_GROUP, default_jobs())))
     try:
         _define_digest(connection, unit.kind)
-        for name in _MACROS:
-            connection.execute(resources.sql(f"macros/{name}"))
+        define_macros(connection, CELL_MACROS)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
             define_view(connection, name, unit.folder / file)
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")

@@ -69,10 +69,10 @@ _UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)
 def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to the workbook `path`."""
     workbook = Workbook(write_only=True)
-    _add_styles(workbook)
+    add_styles(workbook)
     _write_summary(workbook, connection, unit)
     for title, query in (("findings", _findings(unit.kind)), ("rows", "FROM msprobe_table")):
-        _write_table(workbook, title, *_query(connection, query))
+        _write_table(workbook, title, *columns_and_rows(connection, query))
     workbook.save(path)
 
 
@@ -118,7 +118,7 @@ def _shortened(text: str) -> str:
     return f"{kept}… [{len(text) - len(kept)} characters cut]"
 
 
-def _add_styles(workbook: Workbook) -> None:
+def add_styles(workbook: Workbook) -> None:
     """Named styles: one for headers, and one per Result that is coloured."""
     workbook.add_named_style(NamedStyle("header", font=Font(bold=True)))
     for name, colour in FILLS.items():
@@ -131,7 +131,7 @@ def _findings(kind: str) -> str:
     return f"FROM ({resources.sql('reports/findings')}) SELECT {chosen}"
 
 
-def _query(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+def columns_and_rows(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
     """The column names of a query and its rows, which are fetched as they are asked for."""
     connection.execute(query)
     return [column[0] for column in connection.description or ()], _fetched(connection)
@@ -148,12 +148,12 @@ def _write_summary(workbook: Workbook, connection: duckdb.DuckDBPyConnection, un
     _set_widths(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
     for facts in (_compared(unit), _first_difference(connection)):
         for label, value in facts.items():
-            sheet.append([_cell(sheet, label, "header"), _cell(sheet, value)])
+            sheet.append([styled_cell(sheet, label, "header"), styled_cell(sheet, value)])
         sheet.append([])
-    names, counts = _query(connection, resources.sql("reports/outcome_counts"))
-    sheet.append([_cell(sheet, name, "header") for name in names])
+    names, counts = columns_and_rows(connection, resources.sql("reports/outcome_counts"))
+    sheet.append([styled_cell(sheet, name, "header") for name in names])
     for count in counts:
-        sheet.append([_cell(sheet, str(value), _style(count[1])) for value in count])
+        sheet.append([styled_cell(sheet, str(value), _style(count[1])) for value in count])
 
 
 def _compared(unit: ComparedUnit) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _first_difference(connection: duckdb.DuckDBPyConnection) -> dict[str, str | 
         analysis = resources.sql(f"analysis/{name}")
         query = f"WITH results AS ({unit_results}) FROM ({analysis})"
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
-    names, rows = _query(connection, resources.sql("reports/first_difference"))
+    names, rows = columns_and_rows(connection, resources.sql("reports/first_difference"))
     first = next(rows, ("none",))
     return dict(zip(names, first, strict=False))
 
@@ -181,30 +181,30 @@ def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Itera
     always_text = [header in TEXT_COLUMNS for header in headers]
     filled = [header in FILLED_COLUMNS for header in headers]
     result = headers.index("Result")
-    for number, piece in enumerate(_pieces(rows, ROWS_PER_SHEET), start=1):
-        sheet = _new_table(workbook, title if number == 1 else f"{title} {number}", headers)
+    for number, piece in enumerate(pieces(rows, ROWS_PER_SHEET), start=1):
+        sheet = new_table(workbook, title if number == 1 else f"{title} {number}", headers)
         last = 1
         for row in piece:
             last += 1
             style = _style(row[result])
             cells = zip(row, filled, always_text, strict=True)
-            sheet.append([_cell(sheet, text, style if fill else None, always) for text, fill, always in cells])
+            sheet.append([styled_cell(sheet, text, style if fill else None, always) for text, fill, always in cells])
         sheet.auto_filter.ref = f"A1:{get_column_letter(len(headers))}{last}"
 
 
-def _pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[Iterator[tuple[Any, ...]]]:
+def pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[Iterator[tuple[Any, ...]]]:
     """`rows` in pieces of `size`, to be used up one after another; one empty piece where there is no row."""
     yield islice(rows, size)
     for first in rows:
         yield chain((first,), islice(rows, size - 1))
 
 
-def _new_table(workbook: Workbook, title: str, headers: list[str]) -> Worksheet:
+def new_table(workbook: Workbook, title: str, headers: list[str]) -> Worksheet:
     """A sheet with its header, which stays in view."""
     sheet: Worksheet = workbook.create_sheet(title)
     sheet.freeze_panes = "A2"
     _set_widths(sheet, [WIDTHS.get(header, len(header) + 5) for header in headers])
-    sheet.append([_cell(sheet, header, "header") for header in headers])
+    sheet.append([styled_cell(sheet, header, "header") for header in headers])
     return sheet
 
 
@@ -217,7 +217,7 @@ def _style(result: str | None) -> str | None:
     return result if result in FILLS else None
 
 
-def _cell(
+def styled_cell(
     sheet: Worksheet, text: str | None, style: str | None = None, always_text: bool = False
 ) -> Cell | str | float:
     """What openpyxl writes into a cell: a cell object, or a bare value, which takes half the time.

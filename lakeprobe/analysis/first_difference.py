@@ -1,0 +1,112 @@
+"""The first difference of a comparison: on each rank, and over all of them the one that explains the others.
+
+Between communication ops a rank stands alone; a difference travels only where one rank gives and another takes. So a
+rank's first difference is explained if another rank differed before, and something that it gave later reached this
+rank in time. What nothing explains is where it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeprobe.analysis.query import answer, keep
+from lakeprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.lake.comparison import StoredComparison
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """What differs first, as relations that stay valid.
+
+    `ranks` has a row per (step, rank) (sql/analysis/first_difference/ranks.sql), in each step the origins first;
+    `leaves` the inputs and outputs of their ops (leaves.sql); `set_aside` how many records that differ were not
+    believed (doubtful.sql).
+    """
+
+    ranks: duckdb.DuckDBPyRelation
+    leaves: duckdb.DuckDBPyRelation
+    set_aside: duckdb.DuckDBPyRelation
+
+    @property
+    def origins(self) -> duckdb.DuckDBPyRelation:
+        """The rows of `ranks` where a difference began, the earliest step first."""
+        return self.ranks.filter("source IS NOT NULL")
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.ranks.filter("finding IS NOT NULL").limit(1).fetchall()
+
+
+def first_difference(
+    connection: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    *,
+    steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
+    threshold: float | None = None,
+    paired: bool = False,
+) -> FirstDifference:
+    """Find the first difference of every rank of `comparison`, and where it began.
+
+    `connection` has the views of the lake. A leaf differs if its error (sql/analysis/leaf_errors.sql: 1 is as far apart
+    as the tensor is large) is above `threshold` (0: if anything is not equal), by default if it is beyond float noise;
+    a leaf without counterpart always does. `paired` passes over ops without counterpart. `steps` and `ranks` limit what
+    is shown; all ranks are looked at for what explains them. Raises UsageError for a threshold, step or rank that makes
+    no sense.
+    """
+    if threshold is not None and not threshold >= 0:
+        raise UsageError(f"a threshold of {threshold} is no error; give a number from 0 on")
+    _check_there("step", steps, {unit.step for unit in comparison.units})
+    _check_there("rank", ranks, {unit.rank for unit in comparison.units})
+    name = {"comparison": comparison.name}
+    run = {"run": comparison.target}
+    shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
+    keep(connection, "leaf_errors", "leaf_errors", name)
+    keep(connection, "op_pairs", "first_difference/op_pairs", name)
+    keep(connection, "transfers", "communication/transfers", run)
+    keep(connection, "late_digests", "first_difference/late_digests", name)
+    keep(connection, "doubtful", "first_difference/doubtful", name)
+    keep(connection, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
+    keep(connection, "firsts", "first_difference/firsts", shown_steps | {"paired": paired})
+    keep(connection, "first_rows", "first_difference/first_rows", name)
+    keep(connection, "first_ops", "first_difference/first_ops", run)
+    explain(connection)
+    keep(connection, "carried", "first_difference/carried")
+    keep(connection, "sources", "first_difference/sources", name)
+    return FirstDifference(
+        ranks=answer(connection, "first_difference/ranks", name | shown_steps | shown_ranks),
+        leaves=answer(connection, "first_difference/leaves", shown_ranks),
+        set_aside=answer(connection, "first_difference/set_aside", shown_steps | shown_ranks),
+    )
+
+
+def _check_there(what: str, asked: Sequence[int], there: set[int]) -> None:
+    missing = sorted(set(asked) - there)
+    if missing:
+        raise UsageError(f"the comparison has no {what} {missing[0]}; it has {', '.join(map(str, sorted(there)))}")
+
+
+def explain(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the tables `affected` and `origins` of `firsts` and `transfers`: what reached which rank, where it began.
+
+    A receive that does not wait is recorded before its data came, so ranks may seem to explain each other. Their
+    receives are then taken to come late.
+    """
+    keep(connection, "gifts", "first_difference/gifts")
+    keep(connection, "arrivals", "first_difference/arrivals")
+    _spread(connection)
+    if connection.table("stranded").limit(1).fetchall():
+        keep(connection, "arrivals", "first_difference/late_arrivals")
+        _spread(connection)
+
+
+def _spread(connection: duckdb.DuckDBPyConnection) -> None:
+    for table in ("affected", "origins", "stranded"):
+        keep(connection, table, f"first_difference/{table}")

@@ -1,0 +1,71 @@
+"""lakeprobe first-diff: the op with which two runs part, on each rank and over all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.sql import Format
+
+if TYPE_CHECKING:
+    from lakeprobe.analysis.first_difference import FirstDifference
+
+
+def first_diff(
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    step: Annotated[list[int] | None, typer.Option("--step", help="Only this step; may be repeated.")] = None,
+    rank: Annotated[
+        list[int] | None, typer.Option("--rank", help="Show only this rank; may be repeated. All ranks explain it.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            help="Error above which a leaf differs: 1 is as large as the tensor, 0 finds all.",
+            show_default="beyond float noise",
+        ),
+    ] = None,
+    paired: Annotated[bool, typer.Option("--paired", help="Pass over ops without counterpart.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="End with 1 if something differs.")] = False,
+    diff_analyze: Annotated[
+        Path | None, typer.Option("--diff-analyze", help="Also write msprobe's JSON: a .json file, or a folder.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="Text, or a row per step and rank.")] = Format.TABLE,
+    lake: LakeOption = None,
+) -> None:
+    """Name the op with which the runs part: on each rank, and over all ranks the one that explains the others.
+
+    A difference travels only through ops that connect ranks. What nothing on its own or another rank explains is where
+    it began.
+
+    Example: lakeprobe first-diff npu_vs_gpu --step 0 --diff-analyze out
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store
+    from lakeprobe.reports.diff_analyze import write
+    from lakeprobe.session import Lake, query_errors
+
+    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        result = opened.comparison(comparison)
+        found = result.first_difference(steps=step or (), ranks=rank or (), threshold=threshold, paired=paired)
+        _show(found, format)
+        if diff_analyze is not None:
+            diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
+        if fail and not found.is_equal:
+            raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+def _show(found: FirstDifference, format: Format) -> None:
+    from lakeprobe import output
+    from lakeprobe.reports import first_difference_text
+
+    if format is Format.TABLE:
+        output.text(first_difference_text.text(found))
+    elif format is Format.CSV:
+        output.rows(found.ranks.columns, found.ranks.fetchall(), "csv")
+    else:
+        columns, rows = first_difference_text.with_leaves(found)
+        output.rows(columns, rows, "json")

@@ -1,0 +1,184 @@
+"""The first difference as a person reads it in the terminal: where it began, then what each rank shows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe import output
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.analysis.first_difference import FirstDifference
+
+Record = dict[str, Any]
+
+_MOST_ORIGINS = 3
+"""How many origins are shown in full."""
+_MOST_GROUPS = 24
+"""How many lines the table of ranks has."""
+
+_SOURCES = {
+    "this op": "its inputs agree, its outputs do not",
+    "an argument": "an argument that it is called with differs (a value, a dtype or a shape); what came before agrees",
+    "no recorded op": "an input differs, but all that was recorded before it agrees: no recorded op made the change",
+    "float noise": "an input differs, and what was recorded before it differs within float noise",
+    "communication": "what this rank gave agrees, what it took does not",
+    "only in target": "only the target has it",
+    "only in golden": "only golden has it",
+}
+_REASONS = {
+    "overwritten": "overwritten by a nested call",
+    "not arrived": "recorded before the data had to be there",
+    "late digest": "with the digest of later contents",
+}
+
+
+def text(found: FirstDifference) -> str:
+    """The answer: a block per origin of the earliest step, a table of its ranks, and what was left out."""
+    ranks = records(found.ranks)
+    differing = [rank for rank in ranks if rank["finding"] is not None]
+    if not differing:
+        units = f"{len(ranks)} (step, rank)" if len(ranks) > 1 else "what was compared"
+        return f"No difference beyond float noise in {units}.\n" + _set_aside(found, {rank["step"] for rank in ranks})
+    step = differing[0]["step"]
+    here = [rank for rank in ranks if rank["step"] == step]
+    leaves = defaultdict(list)
+    for leaf in records(found.leaves):
+        leaves[leaf["step"], leaf["rank"]].append(leaf)
+    several = {rank["rank"] for rank in ranks} != {0}
+    origins = [rank for rank in here if rank["source"] is not None]
+    shown = (origins or [rank for rank in here if rank["finding"] is not None])[:_MOST_ORIGINS]
+    blocks = [_block(rank, leaves[step, rank["rank"]], several) for rank in shown]
+    if len(origins) > len(shown):
+        blocks.append(
+            f"… and {len(origins) - len(shown)} more ranks where nothing explains the first difference: below\n"
+        )
+    if len(here) > 1:
+        blocks.append(_table(here))
+    later = sorted({rank["step"] for rank in differing} - {step})
+    if later:
+        blocks.append(f"Later steps that differ too: {ranges(later)} (--step shows one)\n")
+    blocks.append(_set_aside(found, {step}))
+    return "\n".join(block for block in blocks if block)
+
+
+def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
+    """The rows of a relation, by column."""
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def with_leaves(found: FirstDifference) -> tuple[list[str], list[list[Any]]]:
+    """The columns and rows of `ranks`, each with the list of its `inputs` and `outputs`."""
+    sides: dict[tuple[int, int, str], list[Record]] = defaultdict(list)
+    for leaf in records(found.leaves):
+        sides[leaf.pop("step"), leaf.pop("rank"), leaf.pop("side")].append(leaf)
+    rows = [
+        [*rank.values(), *(sides[rank["step"], rank["rank"], side] for side in ("input", "output"))]
+        for rank in records(found.ranks)
+    ]
+    return [*found.ranks.columns, "inputs", "outputs"], rows
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in short: 0, 2–5, 7."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("–".join(map(str, run)) for run in runs)
+
+
+def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
+    where = f"rank {rank['rank']}, " if several else ""
+    lines = [f"First difference: {where}{rank['op']} (step {rank['step']})"]
+    if rank["golden_op"] not in (None, rank["op"]):
+        lines.append(f"  in golden: {rank['golden_op']}")
+    if rank["source"] is None:
+        lines.append(f"  explained by {_explained(rank)}, which began on rank {rank['origin']}")
+    else:
+        lines.append(f"  {_SOURCES[rank['source']]}")
+        lines += _traced(leaves)
+    if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
+        lines.append(f"  it may have come from ranks that were not dumped: {ranges(rank['absent'])}")
+    lines += [f"  {line}" for line in _leaf_table(leaves).splitlines()]
+    if rank["first_paired"]:
+        lines.append(f"  the first op with a counterpart that differs: {rank['first_paired']}")
+    if rank["module"]:
+        lines.append(f"  in {rank['module']}")
+    if rank["code"]:
+        lines.append(f"  at {rank['code']}")
+    if rank["communication"]:
+        lines.append(f"  {_MOMENTS[rank['communication']]}")
+    return "\n".join(lines) + "\n"
+
+
+_MOMENTS = {
+    "before": "before the rank's first communication op",
+    "during": "between the rank's first and last communication op",
+    "after": "behind the rank's last communication op",
+}
+
+
+def _traced(leaves: Sequence[Record]) -> list[str]:
+    lines = []
+    for leaf in leaves:
+        if leaf["is_traced"] and leaf["source_op"]:
+            lines.append(f"  golden has {leaf['slot']} from {leaf['source_op']}, whose output agrees")
+        elif leaf["is_traced"]:
+            lines.append(f"  golden has {leaf['slot']} from no recorded op: data, a weight, or a tensor made unseen")
+    return lines
+
+
+def _leaf_table(leaves: Sequence[Record]) -> str:
+    rows = [
+        (
+            leaf["slot"],
+            leaf["doubtful"] or leaf["difference"],
+            "" if leaf["error"] is None else f"{leaf['error']:.3g}",
+            leaf["target"],
+            leaf["golden"],
+        )
+        for leaf in leaves
+    ]
+    return output.aligned(("leaf", "is", "error", "target", "golden"), rows)
+
+
+def _explained(rank: Record) -> str:
+    by = f" ({rank['explained_by_op']})" if rank["explained_by_op"] else ""
+    return f"rank {rank['explained_by']}{by} through {rank['through']}"
+
+
+def _table(ranks: Sequence[Record]) -> str:
+    """The ranks, those of one kind in one line."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for rank in ranks:
+        key = (
+            rank["op"] or "no difference",
+            rank["communication"] or "",
+            "" if rank["finding"] is None else "nothing" if rank["source"] else f"rank {rank['explained_by']}",
+            rank["through"] or "",
+        )
+        groups.setdefault(key, []).append(rank["rank"])
+    rows = [(ranges(numbers), *key) for key, numbers in groups.items()]
+    table = output.aligned(
+        ("ranks", "first difference", "communication", "explained by", "through"), rows[:_MOST_GROUPS]
+    )
+    if len(rows) > _MOST_GROUPS:
+        table += f"… and {len(rows) - _MOST_GROUPS} more lines: --format csv has every rank\n"
+    return table
+
+
+def _set_aside(found: FirstDifference, steps: set[int]) -> str:
+    totals: dict[str, int] = defaultdict(int)
+    for step, _, reason, leaves in found.set_aside.fetchall():
+        if step in steps:
+            totals[reason] += leaves
+    if not totals:
+        return ""
+    counts = ", ".join(f"{number} {_REASONS[reason]}" for reason, number in totals.items())
+    return f"Records that differ but were set aside, because they do not say what an op made: {counts}.\n"

@@ -1,0 +1,29 @@
+-- affected: since when a difference may have been on each rank: its own first one, or one that came before it.
+-- grain: one (step, rank) that a difference reaches
+-- parameters: the tables firsts, gifts and arrivals
+-- came_from: the rank it first came from; NULL where the rank's own first difference is explained by nothing
+-- A fixpoint of happens-before (Lamport 1978): a rank that is reached hands on all that it gives later.
+WITH RECURSIVE
+    affected(step, rank, since, came_from) USING KEY (step, rank) AS (
+        SELECT step, rank, moment::DOUBLE, NULL::INTEGER FROM firsts
+        UNION
+        SELECT
+            arrivals.step,
+            arrivals.rank,
+            min(arrivals.moment)::DOUBLE,
+            arg_min(carried.giver, arrivals.moment)
+        FROM (
+            SELECT gifts.step, gifts.meeting, min(gifts.rank) AS giver
+            FROM affected
+            JOIN gifts ON gifts.step = affected.step AND gifts.rank = affected.rank AND gifts.moment >= affected.since
+            GROUP BY ALL
+        ) AS carried
+        JOIN arrivals ON arrivals.step = carried.step AND arrivals.meeting = carried.meeting
+        LEFT JOIN recurring.affected AS known ON known.step = arrivals.step AND known.rank = arrivals.rank
+        WHERE
+            known.rank IS NULL
+            OR arrivals.moment < known.since
+            OR (arrivals.moment = known.since AND known.came_from IS NULL)
+        GROUP BY arrivals.step, arrivals.rank
+    )
+FROM affected

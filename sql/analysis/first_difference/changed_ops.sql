@@ -1,0 +1,66 @@
+-- changed_ops: the ops that differ beyond float noise, or by more than the threshold, or have no counterpart.
+-- grain: one op of the target, or one that only golden has, of one (step, rank)
+-- parameters: $threshold (an error, 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
+--   doubtful and op_pairs
+-- place: the op's place in the target; an op that only golden has stands half a place behind the one before it
+-- moment: when it differs: an op's inputs at its place, its outputs a quarter behind
+WITH
+    partners AS (
+        SELECT step, rank, golden_seq, min(target_seq) AS target_seq FROM op_pairs GROUP BY ALL
+    ),
+    leaves AS (
+        SELECT
+            leaf_errors.step,
+            leaf_errors.rank,
+            coalesce(leaf_errors.target_seq, partners.target_seq) AS target_seq,
+            CASE
+                WHEN leaf_errors.target_seq IS NULL AND partners.target_seq IS NULL THEN leaf_errors.golden_seq
+            END AS golden_seq,
+            role IN ('input', 'parameters') AS is_input,
+            difference <> 'unmatched' AND is_tensor AND NOT coalesce(is_other_tensor, false) AS is_value,
+            error
+        FROM leaf_errors
+        ANTI JOIN doubtful USING (step, rank, row)
+        -- a leaf that only golden has, of an op that is paired
+        LEFT JOIN partners
+            ON leaf_errors.target_seq IS NULL
+            AND partners.step = leaf_errors.step
+            AND partners.rank = leaf_errors.rank
+            AND partners.golden_seq = leaf_errors.golden_seq
+        WHERE
+            CASE
+                WHEN difference = 'unmatched' THEN true
+                WHEN $threshold IS NULL THEN difference = 'different'
+                ELSE error > $threshold OR $threshold = 0
+            END
+    ),
+    sides AS (
+        SELECT
+            step,
+            rank,
+            target_seq,
+            golden_seq,
+            bool_or(is_input) AS input_differs,
+            bool_or(is_input AND is_value) AS tensor_differs,
+            coalesce(max(error) FILTER (WHERE is_input), 0) AS input_error,
+            coalesce(max(error) FILTER (WHERE NOT is_input), 0) AS output_error
+        FROM leaves
+        GROUP BY ALL
+    ),
+    paired_ops AS (
+        SELECT DISTINCT step, rank, target_seq FROM op_pairs
+    )
+SELECT
+    sides.*,
+    CASE
+        WHEN sides.target_seq IS NULL THEN 'only in golden'
+        WHEN paired_ops.target_seq IS NULL THEN 'only in target'
+        ELSE 'different'
+    END AS finding,
+    coalesce(sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
+FROM sides
+LEFT JOIN paired_ops
+    ON paired_ops.step = sides.step AND paired_ops.rank = sides.rank AND paired_ops.target_seq = sides.target_seq
+ASOF LEFT JOIN partners AS before
+    ON before.step = sides.step AND before.rank = sides.rank AND before.golden_seq <= sides.golden_seq

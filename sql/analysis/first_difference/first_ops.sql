@@ -1,0 +1,29 @@
+-- first_ops: the names of each rank's first difference, and of the first that has a counterpart if it has none.
+-- grain: one (step, rank) in which something differs
+-- parameters: $run (the target); the views ops and stacks, the tables firsts and first_rows
+WITH
+    named AS (
+        SELECT
+            step,
+            rank,
+            coalesce(any_value(target_op), any_value(golden_op)) AS op,
+            any_value(golden_op) AS golden_op,
+            any_value(module) AS module,
+            any_value(stack) AS stack
+        FROM first_rows
+        GROUP BY ALL
+    )
+SELECT
+    named.* EXCLUDE (stack),
+    trim(regexp_replace(user_frame(stacks.frames), '\s+', ' ', 'g')) AS code,
+    ops.op AS first_paired
+FROM named
+JOIN firsts USING (step, rank)
+LEFT JOIN stacks
+    ON stacks.run = $run AND stacks.step = named.step AND stacks.rank = named.rank AND stacks.stack = named.stack
+LEFT JOIN ops
+    ON ops.run = $run
+    AND ops.step = named.step
+    AND ops.rank = named.rank
+    AND ops.seq = firsts.paired_seq
+    AND firsts.paired_seq IS DISTINCT FROM firsts.target_seq

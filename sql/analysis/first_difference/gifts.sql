@@ -1,0 +1,16 @@
+-- gifts: what a rank gives to others, and when.
+-- grain: one transfer by which a rank gives
+-- parameters: the tables transfers and firsts
+-- meeting: a number instead of the text
+SELECT
+    step,
+    rank,
+    hash(step, meeting) AS meeting,
+    seq AS moment
+FROM transfers
+-- a step in which nothing differs has nothing to explain
+SEMI JOIN firsts USING (step)
+WHERE
+    len(partners) > 0
+    AND kind NOT IN ('recv', 'barrier')
+    AND (kind NOT IN ('broadcast', 'scatter') OR rank = peer)

@@ -1,0 +1,39 @@
+-- leaves: the inputs and outputs of each rank's first difference, both sides and how far they are apart.
+-- grain: one leaf of the first op that differs of a (step, rank)
+-- parameters: $ranks (empty: all); the tables first_rows, first_ops, leaf_errors, doubtful and sources
+-- error: as in leaf_errors; doubtful: why the record was set aside; source: the golden op that made this input
+SELECT
+    results.step,
+    results.rank,
+    first_ops.op,
+    if(results.role IN ('input', 'parameters'), 'input', 'output') AS side,
+    substr(coalesce(target_name, golden_name), length(coalesce(target_op, results.golden_op)) + 2) AS slot,
+    coalesce(results.difference, if(results.outcome = 'skipped', 'skipped', 'unmatched')) AS difference,
+    CASE
+        WHEN results.difference = 'equal' THEN 0
+        ELSE leaf_errors.error
+    END AS error,
+    leaf_text(
+        target_kind, target_type, target_dtype, target_shape, target_value, target_norm, target_max, target_digest
+    ) AS target,
+    leaf_text(
+        golden_kind, golden_type, golden_dtype, golden_shape, golden_value, golden_norm, golden_max, golden_digest
+    ) AS golden,
+    max_diff,
+    min_diff,
+    mean_diff,
+    norm_diff,
+    cosine,
+    max_abs_error,
+    max_relative_error,
+    doubtful.reason AS doubtful,
+    sources.source_op,
+    sources.row IS NOT NULL AS is_traced
+FROM first_rows AS results
+JOIN first_ops USING (step, rank)
+LEFT JOIN leaf_errors
+    ON leaf_errors.step = results.step AND leaf_errors.rank = results.rank AND leaf_errors.row = results.row
+LEFT JOIN doubtful ON doubtful.step = results.step AND doubtful.rank = results.rank AND doubtful.row = results.row
+LEFT JOIN sources ON sources.step = results.step AND sources.rank = results.rank AND sources.row = results.row
+WHERE len($ranks::INTEGER[]) = 0 OR list_contains($ranks::INTEGER[], results.rank)
+ORDER BY results.step, results.rank, results.row
