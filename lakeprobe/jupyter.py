@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
+from lakeprobe.analysis.blame import Blame
+from lakeprobe.analysis.communication import Communication
+from lakeprobe.analysis.first_difference import FirstDifference
+from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.errors import LakeprobeError
+from lakeprobe.reports.blame_text import blame_text
+from lakeprobe.reports.communication_text import communication_text
+from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.overflow_text import overflow_text
 from lakeprobe.session import Lake, query_errors
 
 if TYPE_CHECKING:
@@ -83,7 +91,22 @@ class LakeMagics(Magics):  # type: ignore[misc]
         return result
 
 
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    Blame: blame_text,
+    Communication: communication_text,
+    FirstDifference: first_difference_text,
+    Overflow: overflow_text,
+}
+"""What a notebook shows of an answer: what the command line says."""
+
+
 def register(shell: Any) -> None:
-    """Add the magics to an IPython shell."""
+    """Add the magics to an IPython shell, and show answers as text."""
     magics = LakeMagics(shell)
     shell.register_magic_function(magics.lake_magic, "line_cell", "lake")
+    for kind in _TEXTS:
+        shell.display_formatter.formatters["text/plain"].for_type(kind, _show)
+
+
+def _show(answer: Any, printer: Any, cycle: bool) -> None:
+    printer.text(_TEXTS[type(answer)](answer))

@@ -60,12 +60,12 @@ def first_diff(
 
 def _show(found: FirstDifference, format: Format) -> None:
     from lakeprobe import output
-    from lakeprobe.reports import first_difference_text
+    from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 
     if format is Format.TABLE:
-        output.text(first_difference_text.text(found))
+        output.text(first_difference_text(found))
     elif format is Format.CSV:
         output.rows(found.ranks.columns, found.ranks.fetchall(), "csv")
     else:
-        columns, rows = first_difference_text.with_leaves(found)
+        columns, rows = with_leaves(found)
         output.rows(columns, rows, "json")

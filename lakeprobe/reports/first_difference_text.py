@@ -36,7 +36,7 @@ _REASONS = {
 }
 
 
-def text(found: FirstDifference) -> str:
+def first_difference_text(found: FirstDifference) -> str:
     """The answer: a block per origin of the earliest step, a table of its ranks, and what was left out."""
     ranks = records(found.ranks)
     differing = [rank for rank in ranks if rank["finding"] is not None]

@@ -18,7 +18,7 @@ import lakeprobe
 from lakeprobe.analysis.first_difference import FirstDifference, explain
 from lakeprobe.errors import UsageError
 from lakeprobe.reports.diff_analyze import diff_analyze
-from lakeprobe.reports.first_difference_text import ranges, text, with_leaves
+from lakeprobe.reports.first_difference_text import first_difference_text, ranges, with_leaves
 from lakeprobe.session import Lake
 
 # A small job: every rank holds one number, and records what it does with it as msprobe would.
@@ -232,7 +232,7 @@ def test_a_change_that_no_recorded_op_made(lake: Lake) -> None:
     assert found.leaves.filter("is_traced").project("rank, slot, source_op").fetchall() == [
         (1, "input.0", "Torch.mul.0.forward")
     ]
-    assert "no recorded op made the change" in text(found)
+    assert "no recorded op made the change" in first_difference_text(found)
 
 
 def test_rank_zero_is_a_rank_like_any_other(lake: Lake) -> None:
@@ -254,7 +254,7 @@ def test_ranks_that_were_not_dumped_are_named(lake: Lake) -> None:
     found = first(lake, program, {(2, 0): 0.5}, ranks=range(2))
     rows = found.ranks.project("rank, op, source, absent").fetchall()
     assert rows == [(rank, "Distributed.all_reduce.0.forward", "communication", [2]) for rank in (0, 1)]
-    assert "it may have come from ranks that were not dumped: 2" in text(found)
+    assert "it may have come from ranks that were not dumped: 2" in first_difference_text(found)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -362,7 +362,7 @@ def test_shown_ranks_are_explained_by_all(lake: Lake) -> None:
     shown = lake.comparison("target_vs_golden").first_difference(ranks=[2], steps=[0])
     assert told(shown) == {2: told(found)[2]}
     assert told(shown)[2][3] == 1
-    assert "explained by rank 1 (Torch.mul.0.forward)" in text(shown)
+    assert "explained by rank 1 (Torch.mul.0.forward)" in first_difference_text(shown)
     assert {rank for (rank,) in shown.leaves.project("rank").fetchall()} == {2}
 
 
@@ -381,7 +381,7 @@ def test_what_does_not_exist(lake: Lake) -> None:
 def test_equal_runs(lake: Lake) -> None:
     found = first(lake, lambda job: job.compute(), {}, world=2)
     assert found.is_equal
-    assert text(found) == "No difference beyond float noise in 2 (step, rank).\n"
+    assert first_difference_text(found) == "No difference beyond float noise in 2 (step, rank).\n"
 
 
 def test_the_text_answers_first(lake: Lake) -> None:
@@ -389,7 +389,7 @@ def test_the_text_answers_first(lake: Lake) -> None:
         job.compute()
         job.all_reduce(*range(8))
 
-    lines = text(first(lake, program, {(3, 0): 0.5}, world=8)).splitlines()
+    lines = first_difference_text(first(lake, program, {(3, 0): 0.5}, world=8)).splitlines()
     assert lines[0] == "First difference: rank 3, Torch.mul.0.forward (step 0)"
     assert "  at File /work/train.py, line 7, in step, x = x * 1.25" in lines
     [grouped] = [line.split("  ")[0] for line in lines if "rank 3" in line and "all_reduce" in line]
