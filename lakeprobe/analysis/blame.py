@@ -1,0 +1,256 @@
+"""Which op is the cause of a difference, why it is held to be, and how the difference came from there to the loss.
+
+The order of the suspects is explained in sql/analysis/blame/events.sql and ranked.sql. Nothing is decided here: this
+module makes the tables one after the other, and walks from the loss back to the cause.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe.analysis.query import answer, keep
+from lakeprobe.errors import UsageError
+from lakeprobe.lake import comparison as comparisons
+from lakeprobe.lake import layout
+from lakeprobe.lake.comparison import StoredComparison
+
+if TYPE_CHECKING:
+    import duckdb
+
+_Node = tuple[int, int]
+"""A rank and an op's place on it."""
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """Where an op has its difference from: the earlier op, how that is known, and by which meeting of ranks."""
+
+    origin: _Node
+    how: str
+    meeting: str | None
+
+
+_COST_OF_GUESS = 1000
+"""A hop that only the order of the ops speaks for counts as so many others."""
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The cause of a step's difference. The relations are described by their SQL files.
+
+    `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql); `path`: the ops from the cause to the
+    loss (path.sql); `spread`: how the difference came to the other ranks (spread.sql); `counts`: how many events there
+    are of each grade, `suspects` shows `most` of them in all.
+    """
+
+    comparison: str
+    step: int
+    suspects: duckdb.DuckDBPyRelation
+    path: duckdb.DuckDBPyRelation
+    spread: duckdb.DuckDBPyRelation
+    counts: duckdb.DuckDBPyRelation
+
+    def __repr__(self) -> str:
+        return f"<blame for the differences of {self.comparison} in step {self.step}>"
+
+
+def blame(
+    connection: duckdb.DuckDBPyConnection,
+    lake: Path,
+    name: str,
+    step: int | None = None,
+    most: int = 5,
+    repeat: str | None = None,
+) -> Blame:
+    """Name the ops that may be the cause of what differs in the comparison `name`, and the path to the loss.
+
+    `connection` has the views of `lake`. `most` is the length of the list. Without `step`, the first step that has a
+    suspect is taken, or the first one where none has. `repeat` is another run of golden's program that the lake has a
+    comparison of with golden: what differs there is noise.
+
+    Raises UsageError for a comparison or step that does not exist, and for a repeat that was not held against golden.
+    """
+    comparison = comparisons.load(lake, name)
+    steps = sorted({unit.step for unit in comparison.units})
+    if step is not None and step not in steps:
+        raise UsageError(f"comparison {name} has no step {step} (it has {', '.join(map(str, steps))})")
+    keep(connection, "transfers", "communication/transfers", {"run": comparison.target})
+    _keep_repeat(connection, comparison, _repeat_of(lake, comparison, repeat) if repeat else None)
+    keep(connection, "leaf_errors", "leaf_errors", {"comparison": name})
+    chosen = _rank_steps(connection, comparison, steps if step is None else [step])
+    return _answer(connection, comparison, chosen, most)
+
+
+def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComparison:
+    """The comparison in which `run` was held against golden."""
+    for name in layout.comparisons(lake):
+        found = comparisons.load(lake, name)
+        if {found.target, found.golden} == {run, comparison.golden}:
+            return found
+    raise UsageError(
+        f"no comparison in {lake} holds {run} against {comparison.golden}, the golden run of {comparison.name}; "
+        f"make one: lakeprobe compare {run} {comparison.golden}"
+    )
+
+
+def _keep_repeat(
+    connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, repeat: StoredComparison | None
+) -> None:
+    """Make repeat_errors: how far each op of golden is from itself in the repeat."""
+    if repeat is None:
+        keep(connection, "repeat_errors", "blame/no_repeat")
+        return
+    keep(connection, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
+    keep_units(connection, comparison)
+    keep(connection, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
+
+
+def _rank_steps(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: list[int]) -> int:
+    """Make blame_ranked of the first of `steps` that has a suspect, or else of the first, and give that step."""
+    for step in steps:
+        _rank(connection, comparison, step)
+        if connection.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall():
+            return step
+    if len(steps) > 1:
+        _rank(connection, comparison, steps[0])
+    return steps[0]
+
+
+def keep_units(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
+    """Make compared_units: which step and rank of golden each of the target was held against."""
+    units = [
+        (unit.step, unit.rank, unit.golden_step, unit.golden_rank)
+        for unit in comparison.units
+        if step is None or unit.step == step
+    ]
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE compared_units "
+        "(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER)"
+    )
+    connection.executemany("INSERT INTO compared_units VALUES (?, ?, ?, ?)", units)
+
+
+def _rank(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:
+    """Make blame_ranked, and the tables that it stands on, of one step."""
+    keep_units(connection, comparison, step)
+    name = {"comparison": comparison.name}
+    target = {"target": comparison.target}
+    runs = target | {"golden": comparison.golden}
+    keep(connection, "blame_leaves", "blame/leaves", name | {"step": step})
+    keep(connection, "blame_ops", "blame/ops", name | runs)
+    keep(connection, "blame_meetings", "blame/meetings")
+    keep(connection, "blame_incoming", "blame/incoming")
+    keep(connection, "blame_growth", "blame/growth")
+    keep(connection, "blame_unexplained", "blame/unexplained", name)
+    keep(connection, "blame_makers", "blame/makers", name | runs)
+    keep(connection, "blame_events", "blame/events")
+    keep(connection, "blame_elsewhere", "blame/elsewhere", name | runs)
+    keep(connection, "blame_races", "blame/races", name | target)
+    keep(connection, "blame_ranked", "blame/ranked")
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int, most: int) -> Blame:
+    runs = {"target": comparison.target, "golden": comparison.golden}
+    keep(connection, "blame_cause", "blame/cause")
+    keep(connection, "blame_spread", "blame/spread")
+    keep(connection, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
+    _keep_hops(connection, comparison.name, step)
+    return Blame(
+        comparison=comparison.name,
+        step=step,
+        suspects=answer(connection, "blame/suspects", {"comparison": comparison.name, "most": most} | runs),
+        path=answer(connection, "blame/path", {"target": comparison.target}),
+        spread=answer(connection, "blame/spread"),
+        counts=answer(connection, "blame/counts"),
+    )
+
+
+def _keep_hops(connection: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:
+    """Make blame_hops: the ops of the path from the cause to the loss, in this order."""
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE blame_hops "
+        "(nth INTEGER, step INTEGER, rank INTEGER, seq INTEGER, how VARCHAR, from_rank INTEGER, meeting VARCHAR)"
+    )
+    hops = _path(connection, comparison)
+    if hops:
+        rows = [(nth, step, *node, how, origin, meeting) for nth, (node, how, origin, meeting) in enumerate(hops, 1)]
+        connection.executemany("INSERT INTO blame_hops VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+_Hop = tuple[_Node, str | None, int | None, str | None]
+"""An op of the path, how it has the difference from the one before it, and from which rank by which meeting."""
+
+
+def _path(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[_Hop]:
+    """The path from the cause to the loss of its rank, or else to that of the first rank it was carried to."""
+    found = connection.execute("SELECT rank, target_seq FROM blame_cause WHERE target_seq IS NOT NULL").fetchall()
+    if not found:
+        return []
+    cause: _Node = found[0]
+    brought = dict(connection.execute("SELECT rank, from_rank FROM blame_spread").fetchall())
+    for end in connection.execute("SELECT rank, seq FROM blame_ends ORDER BY nth LIMIT 2").fetchall():
+        edges = _edges(connection, comparison, _ranks_between(cause[0], end[0], brought))
+        hops = _walk(edges, cause, end)
+        if hops:
+            return hops
+    return []
+
+
+def _ranks_between(cause: int, end: int, brought: dict[int, int]) -> list[int]:
+    """The ranks that the difference crossed on its way from `cause` to `end`, by what was brought first to each."""
+    ranks = [end]
+    while (before := brought.get(ranks[-1])) is not None and before not in ranks:
+        ranks.append(before)
+    return sorted({cause, *ranks})
+
+
+def _edges(connection: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> dict[_Node, list[_Edge]]:
+    """Of every op of `ranks` that differs, where it may have that from, where most is from first."""
+    keep(connection, "blame_edges", "blame/edges", {"comparison": comparison, "ranks": ranks})
+    edges: dict[_Node, list[_Edge]] = defaultdict(list)
+    rows = connection.execute(
+        "SELECT rank, seq, from_rank, from_seq, how, meeting FROM blame_edges "
+        "ORDER BY rank, seq, error DESC, from_rank, from_seq DESC"
+    ).fetchall()
+    for rank, seq, from_rank, from_seq, how, meeting in rows:
+        edges[rank, seq].append(_Edge((from_rank, from_seq), how, meeting))
+    return edges
+
+
+def _walk(edges: dict[_Node, list[_Edge]], cause: _Node, end: _Node) -> list[_Hop]:
+    """The shortest way from `cause` to `end` (Dijkstra, walked backwards), with as few guessed hops as can be.
+
+    Nothing is said where more than half of it would be guessed.
+    """
+    steps: dict[_Node, tuple[_Node, _Edge]] = {}
+    costs = {end: 0}
+    queue = [(0, end)]
+    while queue:
+        cost, node = heappop(queue)
+        if node == cause:
+            return _hops(cause, end, steps)
+        if cost > costs[node]:
+            continue
+        for edge in edges.get(node, []):
+            is_before_cause = edge.origin[0] == cause[0] and edge.origin[1] < cause[1]
+            total = cost + (_COST_OF_GUESS if edge.how == "order" else 1)
+            if not is_before_cause and total < costs.get(edge.origin, _COST_OF_GUESS**3):
+                costs[edge.origin] = total
+                steps[edge.origin] = (node, edge)
+                heappush(queue, (total, edge.origin))
+    return []
+
+
+def _hops(cause: _Node, end: _Node, steps: dict[_Node, tuple[_Node, _Edge]]) -> list[_Hop]:
+    hops: list[_Hop] = [(cause, None, None, None)]
+    node = cause
+    while node != end:
+        node, edge = steps[node]
+        crossed = edge.origin[0] != node[0]
+        hops.append((node, edge.how, edge.origin[0] if crossed else None, edge.meeting))
+    guesses = sum(how == "order" for _, how, _, _ in hops)
+    return hops if guesses * 2 <= len(hops) else []

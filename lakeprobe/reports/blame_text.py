@@ -1,0 +1,120 @@
+"""What a person reads of the blame for a difference: the cause in a sentence, the list, the path to the loss."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe import output
+from lakeprobe.analysis.blame import Blame
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MOST_HOPS = 24
+_MOST_RANKS = 32
+_HARMLESS = {
+    "structure": "ops that only one run has, while nothing that both have differs",
+    "askew": "ops that were paired with the wrong call of their API",
+    "race": "ops whose record is of before or after, by chance",
+    "recording": "ops that one run recorded less of",
+    "noise": "ops that differ as much in the repeat",
+}
+Record = dict[str, Any]
+
+
+def blame_text(found: Blame) -> str:
+    """The answer first: the cause; then the other suspects, the path to the loss, and the way over the ranks."""
+    suspects = records(found.suspects)
+    lines = [f"{found.comparison}, step {found.step}", ""]
+    lines += _answer(suspects, records(found.counts))
+    lines += _others(suspects)
+    lines += _path(records(found.path))
+    lines += _spread(records(found.spread))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def blame_json(found: Blame) -> str:
+    """All of it as one JSON object; infinite numbers are texts, because JSON has none."""
+    parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts")}
+    whole = {"comparison": found.comparison, "step": found.step} | parts
+    return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
+
+
+def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
+    """The rows of a relation by column."""
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _answer(suspects: list[Record], counts: list[Record]) -> Iterator[str]:
+    if suspects and suspects[0]["grade"] == "suspect":
+        yield from _cause(suspects[0])
+        return
+    yield "No op is suspect." if counts else "Nothing differs beyond float noise, and every op has its counterpart."
+    for count in counts:
+        yield f"{count['events']} {_HARMLESS[count['grade']]}"
+    yield ""
+
+
+def _cause(cause: Record) -> Iterator[str]:
+    yield f"{cause['op']} on {_ranks(cause['ranks'])}: {cause['why']}."
+    if cause["module"]:
+        yield f"  in {cause['module']}"
+    if cause["code"]:
+        yield "  at " + " ".join(cause["code"].split())
+    yield ""
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _others(suspects: list[Record]) -> Iterator[str]:
+    others = suspects[1:] if suspects and suspects[0]["grade"] == "suspect" else suspects
+    if others:
+        rows = [(row["nth"], _ranks(row["ranks"]), row["op"], row["grade"], row["why"]) for row in others]
+        yield output.aligned(("", "where", "op", "grade", "why"), rows)
+
+
+def _path(path: list[Record]) -> Iterator[str]:
+    if not path:
+        return
+    half = _MOST_HOPS // 2
+    shown = path if len(path) <= _MOST_HOPS else [*path[:half], *path[-half:]]
+    rows = [(hop["rank"], hop["op"], _size(hop["input_error"]), _size(hop["output_error"]), _how(hop)) for hop in shown]
+    yield output.aligned(("rank", "from there to the loss", "input error", "output error", ""), rows)
+    if len(shown) < len(path):
+        yield from (f"… {len(path) - len(shown)} ops in the middle are left out; --format json has them", "")
+
+
+def _size(error: float) -> str:
+    return f"{error:.2g}"
+
+
+def _how(hop: Record) -> str:
+    if hop["meeting"]:
+        return f"carried from rank {hop['from_rank']} by {hop['meeting']}"
+    return "through an op that is not recorded" if hop["how"] == "order" else ""
+
+
+def _spread(spread: list[Record]) -> Iterator[str]:
+    if not spread:
+        return
+    rows = [
+        (way["rank"], way["from_rank"], way["meeting"], way["op"], _size(way["brought_error"]))
+        for way in spread[:_MOST_RANKS]
+    ]
+    yield output.aligned(("to rank", "from", "first brought by", "op", "error"), rows)
+    if len(spread) > _MOST_RANKS:
+        yield f"… and {len(spread) - _MOST_RANKS} more ranks; --format json has them"

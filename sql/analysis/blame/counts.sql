@@ -1,0 +1,7 @@
+-- counts: how many events there are of each grade.
+-- grain: one grade
+-- parameters: the table blame_ranked
+SELECT grade, is_downstream, count(*) AS events
+FROM blame_ranked
+GROUP BY ALL
+ORDER BY min(nth)

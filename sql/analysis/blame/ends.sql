@@ -1,0 +1,66 @@
+-- ends: on each rank the op at which the path from the cause ends: the loss, else the last op that differs.
+-- grain: one rank where anything that differs follows the cause, or what was brought to it
+-- parameters: $comparison, $target; the views results and ops, the tables blame_ops, blame_leaves, blame_cause,
+--   blame_spread and transfers
+-- nth: losses first; the cause's own rank before the others, these in the order in which the difference came to them
+-- The loss is the last forward op before the first backward op whose output is one float; where none was recorded
+--   (modules only) the last forward op before it stands in.
+WITH
+    begins AS (
+        SELECT step, rank, place FROM blame_cause
+        UNION ALL
+        SELECT step, rank, seq FROM blame_spread ANTI JOIN blame_cause USING (step, rank)
+    ),
+    backwards AS (
+        SELECT step, rank, min(seq) AS seq FROM ops WHERE run = $target AND direction = 'backward' GROUP BY ALL
+    ),
+    scalars AS (
+        SELECT DISTINCT leaves.step, leaves.rank, leaves.target_seq
+        FROM blame_leaves AS leaves
+        JOIN results USING (step, rank, row)
+        WHERE
+            comparison = $comparison
+            AND NOT leaves.is_input
+            AND target_max = target_min
+            AND len(target_shape) = 0
+            AND element_type(target_dtype) LIKE '%float%'
+    ),
+    candidates AS (
+        SELECT
+            blame_ops.step,
+            blame_ops.rank,
+            blame_ops.target_seq AS seq,
+            blame_ops.op,
+            blame_ops.output_error,
+            blame_ops.direction = 'forward' AND blame_ops.place < coalesce(backwards.seq, 'inf'::DOUBLE) AS is_before,
+            scalars.target_seq IS NOT NULL AND blame_ops.kind = 'api' AS is_scalar
+        FROM blame_ops
+        JOIN begins ON begins.step = blame_ops.step AND begins.rank = blame_ops.rank AND blame_ops.place >= begins.place
+        LEFT JOIN backwards ON backwards.step = blame_ops.step AND backwards.rank = blame_ops.rank
+        LEFT JOIN scalars
+            ON scalars.step = blame_ops.step
+            AND scalars.rank = blame_ops.rank
+            AND scalars.target_seq = blame_ops.target_seq
+        ANTI JOIN transfers
+            ON transfers.step = blame_ops.step
+            AND transfers.rank = blame_ops.rank
+            AND transfers.seq = blame_ops.target_seq
+        WHERE side <> 'golden' AND output_touched
+    ),
+    last_ops AS (
+        SELECT step, rank, seq, op, is_before AND is_scalar AS is_loss, output_error AS error
+        FROM candidates
+        QUALIFY
+            row_number() OVER (
+                PARTITION BY step, rank
+                ORDER BY is_before DESC, is_before AND is_scalar DESC, seq DESC
+            ) = 1
+    )
+SELECT
+    row_number() OVER (
+        ORDER BY is_loss DESC, blame_cause.rank IS NULL, blame_spread.seq, last_ops.rank
+    ) AS nth,
+    last_ops.*
+FROM last_ops
+LEFT JOIN blame_cause USING (step, rank)
+LEFT JOIN blame_spread USING (step, rank)

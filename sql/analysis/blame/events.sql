@@ -1,0 +1,97 @@
+-- events: where a difference may have begun: ops that add to what came in, and what came from nowhere.
+-- grain: one op of a comparison that may be a cause; the first 64 of a (step, rank)
+-- parameters: the tables blame_ops, blame_incoming, blame_growth, blame_makers, blame_meetings, transfers,
+--   repeat_errors
+-- reason, in the order in which one is taken where several hold:
+--   only in target, only in golden: no counterpart
+--   argument: the call is another one, and what it gives is not equal
+--   taken: an input is not what the op that made it in golden gave, which agrees here
+--   absent: a transfer brought it from ranks that are not in the lake
+--   made: an output differs and nothing that came in does, or it is off by ten times what is expected of that
+--   unrecorded: an input differs that no recorded op made, and nothing differs before it
+-- A module in which an op differs is no event, and the output of a transfer whose record a nested call overwrote says
+--   nothing. An argument without any effect on the output is none either.
+-- expected_error: what comes in times the kind's growth, at least floor: 16 spacings of float32, or three times what
+--   the op is off by in a repeat of the golden run
+-- size: output error over expected error; infinite where NaN or inf are born
+WITH
+    moved AS (
+        SELECT step, rank, seq FROM transfers GROUP BY ALL
+    ),
+    taken AS (
+        SELECT
+            step,
+            rank,
+            target_seq,
+            arg_min(row, (golden_maker IS NULL, row)) AS input_row,
+            arg_min(golden_maker, (golden_maker IS NULL, row)) AS golden_maker,
+            arg_min(target_maker, (golden_maker IS NULL, row)) AS target_maker
+        FROM blame_makers
+        WHERE NOT maker_differs
+        GROUP BY ALL
+    ),
+    first_different AS (
+        SELECT step, rank, min(place) AS place
+        FROM blame_ops
+        LEFT JOIN blame_incoming USING (step, rank, target_seq)
+        WHERE
+            (input_differs OR output_differs)
+            AND NOT coalesce(asynchronous, false)
+            AND NOT (only_digests AND NOT output_touched)
+        GROUP BY ALL
+    ),
+    brought AS (
+        SELECT step, rank, min(seq) AS seq FROM blame_meetings WHERE brought_error > 0 GROUP BY ALL
+    ),
+    measured AS (
+        SELECT
+            blame_ops.*,
+            coalesce(incoming_error, 0) AS incoming_error,
+            coalesce(brought_error, 0) AS brought_error,
+            from_rank,
+            meeting,
+            coalesce(is_absent, false) AS is_absent,
+            coalesce(overwritten, false) AS overwritten,
+            coalesce(asynchronous, false) AS asynchronous,
+            coalesce(is_container, false) AS is_container,
+            moved.seq IS NOT NULL AS is_transfer,
+            coalesce(growth, 1) AS growth,
+            coalesce(3 * repeat_errors.error, 0) AS repeat_error,
+            greatest(coalesce(growth, 1) * incoming_error, 2.0 ** -19, 3 * repeat_errors.error) AS expected_error,
+            taken.input_row,
+            taken.golden_maker,
+            taken.target_maker,
+            blame_ops.place <= first_different.place AND NOT coalesce(brought.seq <= blame_ops.place, false) AS is_first
+        FROM blame_ops
+        LEFT JOIN blame_incoming USING (step, rank, target_seq)
+        LEFT JOIN blame_growth USING (kind, api_key, direction)
+        LEFT JOIN first_different USING (step, rank)
+        LEFT JOIN brought USING (step, rank)
+        LEFT JOIN taken USING (step, rank, target_seq)
+        LEFT JOIN repeat_errors USING (step, rank, golden_seq)
+        LEFT JOIN moved
+            ON moved.step = blame_ops.step
+            AND moved.rank = blame_ops.rank
+            AND moved.seq = blame_ops.target_seq
+    ),
+    judged AS (
+        SELECT
+            *,
+            CASE
+                WHEN side <> 'pair' THEN 'only in ' || side
+                WHEN is_container THEN NULL
+                WHEN arguments IS NOT NULL AND (output_touched OR is_transfer) THEN 'argument'
+                WHEN golden_maker IS NOT NULL THEN 'taken'
+                WHEN is_absent AND output_differs AND incoming_error <= expected_error THEN 'absent'
+                WHEN overwritten AND NOT input_differs THEN NULL
+                WHEN output_differs AND incoming_error = 0 AND NOT input_differs THEN 'made'
+                WHEN output_differs AND isfinite(incoming_error) AND output_error > 10 * expected_error THEN 'made'
+                WHEN input_row IS NOT NULL AND is_first THEN 'unrecorded'
+            END AS reason,
+            if(isfinite(expected_error), output_error / expected_error, 0) AS size
+        FROM measured
+    )
+SELECT *
+FROM judged
+WHERE reason IS NOT NULL
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY place) <= 64

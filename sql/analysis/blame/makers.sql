@@ -1,0 +1,102 @@
+-- makers: which earlier op made the value of an unexplained input, in either run.
+-- grain: one unexplained input leaf
+-- parameters: $comparison, $target, $golden; the views tensors and results, the tables blame_unexplained,
+--   blame_leaves and compared_units
+-- golden_maker, target_maker: the latest earlier op with that value among its outputs (norm within a ten-thousandth)
+-- maker_differs: the op that made it in golden has an output that differs, or no counterpart, so that the input may
+--   have its difference from there
+WITH
+    -- most tensors are left out by this before anything else of them is looked at
+    maxima AS (
+        SELECT golden_max AS max FROM blame_unexplained
+        UNION
+        SELECT target_max FROM blame_unexplained
+    ),
+    made AS (
+        SELECT
+            tensors.run = $golden AS is_golden,
+            units.step,
+            units.rank,
+            tensors.seq,
+            norm,
+            hash(max, min, if(max IS NULL, digest, NULL)) AS key
+        FROM tensors
+        JOIN compared_units AS units
+            ON tensors.run = $golden AND units.golden_step = tensors.step AND units.golden_rank = tensors.rank
+        WHERE
+            role NOT IN ('input', 'parameters')
+            AND kind = 'tensor'
+            AND run = $golden
+            AND (max IN (FROM maxima) OR max IS NULL)
+        UNION ALL
+        SELECT
+            false,
+            step,
+            rank,
+            seq,
+            norm,
+            hash(max, min, if(max IS NULL, digest, NULL))
+        FROM tensors
+        WHERE
+            role NOT IN ('input', 'parameters')
+            AND kind = 'tensor'
+            AND run = $target
+            AND (max IN (FROM maxima) OR max IS NULL)
+    ),
+    golden_makers AS (
+        SELECT u.step, u.rank, u.row, max(made.seq) AS seq
+        FROM blame_unexplained AS u
+        JOIN made
+            ON is_golden
+            AND made.step = u.step
+            AND made.rank = u.rank
+            AND made.key = u.golden_key
+            AND made.seq < u.golden_seq
+        WHERE golden_tells AND (norm IS NULL OR golden_norm IS NULL OR abs(norm - golden_norm) <= 1e-4 * golden_norm)
+        GROUP BY ALL
+    ),
+    target_makers AS (
+        SELECT u.step, u.rank, u.row, max(made.seq) AS seq
+        FROM blame_unexplained AS u
+        JOIN made
+            ON NOT is_golden
+            AND made.step = u.step
+            AND made.rank = u.rank
+            AND made.key = u.target_key
+            AND made.seq < u.target_seq
+        WHERE target_tells AND (norm IS NULL OR target_norm IS NULL OR abs(norm - target_norm) <= 1e-4 * target_norm)
+        GROUP BY ALL
+    ),
+    differing AS (
+        SELECT DISTINCT step, rank, golden_seq AS seq FROM blame_leaves WHERE NOT is_input AND golden_seq IS NOT NULL
+    ),
+    paired AS (
+        SELECT DISTINCT golden_makers.step, golden_makers.rank, golden_makers.seq
+        FROM golden_makers
+        JOIN results
+            ON results.step = golden_makers.step
+            AND results.rank = golden_makers.rank
+            AND results.golden_seq = golden_makers.seq
+        WHERE comparison = $comparison AND target_seq IS NOT NULL
+    )
+SELECT
+    u.step,
+    u.rank,
+    u.row,
+    u.target_seq,
+    u.golden_seq,
+    u.error,
+    golden_makers.seq AS golden_maker,
+    target_makers.seq AS target_maker,
+    golden_makers.seq IS NOT NULL AND (differing.seq IS NOT NULL OR paired.seq IS NULL) AS maker_differs
+FROM blame_unexplained AS u
+LEFT JOIN golden_makers USING (step, rank, row)
+LEFT JOIN target_makers USING (step, rank, row)
+LEFT JOIN differing
+    ON differing.step = u.step
+    AND differing.rank = u.rank
+    AND differing.seq = golden_makers.seq
+LEFT JOIN paired
+    ON paired.step = u.step
+    AND paired.rank = u.rank
+    AND paired.seq = golden_makers.seq

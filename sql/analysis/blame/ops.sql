@@ -1,0 +1,156 @@
+-- ops: the ops of a comparison that are not wholly equal: what they are, how far inputs and outputs are apart.
+-- grain: one op of one (step, rank): a pair, or an op of one side
+-- parameters: $comparison, $target, $golden (runs); the views results and ops, the tables blame_leaves and
+--   compared_units
+-- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it, and
+--   the gradients of a module's parameters not before its backward op
+-- side: pair, target or golden
+-- input_error, output_error: the largest error of the tensors; 0 where all are equal
+-- output_differs: an output is off by more than float noise; output_touched: by anything at all
+-- only_digests: nothing but digests differ; other_tensors: a tensor has another dtype or shape
+-- arguments: the rows of arguments that differ (blame_leaves.is_argument)
+-- api_key, call, is_forward: what a backward op and its forward op have in common, and which of them it is
+WITH
+    seen AS (
+        SELECT
+            step,
+            rank,
+            target_seq,
+            golden_seq,
+            coalesce(max(error) FILTER (WHERE is_input AND NOT is_argument), 0) AS input_error,
+            coalesce(max(error) FILTER (WHERE NOT is_input), 0) AS output_error,
+            coalesce(bool_or(difference <> 'noise') FILTER (WHERE is_input AND NOT is_argument), false)
+                AS input_differs,
+            coalesce(bool_or(difference <> 'noise') FILTER (WHERE NOT is_input), false) AS output_differs,
+            coalesce(bool_or(NOT is_input), false) AS output_touched,
+            bool_and(only_digest) AS only_digests,
+            bool_or(is_other_tensor) AS other_tensors,
+            list(row ORDER BY row) FILTER (WHERE is_input AND is_argument) AS arguments
+        FROM blame_leaves
+        GROUP BY ALL
+    ),
+    golden_alone AS (
+        SELECT * FROM seen WHERE target_seq IS NULL
+    ),
+    pairs AS (
+        SELECT DISTINCT step, rank, target_seq, golden_seq
+        FROM results
+        SEMI JOIN golden_alone USING (step, rank)
+        WHERE comparison = $comparison AND target_seq IS NOT NULL AND golden_seq IS NOT NULL
+    ),
+    placed AS (
+        SELECT golden_alone.*, coalesce(pairs.target_seq + 0.5, -0.5)::DOUBLE AS place
+        FROM golden_alone
+        ASOF LEFT JOIN pairs
+            ON pairs.step = golden_alone.step
+            AND pairs.rank = golden_alone.rank
+            AND pairs.golden_seq <= golden_alone.golden_seq
+        UNION ALL
+        SELECT *, target_seq::DOUBLE
+        FROM seen
+        WHERE target_seq IS NOT NULL
+    ),
+    -- gradients of parameters are recorded where older dumps first saw the module; they are made with its backward
+    backwards AS (
+        SELECT step, rank, api, max(seq) AS seq
+        FROM ops
+        WHERE run = $target AND kind = 'module' AND direction = 'backward'
+        GROUP BY ALL
+    ),
+    known AS (
+        SELECT
+            ops.step,
+            ops.rank,
+            ops.seq AS target_seq,
+            NULL AS golden_seq,
+            op,
+            kind,
+            parent,
+            hash(api_type, ops.api) AS api_key,
+            call,
+            direction,
+            if(direction = 'parameters_grad', backwards.seq + 0.25, NULL) AS made_at
+        FROM ops
+        LEFT JOIN backwards
+            ON ops.direction = 'parameters_grad'
+            AND backwards.step = ops.step
+            AND backwards.rank = ops.rank
+            AND backwards.api = ops.api
+        WHERE run = $target
+        UNION ALL
+        SELECT
+            units.step,
+            units.rank,
+            NULL,
+            seq,
+            op,
+            kind,
+            parent,
+            hash(api_type, api),
+            call,
+            direction,
+            NULL
+        FROM ops
+        JOIN compared_units AS units ON units.golden_step = ops.step AND units.golden_rank = ops.rank
+        WHERE run = $golden AND EXISTS (FROM golden_alone)
+    )
+SELECT
+    placed.step,
+    placed.rank,
+    greatest(placed.place, known.made_at) AS place,
+    placed.target_seq,
+    placed.golden_seq,
+    CASE
+        WHEN placed.target_seq IS NULL THEN 'golden'
+        WHEN placed.golden_seq IS NULL THEN 'target'
+        ELSE 'pair'
+    END AS side,
+    input_error,
+    input_differs,
+    output_error,
+    output_differs,
+    output_touched,
+    only_digests,
+    other_tensors,
+    arguments,
+    op,
+    kind,
+    hash(op) AS op_key,
+    hash(parent) AS parent_key,
+    api_key,
+    call,
+    direction
+FROM placed
+JOIN known
+    ON known.step = placed.step
+    AND known.rank = placed.rank
+    AND known.target_seq = placed.target_seq
+UNION ALL
+SELECT
+    placed.step,
+    placed.rank,
+    placed.place,
+    NULL,
+    placed.golden_seq,
+    'golden',
+    input_error,
+    input_differs,
+    output_error,
+    output_differs,
+    output_touched,
+    only_digests,
+    other_tensors,
+    arguments,
+    op,
+    kind,
+    hash(op),
+    hash(parent),
+    api_key,
+    call,
+    direction
+FROM placed
+JOIN known
+    ON placed.target_seq IS NULL
+    AND known.step = placed.step
+    AND known.rank = placed.rank
+    AND known.golden_seq = placed.golden_seq

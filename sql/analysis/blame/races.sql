@@ -1,0 +1,43 @@
+-- races: events where only digests differ, of values that an op changes in place then or later.
+-- grain: one event
+-- parameters: $comparison, $target; the views ops, tensors and results, the tables blame_events and blame_leaves
+-- msprobe works a digest out in a thread, some time after the op, so the digest of a tensor that is changed in place
+--   is that of before or after, by chance; the statistics, which are taken at once, agree to the last bit. An op
+--   changes a tensor in place where its name says so (mul_, __iadd__), and a collective writes into its argument.
+WITH
+    near AS (
+        SELECT
+            events.step,
+            events.rank,
+            events.place,
+            events.target_seq,
+            target_shape AS shape,
+            target_max AS max,
+            target_min AS min
+        FROM blame_events AS events
+        JOIN blame_leaves AS leaves USING (step, rank, target_seq)
+        JOIN results USING (step, rank, row)
+        WHERE comparison = $comparison AND only_digests AND side = 'pair' AND only_digest
+    ),
+    changers AS (
+        SELECT step, rank, seq, shape, max, min
+        FROM tensors
+        JOIN ops USING (run, step, rank, seq)
+        JOIN (SELECT DISTINCT step, rank FROM near) AS asked USING (step, rank)
+        WHERE
+            run = $target
+            AND ops.direction = 'forward'
+            AND ops.kind = 'api'
+            AND (regexp_matches(ops.api, '([^_]_|^__i[a-z]+__)$') OR ops.api_type IN ('Distributed', 'MintDistributed'))
+            AND role = 'input'
+            AND tensors.kind = 'tensor'
+    )
+SELECT DISTINCT near.step, near.rank, near.place
+FROM near
+JOIN changers
+    ON changers.step = near.step
+    AND changers.rank = near.rank
+    AND changers.shape = near.shape
+    AND changers.max = near.max
+    AND changers.min = near.min
+    AND changers.seq >= near.target_seq

@@ -1,0 +1,73 @@
+-- ranked: the events in the order of suspicion.
+-- grain: one event
+-- parameters: the tables blame_events, blame_elsewhere, blame_races, blame_ops, blame_incoming and blame_meetings
+-- grade: suspect; or why it is none:
+--   askew: the op gives what another one of its kind gives in golden, so the two were paired askew
+--   structure: an op of one side, where nothing that both sides have differs
+--   race: only digests differ, of a tensor that is changed in place, or without a trace in what the op gives; or the
+--     record of a transfer that had not ended
+--   recording: no number differs, one side only has not recorded as much
+--   noise: within what the op is off by in a repeat of golden
+-- is_downstream: a suspect stands before it on its rank, or a tensor that differs came from another rank before it;
+--   so its difference may be that one's, however large it grew
+-- Order: suspects first; of these the ones that nothing came before; then arguments and ops of one side, which are
+--   facts about the code, before numbers; what came from a rank that is not in the lake last; then by size, at last
+--   by place.
+WITH
+    differing AS (
+        SELECT DISTINCT step, rank
+        FROM blame_ops
+        LEFT JOIN blame_incoming USING (step, rank, target_seq)
+        ANTI JOIN blame_elsewhere USING (step, rank, place)
+        WHERE side = 'pair' AND output_differs AND NOT coalesce(asynchronous, false)
+    ),
+    graded AS (
+        SELECT
+            events.*,
+            CASE
+                WHEN askew.place IS NOT NULL THEN 'askew'
+                WHEN side <> 'pair' AND differing.rank IS NULL THEN 'structure'
+                WHEN races.place IS NOT NULL OR (reason = 'made' AND asynchronous) THEN 'race'
+                WHEN only_digests AND NOT output_touched AND NOT is_transfer THEN 'race'
+                WHEN
+                    reason IN ('made', 'unrecorded', 'taken')
+                    AND NOT only_digests
+                    AND NOT other_tensors
+                    AND greatest(incoming_error, output_error) = 0
+                    THEN 'recording'
+                WHEN reason = 'made' AND repeat_error > 0 AND output_error <= repeat_error THEN 'noise'
+                ELSE 'suspect'
+            END AS grade
+        FROM blame_events AS events
+        LEFT JOIN blame_elsewhere AS askew USING (step, rank, place)
+        LEFT JOIN blame_races AS races USING (step, rank, place)
+        LEFT JOIN differing USING (step, rank)
+    ),
+    brought AS (
+        SELECT step, rank, min(seq) AS seq FROM blame_meetings WHERE brought_error > 0 GROUP BY ALL
+    ),
+    first_suspects AS (
+        SELECT step, rank, min(place) AS place FROM graded WHERE grade = 'suspect' GROUP BY ALL
+    ),
+    traced AS (
+        SELECT
+            graded.*,
+            coalesce(first_suspects.place < graded.place, false) OR coalesce(brought.seq < graded.place, false)
+                AS is_downstream
+        FROM graded
+        LEFT JOIN first_suspects USING (step, rank)
+        LEFT JOIN brought USING (step, rank)
+    )
+SELECT
+    row_number() OVER (
+        ORDER BY
+            list_position(['suspect', 'structure', 'askew', 'race', 'recording', 'noise'], grade),
+            is_downstream,
+            reason = 'absent',
+            reason NOT IN ('argument', 'only in target', 'only in golden'),
+            size DESC,
+            place,
+            rank
+    ) AS nth,
+    *
+FROM traced

@@ -1,0 +1,16 @@
+-- spread: how the difference came to the ranks: the first transfer that brought one to each.
+-- grain: one rank that something different was brought to
+-- parameters: the tables transfers and blame_meetings
+SELECT
+    meetings.step,
+    meetings.rank,
+    arg_min(from_rank, meetings.seq) AS from_rank,
+    arg_min(meetings.meeting, meetings.seq) AS meeting,
+    arg_min(transfers.op, meetings.seq) AS op,
+    min(meetings.seq) AS seq,
+    arg_min(brought_error, meetings.seq) AS brought_error
+FROM blame_meetings AS meetings
+JOIN transfers USING (step, rank, seq, meeting)
+WHERE brought_error > 0
+GROUP BY ALL
+ORDER BY seq, meetings.rank

@@ -1,0 +1,173 @@
+-- suspects: the short list: what may be the cause, and why.
+-- grain: one op, on all ranks where it is held for the same reason
+-- parameters: $comparison, $target, $golden, $most; the views results, ops and stacks, the tables blame_ranked and
+--   compared_units
+-- added_error: how far the output is off beyond what came in times the kind's usual growth
+WITH
+    grouped AS (
+        SELECT
+            step,
+            op,
+            reason,
+            grade,
+            is_downstream,
+            min(nth) AS nth,
+            list(rank ORDER BY rank) AS ranks
+        FROM blame_ranked
+        GROUP BY ALL
+    ),
+    listed AS (
+        SELECT
+            grouped.ranks,
+            ranked.*
+        FROM grouped
+        JOIN blame_ranked AS ranked USING (nth)
+        ORDER BY nth
+        LIMIT $most
+    ),
+    shown AS (
+        SELECT
+            listed.nth,
+            string_agg(
+                substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2)
+                || ' is '
+                || leaf_text(
+                    target_kind, target_type, target_dtype, target_shape, target_value,
+                    if(only_digests, NULL, target_norm), if(only_digests, NULL, target_max), target_digest
+                )
+                || ' against '
+                || leaf_text(
+                    golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
+                    if(only_digests, NULL, golden_norm), if(only_digests, NULL, golden_max), golden_digest
+                ),
+                ', '
+                ORDER BY results.row
+            ) AS leaves
+        FROM listed
+        JOIN results
+            ON results.step = listed.step
+            AND results.rank = listed.rank
+            AND list_contains(if(reason = 'argument', arguments, [input_row]), results.row)
+        WHERE comparison = $comparison
+        GROUP BY ALL
+    ),
+    places AS (
+        SELECT listed.nth, ops.parent AS module, user_frame(frames) AS code
+        FROM listed
+        JOIN ops
+            ON ops.run = if(listed.side = 'golden', $golden, $target)
+            AND ops.step = listed.step
+            AND ops.rank = listed.rank
+            AND ops.seq = if(listed.side = 'golden', listed.golden_seq, listed.target_seq)
+        LEFT JOIN stacks
+            ON stacks.run = ops.run
+            AND stacks.step = ops.step
+            AND stacks.rank = ops.rank
+            AND stacks.stack = ops.stack
+    ),
+    said AS (
+        SELECT
+            nth,
+            CASE
+                WHEN incoming_error = 0 THEN 'its inputs agree (error 0)'
+                WHEN NOT isfinite(incoming_error) THEN 'its inputs have NaN or inf that golden has not'
+                WHEN incoming_error * 10 <= output_error THEN format('its inputs agree to {:.2g}', incoming_error)
+                ELSE format('its inputs are off by {:.2g}', incoming_error)
+            END AS inputs,
+            CASE
+                WHEN only_digests THEN 'its output has another digest'
+                WHEN NOT output_touched THEN 'no output of it differs'
+                WHEN isfinite(output_error) THEN format('its output is off by {:.2g}', output_error)
+                ELSE 'NaN or inf stand in its output where golden has none'
+            END AS outputs
+        FROM listed
+    ),
+    makers AS (
+        SELECT
+            listed.nth,
+            any_value(ops.op) FILTER (WHERE run = $golden AND seq = golden_maker) AS golden_maker,
+            any_value(ops.op) FILTER (WHERE run = $target AND seq = target_maker) AS target_maker
+        FROM listed
+        JOIN compared_units AS units USING (step, rank)
+        JOIN ops
+            ON (
+                run = $golden
+                AND ops.step = units.golden_step
+                AND ops.rank = units.golden_rank
+                AND ops.seq = listed.golden_maker
+            )
+            OR (
+                run = $target
+                AND ops.step = listed.step
+                AND ops.rank = listed.rank
+                AND ops.seq = listed.target_maker
+            )
+        GROUP BY ALL
+    )
+SELECT
+    row_number() OVER (ORDER BY nth) AS nth,
+    listed.step,
+    listed.rank,
+    listed.ranks,
+    listed.op,
+    places.module,
+    places.code,
+    listed.grade,
+    listed.reason,
+    listed.is_downstream,
+    CASE reason
+        WHEN 'argument' THEN format('its argument {}; {}, {}', leaves, inputs, outputs)
+        WHEN 'made'
+            THEN
+                format('{}, {}', inputs, outputs)
+                || if(
+                    isfinite(size) AND growth > 1 AND incoming_error > 0,
+                    format('; its kind makes {:.2g} of that', growth * incoming_error),
+                    ''
+                )
+        WHEN 'taken'
+            THEN
+                format('its {}; in golden that is the output of {}, which agrees here', leaves, makers.golden_maker)
+                || if(
+                    makers.target_maker IS NULL OR makers.target_maker = makers.golden_maker,
+                    ', so it came from no recorded op: memory was overwritten, or an op between them is not recorded',
+                    format(', but it is that of {}', makers.target_maker)
+                )
+        WHEN 'unrecorded'
+            THEN
+                format('its {}, and came from no recorded op', leaves)
+                || ': a weight, data, or the result of an op that is not recorded; nothing before it differs'
+        WHEN 'absent' THEN 'it brought what differs from a rank that is not in the lake'
+        WHEN 'only in target' THEN 'only the target has it'
+        ELSE 'only golden has it'
+    END
+    || CASE grade
+        WHEN 'structure' THEN '; nothing that both runs have differs after it'
+        WHEN 'askew' THEN '; another op of its kind has the same in the other run, so it was paired with the wrong one'
+        WHEN 'race'
+            THEN
+                if(
+                    only_digests,
+                    '; only digests differ, and the tensor is changed in place or of no consequence',
+                    '; the transfer may have been recorded before it ended'
+                )
+        WHEN 'recording' THEN '; no number differs, but one side recorded less'
+        WHEN 'noise' THEN '; as much as in the repeat'
+        ELSE if(is_downstream, '; stands downstream of a suspect', '')
+    END AS why,
+    incoming_error AS input_error,
+    output_error,
+    if(isfinite(incoming_error), greatest(output_error - growth * incoming_error, 0), 0) AS added_error,
+    growth,
+    repeat_error / 3 AS repeat_error,
+    meeting,
+    from_rank,
+    listed.place,
+    listed.target_seq,
+    listed.golden_seq
+FROM listed
+LEFT JOIN shown USING (nth)
+LEFT JOIN places USING (nth)
+LEFT JOIN makers USING (nth)
+LEFT JOIN said USING (nth)
+ORDER BY nth

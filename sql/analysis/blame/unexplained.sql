@@ -1,0 +1,53 @@
+-- unexplained: inputs that differ although nothing that differs was seen with their value before.
+-- grain: one input leaf of a pair of ops; the first 64 ops of a (step, rank) that have such
+-- parameters: $comparison; the view results, the tables blame_leaves, blame_ops and transfers
+-- Where an op hands on what another one made, the value was an output, or an input, of an earlier op and differed there
+--   too. The same value: max and min, which a transposed, reshaped or widened tensor keeps to the last bit (but not its
+--   mean and norm), or the digest where there are no statistics.
+-- target_key, golden_key: the value on either side; NULL where it is constant (zeros, ones) and so says nothing
+WITH
+    known AS (
+        SELECT
+            leaves.step,
+            leaves.rank,
+            leaves.row,
+            leaves.target_seq,
+            leaves.golden_seq,
+            leaves.is_input,
+            leaves.difference,
+            leaves.error,
+            hash(target_max, target_min, if(target_max IS NULL, target_digest, NULL)) AS target_key,
+            hash(golden_max, golden_min, if(golden_max IS NULL, golden_digest, NULL)) AS golden_key,
+            golden_max IS DISTINCT FROM golden_min OR golden_digest IS NOT NULL AS golden_tells,
+            target_max IS DISTINCT FROM target_min OR target_digest IS NOT NULL AS target_tells,
+            target_max,
+            golden_max,
+            target_norm,
+            golden_norm
+        FROM blame_leaves AS leaves
+        JOIN results
+            ON results.step = leaves.step
+            AND results.rank = leaves.rank
+            AND results.row = leaves.row
+        WHERE comparison = $comparison AND leaves.is_tensor AND leaves.target_seq IS NOT NULL
+    ),
+    first_seen AS (
+        SELECT step, rank, target_key, min(target_seq) AS seq FROM known GROUP BY ALL
+    ),
+    buffers AS (
+        SELECT step, rank, seq, flatten(list(coalesce(given, []))) AS given FROM transfers GROUP BY ALL
+    )
+SELECT known.*
+FROM known
+JOIN first_seen USING (step, rank, target_key)
+LEFT JOIN buffers
+    ON buffers.step = known.step
+    AND buffers.rank = known.rank
+    AND buffers.seq = known.target_seq
+WHERE
+    is_input
+    AND known.golden_seq IS NOT NULL
+    AND difference = 'different'
+    AND first_seen.seq = known.target_seq
+    AND (buffers.given IS NULL OR list_contains(buffers.given, known.row))
+QUALIFY dense_rank() OVER (PARTITION BY known.step, known.rank ORDER BY known.target_seq) <= 64
