@@ -63,6 +63,7 @@ WITH
             ops.rank,
             ops.seq,
             ops.op,
+            ops.first_row,
             split_part(ops.api, '.', -1) AS api,
             if(dumps.framework = 'mindspore' AND ops.api_type <> 'MintDistributed', 1, 0) AS is_function,
             list_filter(
@@ -80,8 +81,7 @@ WITH
         FROM communication
         JOIN signatures USING (is_function, api)
     ),
-    -- key: place or keyword of the argument (or place of the output) that the leaf belongs to; rest: its path in there
-    leaves AS (
+    recorded AS (
         SELECT
             tensors.step,
             tensors.rank,
@@ -89,16 +89,71 @@ WITH
             tensors.row,
             tensors.role,
             tensors.section,
-            if(calls.kind = 'batch', tensors.slot, NULL) AS slot,
+            tensors.path,
+            tensors.slot,
             tensors.kind,
             tensors.value,
-            tensors.extra,
-            strpos(tensors.path, ',') > 0 AS in_list,
-            trim(split_part(tensors.path, ',', 1), '["]') AS key,
-            if(calls.kind = 'batch', tensors.path[strpos(tensors.path, ',') + 1:-2], NULL) AS rest
+            tensors.extra
         FROM tensors
         JOIN calls ON calls.step = tensors.step AND calls.rank = tensors.rank AND calls.seq = tensors.seq
         WHERE tensors.run = $run AND tensors.role IN ('input', 'output')
+    ),
+    -- A rank makes many calls in few ways. A way is known by a hash of all that is read below but for the place in the
+    -- dump; one call of each way is read, and what comes of it holds for the others, whose rows stand elsewhere.
+    ways AS (
+        SELECT
+            calls.step,
+            calls.rank,
+            calls.seq,
+            any_value(calls.op) AS op,
+            any_value(calls.first_row) AS first_row,
+            any_value(hash(api, is_function, empties)) + coalesce(sum(hash(
+                row - first_row,
+                section,
+                path,
+                recorded.kind,
+                value,
+                if(recorded.kind <> 'tensor' OR calls.kind = 'batch', extra, NULL)
+            )), 0) AS way
+        FROM calls
+        LEFT JOIN recorded USING (step, rank, seq)
+        GROUP BY ALL
+    ),
+    -- sample: the first call of the same way; shift: how far behind its rows this call's stand
+    sampled AS (
+        SELECT
+            step,
+            rank,
+            seq,
+            op,
+            first_value(seq) OVER same_way AS sample,
+            CAST(first_row - first_value(first_row) OVER same_way AS INTEGER) AS shift
+        FROM ways
+        WINDOW same_way AS (PARTITION BY step, rank, way ORDER BY seq)
+    ),
+    samples AS (
+        SELECT calls.*
+        FROM calls
+        SEMI JOIN sampled ON sampled.step = calls.step AND sampled.rank = calls.rank AND sampled.sample = calls.seq
+    ),
+    -- key: place or keyword of the argument (or place of the output) that the leaf belongs to; rest: its path in there
+    leaves AS (
+        SELECT
+            recorded.step,
+            recorded.rank,
+            recorded.seq,
+            recorded.row,
+            recorded.role,
+            recorded.section,
+            if(samples.kind = 'batch', recorded.slot, NULL) AS slot,
+            recorded.kind,
+            recorded.value,
+            recorded.extra,
+            strpos(recorded.path, ',') > 0 AS in_list,
+            trim(split_part(recorded.path, ',', 1), '["]') AS key,
+            if(samples.kind = 'batch', recorded.path[strpos(recorded.path, ',') + 1:-2], NULL) AS rest
+        FROM recorded
+        JOIN samples USING (step, rank, seq)
     ),
     filled AS (
         SELECT
@@ -145,9 +200,9 @@ WITH
     ),
     numbers AS (
         SELECT
-            calls.step,
-            calls.rank,
-            calls.seq,
+            samples.step,
+            samples.rank,
+            samples.seq,
             -- an empty list has no leaf; as the last positional argument it would go uncounted
             greatest(
                 coalesce(args, 0),
@@ -155,7 +210,7 @@ WITH
             ) AS args,
             coalesce(inputs, 0) + len([hole FOR hole IN empties IF hole->>0 <> 'output']) AS inputs,
             coalesce(outputs, 0) + len([hole FOR hole IN empties IF hole->>0 = 'output']) AS outputs
-        FROM calls
+        FROM samples
         LEFT JOIN counted USING (step, rank, seq)
     ),
     -- place: where the argument stands in the output
@@ -196,7 +251,7 @@ WITH
                     OR (nth = '3' AND api LIKE 'all_to_all_single%' AND arguments.kind = 'scalar')
             ) AS splits
         FROM arguments
-        JOIN calls USING (step, rank, seq)
+        JOIN samples USING (step, rank, seq)
         GROUP BY ALL
     ),
     -- a job has few groups and many leaves that name them
@@ -232,19 +287,19 @@ WITH
             filled.seq,
             flatten(list(rows ORDER BY row)) AS taken
         FROM filled
-        JOIN calls USING (step, rank, seq)
+        JOIN samples USING (step, rank, seq)
         LEFT JOIN understood USING (step, rank, seq)
         WHERE section = 'output' AND rows IS NOT NULL AND (is_function = 1 OR key = CAST(taken_place AS VARCHAR))
         GROUP BY ALL
     ),
     single AS (
         SELECT
-            calls.step,
-            calls.rank,
-            calls.seq,
-            calls.op,
+            samples.step,
+            samples.rank,
+            samples.seq,
+            samples.op,
             NULL AS slot,
-            calls.kind,
+            samples.kind,
             lower(regexp_extract(understood.reduction, '(?i)premul_sum|sum|avg|product|prod|min|max|band|bor|bxor', 0))
                 AS named_reduction,
             coalesce(group_text, group_leaves.group_id) AS group_id,
@@ -258,13 +313,13 @@ WITH
             taken,
             inputs > 0 AND outputs > 0 AND inputs <> outputs AND is_function = 0 AS overwritten,
             coalesce(is_async, false) OR api IN ('isend', 'irecv') AS asynchronous
-        FROM calls
+        FROM samples
         JOIN numbers USING (step, rank, seq)
         LEFT JOIN understood USING (step, rank, seq)
         LEFT JOIN group_leaves USING (group_leaf)
         LEFT JOIN results USING (step, rank, seq)
         WHERE
-            calls.kind <> 'batch'
+            samples.kind <> 'batch'
             -- recv and a batch call isend and irecv; what msprobe records of such a call has no inputs
             AND NOT (api IN ('isend', 'irecv') AND inputs = 0)
     ),
@@ -273,7 +328,7 @@ WITH
             leaves.step,
             leaves.rank,
             leaves.seq,
-            calls.op,
+            samples.op,
             leaves.slot,
             if(leaves.extra->>'op' LIKE '%send%', 'send', 'recv') AS kind,
             leaves.extra->>'group_id' AS group_id,
@@ -283,8 +338,8 @@ WITH
             leaves.rest,
             is_function
         FROM leaves
-        JOIN calls USING (step, rank, seq)
-        WHERE calls.kind = 'batch' AND leaves.role = 'input' AND leaves.extra->>'peer' IS NOT NULL
+        JOIN samples USING (step, rank, seq)
+        WHERE samples.kind = 'batch' AND leaves.role = 'input' AND leaves.extra->>'peer' IS NOT NULL
     ),
     p2p AS (
         SELECT
@@ -373,23 +428,44 @@ WITH
             CASE kind WHEN 'send' THEN [rank, peer] WHEN 'recv' THEN [peer, rank] ELSE members END AS expected
         FROM placed
     ),
+    -- number: of the place, in short
+    numbered AS (
+        SELECT
+            *,
+            dense_rank() OVER (ORDER BY step, place) AS number
+        FROM meant
+    ),
+    called AS (
+        SELECT
+            numbered.* EXCLUDE (seq, op, given, taken),
+            sampled.seq,
+            sampled.op,
+            list_transform(given, lambda row: row + shift) AS given,
+            list_transform(taken, lambda row: row + shift) AS taken
+        FROM sampled
+        JOIN numbered
+            ON numbered.step = sampled.step AND numbered.rank = sampled.rank AND numbered.seq = sampled.sample
+    ),
     in_turn AS (
         SELECT
             *,
             CAST(
                 row_number() OVER (
-                    PARTITION BY step, rank, kind, place ORDER BY seq, coalesce(given[1], taken[1])
+                    PARTITION BY step, rank, kind, number ORDER BY seq, coalesce(given[1], taken[1])
                 ) AS INTEGER
             ) - 1 AS turn
-        FROM meant
+        FROM called
     ),
     meetings AS (
         SELECT
-            step,
-            place,
+            number,
             turn,
             list_sort(list_distinct(list(rank))) AS present,
-            list_filter(any_value(expected), lambda member: NOT list_contains(present, member)) AS absent
+            if(
+                len(present) = len(any_value(expected)),
+                [],
+                list_filter(any_value(expected), lambda member: NOT list_contains(present, member))
+            ) AS absent
         FROM in_turn
         GROUP BY ALL
     )
@@ -409,10 +485,10 @@ SELECT
     given,
     taken,
     overwritten,
-    list_filter(present, lambda other: other <> rank) AS partners,
+    list_concat(present[:list_position(present, rank) - 1], present[list_position(present, rank) + 1:]) AS partners,
     absent,
     asynchronous,
     splits
 FROM in_turn
-LEFT JOIN meetings USING (step, place, turn)
+JOIN meetings USING (number, turn)
 ORDER BY step, rank, seq, coalesce(given[1], taken[1])
