@@ -78,7 +78,7 @@ def test_command_has_an_example_and_its_options_are_documented(command: str) -> 
 def test_every_command_is_documented() -> None:
     listed = re.findall(r"^  ([\w-]+)  ", help_of().split("Commands:")[1], re.MULTILINE)
     assert sorted(listed) == sorted({command.split()[0] for command in COMMANDS})
-    assert re.findall(r"^## ([\w ]+)$", page("commands.md"), re.MULTILINE) == COMMANDS
+    assert re.findall(r"^## ([\w -]+)$", page("commands.md"), re.MULTILINE) == COMMANDS
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "schemas").glob("*.yaml")), ids=lambda path: path.stem)
