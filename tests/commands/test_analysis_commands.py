@@ -1,4 +1,4 @@
-"""The commands that answer questions about many ranks, as the real program on the bundled ranks: words, files, codes."""
+"""The commands about many ranks, as the real program on the bundled ranks: words, files and exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_first_diff_as_json_and_its_exit_code(lake: Path) -> None:
     done = lakeprobe("first-diff", "gelu", "--format", "json", "--fail", "--lake", lake)
     assert done.code == 1
     rows = [json.loads(line) for line in done.out.splitlines()]
-    assert [(row["rank"], row["op"]) for row in rows][0] == (1, "Functional.gelu.1.forward")
+    assert next((row["rank"], row["op"]) for row in rows) == (1, "Functional.gelu.1.forward")
     assert [(row["rank"], row["source"]) for row in rows if row["source"]] == [(1, rows[0]["source"])]
     assert sorted(row["rank"] for row in rows) == [0, 1, 2, 3]
 
