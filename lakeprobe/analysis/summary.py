@@ -13,7 +13,7 @@ from lakeprobe.lake.connection import connect, define_view
 if TYPE_CHECKING:
     import duckdb
 
-PARTS = ("first", "beyond_noise", "worst")
+HEADINGS = ("first", "beyond_noise", "worst")
 """The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
 MOST_LEAVES = 6
@@ -89,24 +89,25 @@ def summarise(comparison: StoredComparison) -> Summary:
             define_view(connection, name, comparison.folder / "step=*" / "rank=*" / file)
         query.keep(connection, "findings", "findings_by_op")
         query.keep(connection, "summary_ops", "summary_ops")
-        parts = _ops_by_part(connection)
+        ops = _ops_by_heading(connection)
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
-        return Summary(**{part: tuple(parts[part]) for part in PARTS}, outcomes=tuple(Outcome(*row) for row in rows))
+        outcomes = tuple(Outcome(*row) for row in rows)
+        return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes)
     finally:
         connection.close()
 
 
-def _ops_by_part(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpFinding]]:
+def _ops_by_heading(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpFinding]]:
     leaves: dict[tuple[int, int, float], list[Leaf]] = {}
     shown_leaves = connection.execute(resources.sql("analysis/leaves"), {"most": MOST_LEAVES}).fetchall()
     for step, rank, place, *leaf in shown_leaves:
         leaves.setdefault((step, rank, place), []).append(Leaf(*leaf))
-    parts: dict[str, list[OpFinding]] = {part: [] for part in PARTS}
+    ops: dict[str, list[OpFinding]] = {heading: [] for heading in HEADINGS}
     found = connection.execute("FROM summary_ops")
     columns = [column[0] for column in found.description]
     for row in found.fetchall():
         op: dict[str, Any] = dict(zip(columns, row, strict=True))
         shown = tuple(leaves.get((op["step"], op["rank"], op["place"]), ()))
         own = {field.name: op[field.name] for field in fields(OpFinding) if field.name in op}
-        parts[op["part"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": op["leaves"] - len(shown)}))
-    return parts
+        ops[op["heading"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": op["leaves"] - len(shown)}))
+    return ops

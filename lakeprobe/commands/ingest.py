@@ -1,4 +1,4 @@
-"""lakeprobe ingest: dumps into the lake."""
+"""lakeprobe ingest: dumps and result tables into the lake."""
 
 from __future__ import annotations
 
@@ -8,22 +8,33 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
+from lakeprobe.commands.sql import Format
 
 
 def ingest(
-    path: Annotated[Path, typer.Argument(help="A dump.json, a rank or step folder, or a folder of steps.")],
+    path: Annotated[
+        Path, typer.Argument(help="A dump's file or folder, a folder of any depth with dumps, a tar or zip of it.")
+    ],
     run: Annotated[str | None, typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,
     lake: LakeOption = None,
     tensors: TensorsOption = "copy",
     replace: ReplaceOption = False,
     jobs: JobsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be read, and as what, and read nothing.")
+    ] = False,
+    format: Annotated[Format, typer.Option("--format", help="Form of the list of --dry-run.")] = Format.TABLE,
 ) -> None:
-    """Read dumps of msprobe into a run of the lake.
+    """Read dumps and result tables into the lake: each dump's folder is a run, named after it.
 
-    Reading the same dump again does nothing. If one dump cannot be read, the lake stays as it was.
+    What lies there is recognised; docs/formats.md lists the formats. Reading the same again does nothing. If one dump
+    cannot be read, the lake stays as it was.
 
     Example: lakeprobe ingest ./npu_dump --run npu
     """
+    if dry_run:
+        _list(path, run, format)
+        return
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
     from lakeprobe.reports.terminal import ingest_lines
@@ -35,3 +46,14 @@ def ingest(
         )
     for line in ingest_lines(report):
         diagnostics.note(line)
+
+
+def _list(path: Path, run: str | None, format: Format) -> None:
+    from lakeprobe import diagnostics, output
+    from lakeprobe.ingest.survey import survey
+
+    columns = ("name", "step", "rank", "part", "format", "files", "bytes", "path")
+    items = survey(path, run)
+    output.rows(columns, ([getattr(item, column) for column in columns] for item in items), format.value)
+    for note in dict.fromkeys(note for item in items for note in item.notes):
+        diagnostics.note(note)

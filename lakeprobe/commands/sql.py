@@ -28,7 +28,7 @@ def sql(
     ] = None,
     lake: LakeOption = None,
 ) -> None:
-    """Run a query on the tables dumps, ops, tensors, stacks, contents, values and results.
+    """Run a query on the tables dumps, ops, tensors, stacks, contents, values and results, and result tables by name.
 
     Example: lakeprobe sql "select op, norm from tensors where run = 'npu' order by norm desc limit 5"
     """

@@ -96,12 +96,12 @@ class Rule:
     sql: str
 
 
-def default_name(cross_framework: bool, mappings: Mappings) -> str:
-    """The bundled rule that is used where none is asked for."""
+def default_name(usual: str, mappings: Mappings) -> str:
+    """The bundled rule where none is asked for: `usual` is that for the two dumps (sql/compare/kind.sql)."""
     if mappings.layers:
         return "layer"
-    if cross_framework:
-        return "cross_framework"
+    if usual != "same_framework":
+        return usual
     if mappings.data:
         return "data"
     return "same_framework" if mappings.is_empty else "cell"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from dataclasses import replace as replaced
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Pair, pair_units
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.ingest.run import IngestReport, read_dumps, run_name
-from lakeprobe.ingest.unit import check_storage
+from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
+from lakeprobe.ingest.unit import check_storage, source_of
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
-from lakeprobe.readers.locate import Located, locate
+from lakeprobe.readers.locate import Located, locate_run
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
@@ -114,29 +116,32 @@ def _sides(
 ) -> tuple[list[Side], tuple[IngestReport, ...]]:
     """Both sides as units of the lake; what is given as a path is ingested first, both in one go."""
     known = layout.runs(lake)
-    located = {number: _locate(side, known, lake) for number, side in enumerate(given) if str(side) not in known}
-    names: dict[int, str] = {}
-    for number, dumps in located.items():
-        taken = {names[other]: located[other] for other in names}
-        names[number] = _free_name(lake, dumps, known, taken)
-    ingested: tuple[IngestReport, ...] = ()
-    if located:
+    with ExitStack() as archives:
+        located = {
+            number: locate_run(archives.enter_context(opened(_path(side, known, lake), tensors)))
+            for number, side in enumerate(given) if str(side) not in known
+        }  # fmt: skip
+        names: dict[int, str] = {}
+        for number, dumps in located.items():
+            taken = {names[other]: located[other] for other in names}
+            names[number] = _free_name(lake, dumps, known, taken)
+        if not located:
+            store.check(lake)
+            return [Side(str(side), tuple(layout.units(lake, str(side)))) for side in given], ()
         store.create(lake)
         started = time.monotonic()
         dumps_of = {names[number]: dumps for number, dumps in located.items()}
         units = read_dumps(lake, dumps_of, tensors, replace, jobs, progress)
-        seconds = time.monotonic() - started
-        ingested = tuple(
-            IngestReport(run, tuple(unit for unit in units if unit.key.run == run), seconds)
-            for run in dict.fromkeys(names.values())
-        )
-    else:
-        store.check(lake)
+    seconds = time.monotonic() - started
+    ingested = tuple(
+        IngestReport((run,), tuple(unit for unit in units if unit.key.run == run), seconds)
+        for run in dict.fromkeys(names.values())
+    )
     sides = []
     for number, side in enumerate(given):
         if number in located:
             run = names[number]
-            keys = tuple(UnitKey(run, dump.step, dump.rank) for dump in located[number].dumps)
+            keys = tuple(dict.fromkeys(UnitKey(run, source.step, source.rank) for source in located[number].sources))
         else:
             run = str(side)
             keys = tuple(layout.units(lake, run))
@@ -144,17 +149,17 @@ def _sides(
     return sides, ingested
 
 
-def _locate(side: Any, known: list[str], lake: Path) -> Located:
-    if not Path(side).expanduser().exists():
+def _path(side: Any, known: list[str], lake: Path) -> Path:
+    path = Path(side).expanduser()
+    if not path.exists():
         runs = ", ".join(known) or "none"
         raise UsageError(f"{side} is neither a run in {lake} (there: {runs}) nor a path")
-    return locate(Path(side))
+    return path
 
 
 def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Located]) -> str:
     """A run name for located dumps: the folder's, with its parents' before it where that is another dump's already."""
-    parts = [part for part in dumps.root.parts if part != dumps.root.anchor]
-    run_name(dumps)
+    parts = [*(part for part in dumps.root.parts[:-1] if part != dumps.root.anchor), run_name(dumps)]
     for length in range(1, len(parts) + 1):
         name = ".".join(parts[-length:])
         if name in taken:
@@ -171,11 +176,11 @@ def _is_of(lake: Path, run: str, dumps: Located) -> bool:
     """Whether every unit that the run has of these steps and ranks was read from these dumps."""
     import pyarrow.parquet as pq
 
-    for dump in dumps.dumps:
-        path = layout.unit_folder(lake, UnitKey(run, dump.step, dump.rank)) / "dumps.parquet"
+    for (step, rank), sources in groupby(dumps.sources, lambda source: (source.step, source.rank)):
+        path = layout.unit_folder(lake, UnitKey(run, step, rank)) / "dumps.parquet"
         if path.is_file():
             source = pq.read_table(path, columns=["source"]).column("source")[0].as_py()
-            if source != str(dump.folder):
+            if source != str(source_of(tuple(sources))):
                 return False
     return True
 

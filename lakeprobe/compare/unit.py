@@ -136,9 +136,9 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
-    cross_framework, other_names = _rows(connection, "SELECT cross_framework, other_names FROM comparison_kind")[0]
+    usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
     mapping_tables.create(connection, task.mappings, other_names)
-    rule = task.rule or rules.load(rules.default_name(cross_framework, task.mappings))
+    rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
     for view, file in _views(rule, is_mapped=other_names or not task.mappings.is_empty).items():
         connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand

@@ -1,4 +1,4 @@
-"""Takes in the tensor files of one dump: hashes each, keeps equal contents once, copies or links the bytes."""
+"""Takes in the tensors of one unit: hashes each, keeps equal contents once, copies or links the bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from lakeprobe.errors import TensorError
 from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
-from lakeprobe.readers.locate import TENSOR_FOLDER
+from lakeprobe.readers.archive import is_temporary
+from lakeprobe.readers.source import ContentOf
 from lakeprobe.tensors import content_hash, open_tensor, read_tensor
 
 if TYPE_CHECKING:
@@ -19,37 +20,50 @@ _VALUES_FILE = "values-0.parquet"
 
 
 class Contents:
-    """The distinct tensor contents of a dump. Called with a data_name, it answers with its content hash."""
+    """The distinct tensor contents of a unit."""
 
-    def __init__(self, dump_folder: Path, unit_folder: Path, storage: str) -> None:
-        """Read files of `dump_folder`; with the storage `copy`, write their bytes into `unit_folder`."""
-        self._folder = dump_folder / TENSOR_FOLDER
+    def __init__(self, unit_folder: Path, storage: str) -> None:
+        """Read tensors; with the storage `copy`, write their bytes into `unit_folder`."""
         self._unit_folder = unit_folder
         self._storage = storage
         self._rows: dict[str, dict[str, Any]] = {}
-        self._known: dict[str, tuple[str | None, str | None]] = {}
+        self._known: dict[Path | TensorReference, tuple[str | None, str | None]] = {}
         self._values: ValuesWriter | None = None
         self._in_values: list[str] = []
         self.bytes = 0
         self.too_large = 0
 
-    def __call__(self, data_name: str) -> tuple[str | None, str | None]:
-        """The content hash of the file `data_name`, or what is wrong with it; neither if files are left out."""
-        if self._storage == "none":
-            return None, None
-        if data_name not in self._known:
+    def of(self, folder: Path | None) -> ContentOf:
+        """Answers for a file name in `folder`, or the place of a tensor: its content hash, or what is wrong with it.
+
+        Neither if tensors are left out.
+        """
+
+        def content_of(tensor: str | TensorReference) -> tuple[str | None, str | None]:
+            if self._storage == "none":
+                return None, None
+            if not isinstance(tensor, str):
+                return self._content(tensor)
+            return self._content(folder / tensor) if folder else (None, f"there is no folder that holds {tensor}")
+
+        return content_of
+
+    def _content(self, tensor: Path | TensorReference) -> tuple[str | None, str | None]:
+        if tensor not in self._known:
             try:
-                self._known[data_name] = self._take_in(str(self._folder / data_name)), None
+                self._known[tensor] = self._take_in(tensor), None
             except TensorError as error:
-                self._known[data_name] = None, str(error)
-        return self._known[data_name]
+                self._known[tensor] = None, str(error)
+        return self._known[tensor]
 
     def __len__(self) -> int:
         """How many distinct contents there are."""
         return len(self._rows)
 
-    def _take_in(self, path: str) -> str:
-        reference = read_tensor(path)
+    def _take_in(self, tensor: Path | TensorReference) -> str:
+        reference = read_tensor(tensor) if isinstance(tensor, Path) else tensor
+        if reference.length > LARGEST_VALUE and is_temporary(reference.file):
+            raise TensorError(f"{tensor} is compressed and too large to be copied; unpack the archive, give the folder")
         content = content_hash(reference)
         if content not in self._rows:
             self._rows[content] = self._row(content, reference)

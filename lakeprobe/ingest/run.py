@@ -1,18 +1,22 @@
-"""Reads all dumps under a path into a run of the lake: every unit, or none if one cannot be read."""
+"""Reads all that lies under a path into the lake: every run with all of its units, or nothing if one cannot be read."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from lakeprobe.errors import UsageError
+from lakeprobe.ingest.tables import TableReport, staged_tables
 from lakeprobe.ingest.unit import UnitReport, UnitTask, check_storage, ingest_unit, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.readers.locate import TENSOR_FOLDER, Located, locate
+from lakeprobe.readers import archive
+from lakeprobe.readers.locate import Located, locate
 from lakeprobe.work import Progress, run_all
 
 _SECONDS_TO_START = 0.7
@@ -23,11 +27,19 @@ _TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingest did: the run, a report per unit, and the wall time in seconds."""
+    """What an ingest did: the runs, a report per unit and per table, and the wall time in seconds."""
 
-    run: str
+    runs: tuple[str, ...]
     units: tuple[UnitReport, ...]
     seconds: float
+    tables: tuple[TableReport, ...] = ()
+
+    @property
+    def run(self) -> str:
+        """The run. Raises UsageError unless there is exactly one."""
+        if len(self.runs) != 1:
+            raise UsageError(f"{len(self.runs)} runs were read: {', '.join(self.runs) or 'none'}; use runs")
+        return self.runs[0]
 
     @property
     def read(self) -> tuple[UnitReport, ...]:
@@ -37,7 +49,8 @@ class IngestReport:
     @property
     def notes(self) -> list[str]:
         """What was left out or assumed, each with the unit that it is about."""
-        return [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
+        notes = [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
+        return notes + [f"table {table.name}: {note}" for table in self.tables for note in table.notes]
 
 
 def ingest(
@@ -50,32 +63,68 @@ def ingest(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Read the dumps under `path` into the run `run` of `lake`; the run is named after the folder by default.
+    """Read all that lies under `path` (folder, file or archive) into `lake`: dumps into runs, result tables into tables.
 
-    `tensors` says where tensor contents go: `copy` into the lake, `link` to the dump's files, or `none`. A dump
-    that is in the lake already is left alone; `replace` reads it again. `jobs` is the number of processes; from a
-    script, more than one needs the usual `if __name__ == "__main__":`.
+    A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
+    into the lake, `link` to the dump's files, or `none`. What is in the lake already is left alone; `replace` reads
+    it again. `jobs` is the number of processes; from a script, more than one needs the usual
+    `if __name__ == "__main__":`.
 
     Raises DumpError, LakeError and UsageError; the lake is then as it was before.
     """
     check_storage(tensors)
     started = time.monotonic()
-    located = locate(Path(path))
-    name = layout.check_name(run or run_name(located), "run")
-    units = read_dumps(store.create(store.choose(lake)), {name: located}, tensors, replace, jobs, progress)
-    return IngestReport(name, tuple(units), time.monotonic() - started)
+    with opened(Path(path).expanduser(), tensors) as top:
+        found = locate(top)
+        runs = named(top, found.runs, run)
+        into = store.create(store.choose(lake))
+        with staged_tables(into, found.tables, replace, None if found.runs else run) as tables:
+            units = read_dumps(into, runs, tensors, replace, jobs, progress)
+        return IngestReport(tuple(runs), tuple(units), time.monotonic() - started, tuple(tables))
+
+
+@contextmanager
+def opened(path: Path, tensors: str) -> Iterator[Path]:
+    """The folder that the archive `path` is; any other path as it is. Raises DumpError and UsageError."""
+    if path.is_file() and archive.is_archive(path):
+        with archive.opened(path, tensors) as top:
+            yield top
+    else:
+        yield path
+
+
+def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[str, Located]:
+    """The runs found under `path` by their names: the folder's, or `run` if there is one only.
+
+    Of several, each is named after the folders on the way to it: L1_stat.golden. Raises UsageError.
+    """
+    if len(found) == 1:
+        return {layout.check_name(run or run_name(found[0]), "run"): found[0]}
+    if run is not None and found:
+        raise UsageError(f"{path} holds {len(found)} runs, which cannot all be called {run}; leave --run out")
+    top = path.expanduser().absolute()
+    runs = {layout.check_name(_name_below(top, located), "run"): located for located in found}
+    if len(runs) < len(found):
+        raise UsageError(f"{path} holds runs whose folders give the same name; ingest them one by one, with --run")
+    return runs
 
 
 def run_name(located: Located) -> str:
     """The name of a run that is not given one: its folder's."""
     if not located.root.name:
         raise UsageError(f"{located.root} has no name to call the run by; give one with --run")
-    return located.root.name
+    return archive.stem(located.root.name)
+
+
+def _name_below(top: Path, located: Located) -> str:
+    if located.root == top or not located.root.is_relative_to(top):
+        return run_name(located)
+    return ".".join(located.root.relative_to(top).parts)
 
 
 def read_dumps(
     lake: Path,
-    dumps: Mapping[str, Located],
+    runs: Mapping[str, Located],
     tensors: str,
     replace: bool,
     jobs: int,
@@ -83,11 +132,14 @@ def read_dumps(
 ) -> list[UnitReport]:
     """Read the located dumps of each run, then put all units in place. If one fails, none is put in place."""
     with staging.staged(lake, "ingest") as folder:
+        units = [
+            (UnitKey(run, step, rank), tuple(sources))
+            for run, located in runs.items()
+            for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
+        ]
         tasks = [
-            UnitTask(
-                lake, UnitKey(run, dump.step, dump.rank), dump.folder, folder / str(number), tensors, replace, dump.note
-            )
-            for number, (run, dump) in enumerate((run, dump) for run in dumps for dump in dumps[run].dumps)
+            UnitTask(lake, key, sources, folder / str(number), tensors, replace)
+            for number, (key, sources) in enumerate(units)
         ]
         reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress)
         put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
@@ -100,17 +152,17 @@ def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:
 
 
 def _seconds(task: UnitTask) -> float:
-    """About how long it takes to read the dump of `task`."""
-    tensors = task.folder / TENSOR_FOLDER if task.tensors != "none" else None
-    return _size(task.folder) / _JSON_PER_SECOND + (
-        _size(tensors) / _TENSORS_PER_SECOND[task.tensors] if tensors else 0
-    )
+    """About how long it takes to read the sources of `task`."""
+    described = sum(file.stat().st_size for source in task.sources for file in source.files)
+    if task.tensors == "none":
+        return described / _JSON_PER_SECOND
+    tensors = sum(_size(source.tensors) for source in task.sources if source.tensors is not None)
+    return described / _JSON_PER_SECOND + tensors / _TENSORS_PER_SECOND[task.tensors]
 
 
 def _size(folder: Path) -> int:
     """Bytes of the files in `folder`; 0 if there is none."""
     try:
-        with os.scandir(folder) as files:
-            return sum(file.stat().st_size for file in files if file.is_file())
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     except OSError:
         return 0

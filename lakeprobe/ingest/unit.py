@@ -1,9 +1,10 @@
-"""Reads one dump into a staged unit: the unit of work of an ingest, a plain function of picklable arguments."""
+"""Reads the sources of a unit into a staged folder: the unit of work of an ingest, on picklable arguments."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,39 +19,39 @@ from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
-from lakeprobe.readers.dump import CONSTRUCT_FILE, STACK_FILE, read_dump
-from lakeprobe.readers.locate import DUMP_FILE, TENSOR_FOLDER
+from lakeprobe.readers.formats import FORMATS
+from lakeprobe.readers.source import Emit, Source, Summary
 from lakeprobe.version import __version__
 
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
-
-_FILES = (DUMP_FILE, STACK_FILE, CONSTRUCT_FILE)
-
+_NUMBERS = {"ops": ("seq", "first_row", "stack"), "tensors": ("seq", "row"), "stacks": ("stack",)}
+"""Columns that count from 0 in each source, and on in the unit."""
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakeprobe.ingest.contents import Contents
 
 
 @dataclass(frozen=True, slots=True)
 class UnitTask:
-    """One dump to read into one unit. `staged` is the folder to write the unit to, which does not exist yet."""
+    """The sources to read into one unit. `staged` is the folder to write the unit to, which does not exist yet."""
 
     lake: Path
     key: UnitKey
-    folder: Path
+    sources: tuple[Source, ...]
     staged: Path
     tensors: str
     replace: bool
-    note: str | None = None
 
 
 @dataclass(slots=True)
 class UnitReport:
-    """What became of one dump. `read` is False where the lake has the unit already, from the same dump."""
+    """What became of one unit. `read` is False where the lake has it already, from the same dump."""
 
     key: UnitKey
-    folder: Path
+    formats: tuple[str, ...]
     read: bool = False
     ops: int = 0
     tensor_rows: int = 0
@@ -68,8 +69,8 @@ def check_storage(tensors: str) -> None:
 
 
 def ingest_unit(task: UnitTask) -> UnitReport:
-    """Read the dump of `task` into its staged folder. Raises DumpError and LakeError."""
-    report = UnitReport(task.key, task.folder)
+    """Read the sources of `task` into its staged folder. Raises DumpError and LakeError."""
+    report = UnitReport(task.key, tuple(dict.fromkeys(source.format for source in task.sources)))
     with _input_output(task.lake):
         fingerprint = _fingerprint(task)
         known = None if task.replace else _known_fingerprint(task)
@@ -78,7 +79,7 @@ def ingest_unit(task: UnitTask) -> UnitReport:
         if known is not None:
             raise LakeError(
                 f"{task.key} is in {task.lake} already, from another dump or read with other options than "
-                f"{task.folder} now; read it with --replace, or under another --run"
+                f"{source_of(task.sources)} now; read it with --replace, or under another --run"
             )
         with staging.locked(task.lake, _label(task.key)), _no_garbage_collection():
             task.staged.mkdir(parents=True)
@@ -101,18 +102,18 @@ def put_in_place(lake: Path, tasks: Sequence[UnitTask]) -> None:
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
     from lakeprobe.ingest.contents import Contents  # numpy and the tensor readers: 0.1 s that comparing needs not
 
-    with (
-        UnitWriter(task.staged) as writer,
-        Contents(task.folder, task.staged, task.tensors) as contents,
-    ):
+    with UnitWriter(task.staged) as writer, Contents(task.staged, task.tensors) as contents:
         _write(writer, contents, task, fingerprint, report)
 
 
 def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: str, report: UnitReport) -> None:
-    summary = read_dump(task.folder, contents, writer.write)
+    summary, summaries = Summary(), []
+    for source in task.sources:
+        read = FORMATS[source.format].read(source, contents.of(source.tensors), _after(summary, writer.write))
+        read.notes += source.notes
+        summaries.append(read)
+        _add(summary, read)
     writer.write_rows("contents", contents.close())
-    if task.note:
-        summary.notes.append(task.note)
     if summary.unreadable:
         summary.notes.append(f"{summary.unreadable} tensor rows name a file that is missing or cannot be read")
     if contents.too_large:
@@ -122,11 +123,12 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
     report.ops, report.tensor_rows = summary.ops, summary.tensor_rows
     report.contents, report.content_bytes = len(contents), contents.bytes
     report.unreadable, report.notes = summary.unreadable, summary.notes
-    report.dump_bytes = sum((task.folder / name).stat().st_size for name in _FILES if (task.folder / name).is_file())
+    report.dump_bytes = sum(file.stat().st_size for source in task.sources for file in source.files)
     row = {
-        "framework": summary.framework,
-        "task": summary.task,
-        "level": summary.level,
+        "format": "+".join(report.formats),
+        "framework": summaries[0].framework,
+        "task": summaries[0].task,
+        "level": "+".join(dict.fromkeys(read.level for read in summaries if read.level)) or None,
         "ops": summary.ops,
         "tensor_rows": summary.tensor_rows,
         "digests": summary.digests,
@@ -136,14 +138,49 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         "content_bytes": contents.bytes,
         "dump_bytes": report.dump_bytes,
         "tensor_storage": task.tensors,
-        "source": str(task.folder),
+        "source": str(source_of(task.sources)),
         "fingerprint": fingerprint,
         "notes": summary.notes,
-        "head": summary.head,
+        "head": _head(task.sources, summaries),
         "reader_version": __version__,
     }
     writer.write_rows("dumps", [row])
     writer.close()
+
+
+def source_of(sources: Sequence[Source]) -> Path:
+    """The folder that the sources of a unit were read from: that of the run, if there are several."""
+    return sources[0].folder if len(sources) == 1 else sources[0].root
+
+
+def _after(summary: Summary, emit: Emit) -> Emit:
+    """`emit` for a source that comes after what `summary` counts: its numbers go on from there."""
+    first = {"seq": summary.ops, "row": summary.tensor_rows, "first_row": summary.tensor_rows, "stack": summary.stacks}
+
+    def emit_on(table: str, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        for column in _NUMBERS[table]:
+            numbers = pc.add(batch[column], pc.cast(first[column], "int32"))
+            batch = batch.set_column(batch.schema.get_field_index(column), batch.schema.field(column), numbers)
+        emit(table, batch)
+
+    return emit_on if summary.ops or summary.stacks else emit
+
+
+def _add(summary: Summary, read: Summary) -> None:
+    """Add the counts and notes of `read` to `summary`."""
+    for count in ("ops", "tensor_rows", "digests", "files", "unreadable", "stacks"):
+        setattr(summary, count, getattr(summary, count) + getattr(read, count))
+    summary.notes += read.notes
+
+
+def _head(sources: Sequence[Source], summaries: Sequence[Summary]) -> str:
+    """The head of a unit's one source, or an object with each source's by its part."""
+    if len(sources) == 1:
+        return summaries[0].head
+    heads = {source.part: json.loads(read.head) for source, read in zip(sources, summaries, strict=True)}
+    return json.dumps(heads)
 
 
 def _give_memory_back() -> None:
@@ -156,29 +193,32 @@ def _give_memory_back() -> None:
 
 
 def _fingerprint(task: UnitTask) -> str:
-    """XXH3-128 over the JSON files' bytes and, unless left out, the tensor files' names, sizes and times."""
+    """XXH3-128 over the bytes of the dumps' files and, unless left out, the tensor files' names, sizes and times.
+
+    A source without files of its own is known by those of its tensors alone.
+    """
     state = xxhash.xxh3_128()
-    for name in _FILES:
-        path = task.folder / name
-        if path.is_file():
-            state.update(name.encode())
+    for source in task.sources:
+        state.update(f"{source.format}\0{source.part}\0".encode())
+        for path in source.files:
+            state.update(path.name.encode())
             with path.open("rb") as file:
                 while block := file.read(1 << 20):
                     state.update(block)
-    folder = task.folder / TENSOR_FOLDER
-    if task.tensors != "none" and folder.is_dir():
-        with os.scandir(folder) as files:
-            for line in sorted(map(_file_state, files)):
+        counts = task.tensors != "none" or not source.files
+        if counts and source.tensors is not None and source.tensors.is_dir():
+            for line in sorted(_file_states(source.tensors)):
                 state.update(os.fsencode(line))
     return state.hexdigest()
 
 
-def _file_state(file: os.DirEntry[str]) -> str:
-    try:
-        state = file.stat()
-    except OSError:  # a link that leads nowhere
-        state = file.stat(follow_symlinks=False)
-    return f"{file.name} {state.st_size} {state.st_mtime_ns}"
+def _file_states(folder: Path) -> Iterator[str]:
+    for file in folder.iterdir():
+        try:
+            state = file.stat()
+        except OSError:  # a link that leads nowhere
+            state = file.lstat()
+        yield f"{file.name} {state.st_size} {state.st_mtime_ns}"
 
 
 def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ LAKE/lake.yaml                                              format version
 LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,contents,values-0}.parquet       a unit
 LAKE/comparisons/comparison=C/comparison.yaml
 LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
+LAKE/tables/T.parquet                                       a result table of another tool
 LAKE/.staging/                                              what is being written, and locks
 """
 

@@ -1,4 +1,4 @@
-"""The views of a lake on a DuckDB connection: dumps, ops, tensors, stacks, contents, values, and results."""
+"""The views of a lake on a DuckDB connection: dumps, ops, tensors, stacks, contents, values, results, other tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.lake import layout
+from lakeprobe.lake import layout, tables
 from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import quote_identifier, quote_text
 from lakeprobe.schema import UNIT_TABLES, table
@@ -25,7 +25,7 @@ _BUNDLED = {
 
 
 def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
-    """Define the views of `lake`, and one per comparison under its name. To be repeated when files came or went."""
+    """Define the views of `lake`, and one per comparison and table. To be repeated when files came or went."""
     set_variable(connection, "lake", str(lake))
     for name in (*UNIT_TABLES, RESULTS):
         query = resources.sql(f"catalog/{name}") if _has_files(lake, name) else _empty(name)
@@ -34,8 +34,11 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
         source = f"read_csv({quote_text(str(resources.data(file)))}, header = true, columns = {{{types}}})"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
-    for name in layout.comparisons(lake):
-        if name not in (*UNIT_TABLES, *_BUNDLED, RESULTS):
+    own = (*UNIT_TABLES, *_BUNDLED, RESULTS)
+    comparisons = layout.comparisons(lake)
+    tables.define(connection, lake, taken=(*own, *comparisons))
+    for name in comparisons:
+        if name.lower() not in own:
             connection.execute(
                 f"CREATE OR REPLACE VIEW {quote_identifier(name)} AS "
                 f"SELECT * EXCLUDE (comparison) FROM results WHERE comparison = {quote_text(name)}"

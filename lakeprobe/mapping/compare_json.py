@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeprobe.errors import UsageError
+from lakeprobe.mapping.files import Api
 
 LARGEST = 16_000_000
 """Bytes of a file that is read."""
@@ -23,8 +24,9 @@ _SIDES = {"npu_path": "target_path", "bench_path": "golden_path"}
 class OldCompare:
     """What compare.json asks for. Paths are relative to the working directory, as msprobe has it.
 
-    ranks and steps: numbers to compare, none for all. map_dict: names of the target and of golden, for folders of
-    single tensors (`common`). notes: what is given and has no effect.
+    ranks and steps: numbers to compare, none for all. common: the paths are folders of single tensors, which are
+    recognised without it. map_dict: names of saved values in the target and in golden. notes: what is given and has no
+    effect.
     """
 
     target: Path
@@ -35,6 +37,11 @@ class OldCompare:
     common: bool = False
     map_dict: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def apis(self) -> tuple[Api, ...]:
+        """map_dict as lines of an API mapping: each saved value is a debug point of its name."""
+        return tuple((f"debug.{target}", f"debug.{golden}") for target, golden in self.map_dict)
 
 
 def read(path: Path) -> OldCompare:

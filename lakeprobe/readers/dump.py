@@ -4,139 +4,75 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
-from lakeprobe.readers.leaves import SECTIONS, ContentOf, Leaves
-from lakeprobe.readers.locate import DUMP_FILE
 from lakeprobe.readers.members import read_members
-from lakeprobe.schema import arrow_schema
+from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
+from lakeprobe.readers.tables import Tables, unicode
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Emit = Callable[[str, "pa.RecordBatch"], None]
-"""Takes a table's name and its next rows."""
-
-STACK_FILE, CONSTRUCT_FILE = "stack.json", "construct.json"
+NAME = "msprobe dump"
+DUMP_FILE, STACK_FILE, CONSTRUCT_FILE = "dump.json", "stack.json", "construct.json"
+TENSOR_FOLDER = "dump_tensor_data"
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
-_HEAD = ("task", "level", "framework", "dump_data_dir", "data")
-_BATCH = 1 << 13
 _NO_PARENT = (None, None)
 
 
-@dataclass(slots=True)
-class DumpSummary:
-    """What a dump said of itself, and how much was read from it."""
-
-    framework: str = ""
-    task: str | None = None
-    level: str | None = None
-    head: str = "{}"
-    ops: int = 0
-    tensor_rows: int = 0
-    digests: int = 0
-    files: int = 0
-    unreadable: int = 0
-    notes: list[str] = field(default_factory=list)
+def find(listing: Listing) -> list[Source]:
+    """The dump in a folder that has a dump.json."""
+    return found(listing, NAME, (DUMP_FILE, STACK_FILE, CONSTRUCT_FILE))
 
 
-def read_dump(folder: Path, content_of: ContentOf, emit: Emit) -> DumpSummary:
-    """Read the dump in `folder` and hand its tables ops, tensors and stacks to `emit`, batch by batch.
+def found(listing: Listing, format: str, names: tuple[str, ...]) -> list[Source]:
+    """The source that the first of the files `names` makes of a folder; the others need not be there."""
+    if names[0] not in listing.files:
+        return []
+    folder, place = listing.folder, place_of(listing.folder)
+    files = tuple(folder / name for name in names if name in listing.files)
+    tensors = folder / TENSOR_FOLDER
+    return [Source(format, place.root, folder, place.step, place.rank, files, tensors, place.part, place.process)]
 
-    `content_of` tells the content hash of each tensor file that the dump names. Raises DumpError.
-    """
-    summary = DumpSummary()
-    of_op = _read_stacks(folder / STACK_FILE, emit, summary)
-    parents = _read_construct(folder / CONSTRUCT_FILE, summary)
-    path = folder / DUMP_FILE
+
+def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
+    """Read dump.json, stack.json and construct.json. Raises DumpError."""
+    path = source.folder / DUMP_FILE
+    tables = Tables(source, path, content_of, emit)
+    summary = tables.summary
+    of_op = _read_stacks(source.folder / STACK_FILE, tables)
+    parents = _read_construct(source.folder / CONSTRUCT_FILE, summary)
     head: dict[str, Any] = {}
     has_data = False
-    ops: list[tuple[Any, ...]] = []
-    leaves = Leaves(str(path), content_of)
-    seen: set[str] = set()
     for container, op, body in read_members(path, "data"):
         if container is None:
             head[op] = body
             continue
-        if op in seen:
-            raise DumpError(f"{path}: the entry {op} is there twice; the file is damaged")
-        seen.add(op)
         has_data = True
-        name = names.parse(op)
-        seq = summary.ops
-        next_row = leaves.next_row
-        empties = leaves.add(seq, op, name.kind, body)
-        first_row = next_row if leaves.next_row > next_row else None
-        recompute, extra = _other_keys(name, body)
-        surroundings = (*parents.get(op, _NO_PARENT), recompute, of_op.get(op))
-        ops.append((seq, op, *name, *surroundings, first_row, " ".join(body), empties, extra))
-        summary.ops += 1
-        if len(ops) >= _BATCH:
-            emit("ops", _batch("ops", ops, path))
-            ops.clear()
-        if len(leaves) >= _BATCH:
-            emit("tensors", _take(leaves, summary, path))
-    emit("ops", _batch("ops", ops, path))
-    emit("tensors", _take(leaves, summary, path))
-    _take_head(head, has_data or head.get("data") == {}, leaves.first_tensor_type or "", path, summary)
-    return summary
+        if body.__class__ is not dict:
+            raise DumpError(f"{path}: the entry {op} is {_kind_of(body)}, not an object")
+        parent, micro_step = parents.get(op, _NO_PARENT)
+        tables.add(op, names.parse(op), body, parent=parent, micro_step=micro_step, stack=of_op.get(op))
+    take_head(head, has_data, tables, path)
+    return tables.close()
 
 
-def _take(leaves: Leaves, summary: DumpSummary, path: Path) -> pa.RecordBatch:
-    summary.tensor_rows += len(leaves)
-    summary.digests += leaves.count("digest")
-    summary.files += leaves.count("data_name")
-    summary.unreadable += leaves.count("content_problem")
-    with _unicode(path):
-        return leaves.take()
-
-
-def _batch(table: str, rows: Sequence[tuple[Any, ...]], path: Path) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    schema = arrow_schema(table)
-    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
-    with _unicode(path):
-        arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
-    return pa.record_batch(arrays, schema=schema)
-
-
-@contextmanager
-def _unicode(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeEncodeError:
-        raise DumpError(f"{path} holds text that is not valid Unicode; the file is damaged") from None
-
-
-def _other_keys(name: names.OpName, body: dict[str, Any]) -> tuple[bool | None, str | None]:
-    """The entry's is_recompute, and its other keys that are no sections, as JSON."""
-    if name.kind == "parameters_grad" or body.keys() <= SECTIONS.keys():
-        return None, None
-    others = {key: value for key, value in body.items() if key not in SECTIONS}
-    recompute = others.pop("is_recompute") if isinstance(others.get("is_recompute"), bool) else None
-    return recompute, json.dumps(others) if others else None
-
-
-def _take_head(head: dict[str, Any], has_data: bool, first_type: str, path: Path, summary: DumpSummary) -> None:
-    if not has_data:
+def take_head(head: dict[str, Any], has_data: bool, tables: Tables, path: Path) -> None:
+    """Take the keys of `path` but data: what was dumped, and by which framework. Raises DumpError."""
+    summary = tables.summary
+    if not has_data and head.get("data") != {}:
         what = "has no data" if "data" not in head else "has data that is not an object"
         raise DumpError(f"{path} {what}; it is not a dump.json, or the run was killed before it wrote one")
     for key in ("task", "level", "framework"):
         if head.get(key) is not None and not isinstance(head[key], str):
             raise DumpError(f"{path}: {key} is not text; it is not a dump.json")
-        with _unicode(path):
+        with unicode(path):
             str(head.get(key)).encode()
     summary.task, summary.level = head.get("task"), head.get("level")
     framework = head.get("framework")
     if framework is None:
-        framework = "mindspore" if first_type.startswith("mindspore") else "pytorch"
+        framework = "mindspore" if (tables.first_tensor_type or "").startswith("mindspore") else "pytorch"
         summary.notes.append(f"the dump does not name its framework; taken as {framework}")
     elif framework not in FRAMEWORKS:
         raise DumpError(f"{path}: the framework {framework!r:.40} is none of {', '.join(FRAMEWORKS)}")
@@ -144,22 +80,16 @@ def _take_head(head: dict[str, Any], has_data: bool, first_type: str, path: Path
     summary.head = json.dumps({key: value for key, value in head.items() if key != "data"})
 
 
-def _read_stacks(path: Path, emit: Emit, summary: DumpSummary) -> dict[str, int]:
-    """Emit the distinct stacks and return each op's. Both layouts: by op name, and grouped by stack."""
-    stacks: dict[tuple[str, ...], int] = {}
+def _read_stacks(path: Path, tables: Tables) -> dict[str, int]:
+    """The number of each op's stack. Both layouts: by op name, and grouped by stack."""
     of_op: dict[str, int] = {}
-    rows: list[tuple[int, list[str]]] = []
-    for name, value in _side_file(path, summary):
+    for name, value in _side_file(path, tables.summary):
         ops, frames = value if _is_group(value) else ([name], value)
         if not isinstance(frames, list) or not all(isinstance(frame, str) for frame in frames):
             raise DumpError(f"{path}: the stack of {name} is not a list of lines; the file is damaged")
-        key = tuple(frames)
-        number = stacks.setdefault(key, len(stacks))
-        if number == len(rows):
-            rows.append((number, frames))
+        number = tables.stack(frames)
         for op in ops:
             of_op[sys.intern(str(op))] = number
-    emit("stacks", _batch("stacks", rows, path))
     return of_op
 
 
@@ -167,7 +97,7 @@ def _is_group(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, list) for part in value)
 
 
-def _read_construct(path: Path, summary: DumpSummary) -> dict[str, tuple[str | None, int | None]]:
+def _read_construct(path: Path, summary: Summary) -> dict[str, tuple[str | None, int | None]]:
     parents: dict[str, tuple[str | None, int | None]] = {}
     shared: dict[Any, tuple[str | None, int | None]] = {}
     for name, value in _side_file(path, summary):
@@ -185,7 +115,7 @@ def _is_micro_step(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value < 2**31)
 
 
-def _side_file(path: Path, summary: DumpSummary) -> Iterator[tuple[str, Any]]:
+def _side_file(path: Path, summary: Summary) -> Iterator[tuple[str, Any]]:
     """The members of stack.json or construct.json; none, with a note, where the file is missing or empty."""
     if not path.is_file():
         summary.notes.append(f"{path.name} is missing")
@@ -194,3 +124,8 @@ def _side_file(path: Path, summary: DumpSummary) -> Iterator[tuple[str, Any]]:
     else:
         for _, name, value in read_members(path):
             yield name, value
+
+
+def _kind_of(value: Any) -> str:
+    kinds = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")

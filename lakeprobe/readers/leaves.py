@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.columns import Codes, decode, sparse
+from lakeprobe.readers.source import ContentOf
 from lakeprobe.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakeprobe.tensors import TensorReference
 
 SECTIONS = {
     "input_args": "input",
@@ -31,9 +33,6 @@ SECTIONS = {
 
 DEEPEST = 400
 """Levels of nesting that msprobe writes and that are read."""
-
-ContentOf = Callable[[str], "tuple[str | None, str | None]"]
-"""From a data_name to (content hash, None), or (None, what is wrong with the file); (None, None) if not wanted."""
 
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
@@ -71,12 +70,14 @@ class _Form(NamedTuple):
 class Leaves:
     """Collects the leaves of one dump's entries as columns of the table tensors."""
 
-    def __init__(self, where: str, content_of: ContentOf) -> None:
+    def __init__(self, where: str, part: str, content_of: ContentOf) -> None:
         """Read entries of the dump file `where`, asking `content_of` for the content of each saved tensor."""
         self._where = where
+        self._part = part
         self._content_of = content_of
         self._roots = {section: _Place(role, section, role, "", 0) for section, role in SECTIONS.items()}
         self._gradients = _Place("parameters_grad", None, "", "", 0)
+        self._saved = _Place("output", None, "", "", 0)
         self._places: list[_Place] = []
         self._slots: Counter[tuple[str, bool, str]] = Counter()
         self._form_of: dict[Any, int] = {}
@@ -122,13 +123,13 @@ class Leaves:
 
         Raises DumpError if the entry is not laid out as dump.json's entries are.
         """
-        if body.__class__ is not dict:
-            raise DumpError(f"{self._where}: the entry {op} is {_kind_of(body)}, not an object")
         self._op = op
         before = len(self._place_codes)
         try:
             if kind == "parameters_grad":
                 self._add_gradients(body)
+            elif kind == "debug":
+                self._walk(body, self._saved)
             else:
                 for section, root in self._roots.items():
                     if section in body:
@@ -165,7 +166,8 @@ class Leaves:
             "seq": pa.array(self._seqs, type=pa.int32()),
             "op": op,
             "repeat": decode(repeats, self._place_codes, pa.int32()),
-            "name": pc.binary_join_element_wise(op, places["slot"], "."),
+            "part": pa.repeat(self._part, length),
+            "name": pc.if_else(pc.equal(places["slot"], ""), op, pc.binary_join_element_wise(op, places["slot"], ".")),
             "shape": decode(self._shapes, self._shape_codes, schema.field("shape").type),
             "stat_types": decode(self._letters, self._letter_codes, text),
             "max": pa.array(self._max, type=pa.float64()),
@@ -192,7 +194,7 @@ class Leaves:
         if place.depth >= DEEPEST:
             raise DumpError(f"{self._where}: {self._op} is nested more than {DEEPEST} levels deep")
         if slot is None:
-            slot = f"{place.slot}.{key}"
+            slot = f"{place.slot}.{key}" if place.slot else str(key)
         path = f"{place.path},{json.dumps(key)}"
         child = place.children[key] = _Place(place.role, place.section, slot, path, place.depth + 1)
         return child
@@ -250,6 +252,10 @@ class Leaves:
             if inexact:
                 self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
             return
+        reference = None
+        if hasattr(leaf.get("content"), "offset"):  # a TensorReference of the reader; JSON has no such value
+            reference = leaf.pop("content")
+            keys = tuple(leaf)
         is_tensor = "dtype" in leaf and "shape" in leaf
         others = self._others.get(keys)
         if others is None:
@@ -257,7 +263,7 @@ class Leaves:
             others = self._others[keys] = tuple(key for key in keys if key not in known)
         extra = {key: leaf[key] for key in others} if others else None
         if is_tensor:
-            self._add_tensor(leaf, leaf["type"], keys, extra, place)
+            self._add_tensor(leaf, leaf["type"], keys, extra, place, reference)
         else:
             self._other_leaf(leaf, keys, extra, place)
 
@@ -272,8 +278,9 @@ class Leaves:
         self._add_tensor(leaf, holder["class_type"], tuple(holder), extra, place)
 
     def _add_tensor(
-        self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place
-    ) -> None:
+        self, leaf: dict[str, Any], kind: str, keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place,
+        reference: TensorReference | None = None,
+    ) -> None:  # fmt: skip
         get = leaf.get
         row = len(self._place_codes)
         statistics = (get("Max", _ABSENT), get("Min", _ABSENT), get("Mean", _ABSENT), get("Norm", _ABSENT))
@@ -290,7 +297,7 @@ class Leaves:
             self._sparse["digest"][row] = digest
         data_name = get("data_name")
         if data_name is not None:
-            self._add_content(data_name, row, place)
+            self._add_content(data_name, row, place, reference)
         if extra:
             self._sparse["extra"][row] = json.dumps(extra)
 
@@ -363,13 +370,13 @@ class Leaves:
         except (ValueError, OverflowError):
             raise self._wrong(place, f"the statistic {statistic!r:.40}, which is no number") from None
 
-    def _add_content(self, data_name: Any, row: int, place: _Place) -> None:
+    def _add_content(self, data_name: Any, row: int, place: _Place, reference: TensorReference | None) -> None:
         if data_name.__class__ is not str or not data_name or data_name in (".", ".."):
             raise self._wrong(place, f"the data_name {data_name!r:.80}, which is no file name")
         if "/" in data_name or "\\" in data_name or "\0" in data_name:
-            raise self._wrong(place, f"the data_name {data_name!r:.80}, which leaves the folder dump_tensor_data")
+            raise self._wrong(place, f"the data_name {data_name!r:.80}, which leaves the folder of the tensors")
         self._sparse["data_name"][row] = data_name
-        content, problem = self._content_of(data_name)
+        content, problem = self._content_of(reference or data_name)
         if content is not None:
             self._sparse["content"][row] = content
         if problem is not None:
@@ -421,8 +428,3 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _kind_of(value: Any) -> str:
-    kinds = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return kinds.get(type(value), "null")

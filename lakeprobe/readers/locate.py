@@ -1,137 +1,169 @@
-"""Finds the dumps under a path: a dump.json, a rank folder, a step folder, or a folder of steps."""
+"""Finds what can be read under a path: walks its folders and asks every format about each."""
 
 from __future__ import annotations
 
-import re
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from lakeprobe.errors import DumpError
+from lakeprobe.readers import foreign_tables
+from lakeprobe.readers.archive import names_in, notes
+from lakeprobe.readers.foreign_tables import TableFile
+from lakeprobe.readers.formats import ANY_TENSORS, NAMED
+from lakeprobe.readers.source import Listing, Source, is_placed
 
-DUMP_FILE = "dump.json"
-TENSOR_FOLDER = "dump_tensor_data"
-_STEP = re.compile(r"step(\d+)")
-_RANK = re.compile(r"rank(\d*)")
-_PROCESS = re.compile(r"proc(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class DumpFolder:
-    """One dump: the folder that holds its dump.json, and the step and rank it is of."""
-
-    folder: Path
-    step: int
-    rank: int
-    note: str | None = None
+_DEEPEST = 16
+_MOST_FOLDERS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What lies under a path: the folder that all dumps are in (the run's), and the dumps by step and rank."""
+    """The sources of one run, by step, rank and part, and the run's folder."""
 
     root: Path
-    dumps: tuple[DumpFolder, ...]
+    sources: tuple[Source, ...]
 
 
-def locate(path: Path) -> Located:
-    """The dumps under `path`. Raises DumpError if there are none."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies under a path: runs, by their folders, and result tables of other tools."""
+
+    runs: tuple[Located, ...]
+    tables: tuple[TableFile, ...]
+
+
+def locate(path: Path) -> Found:
+    """What lies under `path`: a folder, or a file that says what was dumped. Raises DumpError if there is nothing.
+
+    Sources of a run are those with the same root. A folder that holds a source is not searched further.
+    """
+    with _readable(path):
+        path = _there(path)
+        sources: list[Source] = []
+        tables: list[TableFile] = []
+        for listing, found in _search(path):
+            sources += found
+            given = replace(listing, files=[path.name]) if path.is_file() else listing
+            tables += foreign_tables.find(given)
+        if not sources and not tables:
+            raise _nothing(path)
+        return Found(_runs(sources), tuple(tables))
+
+
+def locate_run(path: Path) -> Located:
+    """The one run under `path`. Raises DumpError if there is none, or more than one."""
+    with _readable(path):
+        path = _there(path)
+        runs = _runs([source for _, found in _search(path) for source in found])
+        if not runs:
+            raise _nothing(path)
+        if len(runs) > 1:
+            names = ", ".join(os.path.relpath(run.root, path) for run in runs[:5])
+            more = ", …" if len(runs) > 5 else ""
+            raise DumpError(f"{path} holds {len(runs)} runs ({names}{more}); give the path of one")
+        return runs[0]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        return _locate(path.expanduser().absolute())
+        yield
     except OSError as error:
         raise DumpError(f"{error.filename or path} cannot be read: {error.strerror}") from error
 
 
-def _locate(path: Path) -> Located:
+def _there(path: Path) -> Path:
+    path = path.expanduser().absolute()
     if not path.exists():
-        raise DumpError(f"{path} does not exist; give a dump.json or a folder with dumps")
+        raise DumpError(f"{path} does not exist; give a dump or a folder with dumps")
+    return path
+
+
+def _nothing(path: Path) -> DumpError:
     if path.is_file():
-        if path.name != DUMP_FILE:
-            raise DumpError(f"{path} is not a {DUMP_FILE}; give a {DUMP_FILE} or a folder with dumps")
-        path = path.parent
-    if (path / DUMP_FILE).is_file():
-        return _single(path)
-    ranks = _ranks(path, _step_of(path) or 0)
-    if ranks:
-        return Located(path.parent if _step_of(path) is not None else path, tuple(ranks))
-    dumps = [
-        dump
-        for child in sorted(path.iterdir()) if child.is_dir() and _step_of(child) is not None
-        for dump in _step_dumps(child)
-    ]  # fmt: skip
-    if not dumps:
-        raise DumpError(
-            f"{path} holds no dump: neither {DUMP_FILE} nor rank*/, proc*/ or step*/ folders with one; "
-            f"give the folder that msprobe wrote"
-        )
-    _refuse_doubles(path, dumps)
-    return Located(path, tuple(sorted(dumps, key=lambda dump: (dump.step, dump.rank))))
+        return DumpError(f"{path} is no file of a known format (docs/formats.md lists them); give one, or a folder")
+    return DumpError(
+        f"{path} holds no dump of a known format (docs/formats.md lists them); give the folder that the tool wrote"
+    )
 
 
-def _single(folder: Path) -> Located:
-    root = folder
-    rank, note = _rank_of(folder)
-    if rank is not None:
-        root = folder.parent
-    step = _step_of(root)
-    if step is not None:
-        root = root.parent
-    return Located(root, (DumpFolder(folder, step or 0, rank or 0, note),))
+def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
+    """The folders from `path` on and the sources in each; or the folder of the file `path`, and the file's sources."""
+    if path.is_file():
+        listing = _listing(path.parent, path.parent)
+        yield listing, [source for source in _find(listing) if path in source.files]
+        return
+    waiting, visited = [(path, 0)], 0
+    while waiting:
+        folder, depth = waiting.pop()
+        visited += 1
+        if visited > _MOST_FOLDERS:
+            raise DumpError(f"{path} has more than {_MOST_FOLDERS} folders; give the folder with the dumps")
+        listing = _listing(folder, path)
+        sources = _find(listing)
+        yield listing, sources
+        if not sources and depth < _DEEPEST:
+            waiting += [(folder / name, depth + 1) for name in reversed(listing.folders)]
 
 
-def _step_dumps(folder: Path) -> list[DumpFolder]:
-    step = _step_of(folder) or 0
-    if (folder / DUMP_FILE).is_file():
-        return [DumpFolder(folder, step, 0)]
-    return _ranks(folder, step)
+def _listing(folder: Path, top: Path) -> Listing:
+    files, folders = names_in(folder)
+    return Listing(folder, sorted(files), sorted(folders), top)
 
 
-def _ranks(folder: Path, step: int) -> list[DumpFolder]:
-    """The dumps in the rank folders of a step; processes of unknown rank are numbered in order of their id."""
-    folders = [child for child in folder.iterdir() if (child / DUMP_FILE).is_file()]
-    dumps = []
-    for child in folders:
-        match = _RANK.fullmatch(child.name)
-        if match:
-            dumps.append(DumpFolder(child, step, int(match[1] or 0)))
-    taken = {dump.rank for dump in dumps}
-    free = (rank for rank in range(len(folders)) if rank not in taken)
-    processes = sorted((int(match[1]), child) for child in folders if (match := _PROCESS.fullmatch(child.name)))
-    for rank, (_, child) in zip(free, processes, strict=False):
-        dumps.append(DumpFolder(child, step, rank, _assumed(child, rank)))
-    _refuse_doubles(folder, dumps)
-    dumps.sort(key=lambda dump: dump.rank)
-    strangers = sorted({child.name for child in folders} - {dump.folder.name for dump in dumps})
-    if dumps and strangers:
-        left_out = f"left out, because they are named neither rank* nor proc*: {', '.join(strangers)}"
-        first = dumps[0]
-        dumps[0] = replace(first, note=f"{first.note}; {left_out}" if first.note else left_out)
-    return dumps
+def _find(listing: Listing) -> list[Source]:
+    sources = [source for format in NAMED for source in format.find(listing)]
+    return sources or ANY_TENSORS.find(listing)
 
 
-def _refuse_doubles(folder: Path, dumps: list[DumpFolder]) -> None:
-    seen: dict[tuple[int, int], Path] = {}
-    for dump in dumps:
-        here, key = dump.folder.relative_to(folder), (dump.step, dump.rank)
-        if key in seen:
-            raise DumpError(
-                f"{folder}: {seen[key]} and {here} are both step {dump.step} rank {dump.rank}; move one away"
-            )
-        seen[key] = here
+def _runs(sources: list[Source]) -> tuple[Located, ...]:
+    runs: dict[Path, list[Source]] = {}
+    for source in sources:
+        runs.setdefault(source.root, []).append(source)
+    return tuple(_run(root, found) for root, found in sorted(_without_strays(runs).items()))
 
 
-def _rank_of(folder: Path) -> tuple[int | None, str | None]:
-    match = _RANK.fullmatch(folder.name)
-    if match:
-        return int(match[1] or 0), None
-    if _PROCESS.fullmatch(folder.name):
-        return 0, _assumed(folder, 0)
-    return None, None
+def _run(root: Path, found: list[Source]) -> Located:
+    """The run of the sources in `root`. What their archive lacks is noted at the first."""
+    first, *others = _in_order(root, found)
+    return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
 
 
-def _assumed(folder: Path, rank: int) -> str:
-    return f"the dump does not know its rank ({folder.name}); taken as rank {rank}"
+def _without_strays(runs: dict[Path, list[Source]]) -> dict[Path, list[Source]]:
+    """`runs` without those that lie in a step or rank folder of another, which gets a note: backups, for example."""
+    kept = dict(runs)
+    for root in runs:
+        owner = next((parent for parent in root.parents if parent in runs and _is_inside(root, parent)), None)
+        if owner is not None and owner in kept:
+            kept.pop(root)
+            first, *others = kept[owner]
+            note = f"left out, because it is named neither rank* nor proc*: {root.relative_to(owner)}"
+            kept[owner] = [replace(first, notes=(*first.notes, note)), *others]
+    return kept
 
 
-def _step_of(folder: Path) -> int | None:
-    match = _STEP.fullmatch(folder.name)
-    return int(match[1]) if match else None
+def _is_inside(root: Path, owner: Path) -> bool:
+    return any(is_placed(name) for name in root.relative_to(owner).parts)
+
+
+def _in_order(root: Path, sources: list[Source]) -> tuple[Source, ...]:
+    """The sources of a run by step, rank and part; processes get the free ranks. Raises DumpError for doubles."""
+    numbered = [source for source in sources if source.process is None]
+    for step, part in sorted({(source.step, source.part) for source in sources}):
+        beside = [source for source in sources if (source.step, source.part) == (step, part)]
+        taken = {source.rank for source in beside if source.process is None}
+        free = (rank for rank in range(len(beside)) if rank not in taken)
+        processes = sorted((source for source in beside if source.process is not None), key=lambda it: it.process or 0)
+        for rank, source in zip(free, processes, strict=False):
+            note = f"the dump does not know its rank ({source.folder.name}); taken as rank {rank}"
+            numbered.append(replace(source, rank=rank, notes=(*source.notes, note)))
+    numbered.sort(key=lambda source: (source.step, source.rank, source.part))
+    for one, other in pairwise(numbered):
+        if (one.step, one.rank, one.part) == (other.step, other.rank, other.part):
+            here, there = sorted(source.folder.relative_to(root) for source in (one, other))
+            raise DumpError(f"{root}: {here} and {there} are both step {one.step} rank {one.rank}; move one away")
+    return tuple(numbered)

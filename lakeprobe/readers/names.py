@@ -1,8 +1,9 @@
-"""The grammar of entry names in dump.json, for every release of msprobe.
+"""The grammar of entry names in dump.json, and debug.json, for every release of msprobe.
 
     API               {ApiType}.{api}.{call}.{forward|backward}
     module or cell    {Module|Cell}.{path}.{Class}.{forward|backward}.{call}
     parameter grads   {Module|Cell}.{path}.{Class}.parameters_grad[.{call}]     (the call number came with 26.x)
+    debug point       {the user's name}.{call}.debug
 
 Paths may hold numbers and words such as forward or input, so a name is read from its right end.
 """
@@ -43,6 +44,14 @@ def parse(name: str) -> OpName:
     if before == "parameters_grad" and _is_call(last) and len(parts) > 3:
         return _module("parameters_grad", parts[:-2], before, int(last))
     return OpName("other", parts[0], ".".join(parts[1:]), None, None, None, name)
+
+
+def debug_point(name: str) -> OpName:
+    """Split the name of a value that the user saved (debug.json); every name is one."""
+    saved, _, call = name.removesuffix(".debug").rpartition(".")
+    if saved and name.endswith(".debug") and _is_call(call):
+        return OpName("debug", "debug", saved, None, None, int(call), f"{saved}.debug")
+    return OpName("debug", "debug", name, None, None, None, name)
 
 
 def _is_call(part: str) -> bool:

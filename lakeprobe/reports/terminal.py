@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.ingest import IngestReport
+from lakeprobe.ingest.unit import UnitReport
 from lakeprobe.lake.comparison import StoredComparison
 
 if TYPE_CHECKING:
@@ -30,24 +31,38 @@ _FINDINGS = {
 
 def ingest_lines(report: IngestReport) -> Iterator[str]:
     """What an ingest did, line by line."""
-    read = report.read
-    unchanged = len(report.units) - len(read)
+    took = f" in {report.seconds:.1f} s"
+    several = len(report.runs) + len(report.tables) > 1
+    for run in report.runs:
+        yield from _run_lines(run, [unit for unit in report.units if unit.key.run == run], "" if several else took)
+    for table in report.tables:
+        done = _many(table.rows, "row") if table.read else "nothing to do, in the lake already from the same files"
+        yield f"table {table.name} ({table.kind}): {done}"
+        yield from (f"  {note}" for note in table.notes)
+    if several and (report.read or any(table.read for table in report.tables)):
+        yield f"all read{took}"
+
+
+def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str]:
+    read = [unit for unit in units if unit.read]
+    unchanged = len(units) - len(read)
     if not read:
-        yield f"run {report.run}: nothing to do, {_many(unchanged, 'unit')} in the lake already from the same dump"
+        yield f"run {run}: nothing to do, {_many(unchanged, 'unit')} in the lake already from the same dump"
         return
-    size = sum(unit.dump_bytes for unit in read)
+    formats = " and ".join(dict.fromkeys(format for unit in read for format in unit.formats))
     line = (
-        f"run {report.run}: {_many(len(read), 'unit')}, {_many(sum(unit.ops for unit in read), 'op')}, "
-        f"{_many(sum(unit.tensor_rows for unit in read), 'tensor row')}, {_bytes(size)} of JSON"
+        f"run {run} ({formats}): {_many(len(read), 'unit')}, {_many(sum(unit.ops for unit in read), 'op')}, "
+        f"{_many(sum(unit.tensor_rows for unit in read), 'tensor row')}, "
+        f"{_bytes(sum(unit.dump_bytes for unit in read))} read"
     )
     contents = sum(unit.contents for unit in read)
     if contents:
         line += f", {_many(contents, 'distinct tensor')} of {_bytes(sum(unit.content_bytes for unit in read))}"
-    yield f"{line} in {report.seconds:.1f} s"
+    yield line + took
     if unchanged:
         yield f"  {_many(unchanged, 'unit')} in the lake already from the same dump"
-    for note, units in Counter(note for unit in read for note in unit.notes).items():
-        yield f"  {note}" + (f" ({units} units)" if units > 1 else "")
+    for note, times in Counter(note for unit in read for note in unit.notes).items():
+        yield f"  {note}" + (f" ({times} units)" if times > 1 else "")
 
 
 def comparison_text(comparison: StoredComparison, summary: Summary) -> str:
@@ -89,7 +104,7 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
 def _op_lines(op: OpFinding) -> list[str]:
     lines = [f"  it {_FINDINGS[op.finding]}"]
     if op.finding in ("different", "noise"):
-        lines += [f"    {leaf.slot}: {leaf.target}  against  {leaf.golden}" for leaf in op.leaves]
+        lines += [f"    {leaf.slot or 'value'}: {leaf.target}  against  {leaf.golden}" for leaf in op.leaves]
         if op.more_leaves:
             lines.append(f"    … and {op.more_leaves} more: lakeprobe show {op.op}")
     if op.module:

@@ -18,6 +18,8 @@ from lakeprobe.tensors.reference import (
     contiguous_strides,
     dtype_name,
     numpy_dtype,
+    open_file,
+    placed,
     reason,
     span,
 )
@@ -34,12 +36,12 @@ def read_npy(path: str | Path) -> TensorReference:
     refused, unless a later writer gave their name. Raises TensorError for whatever else is not a sound file.
     """
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             header, offset = _read_header(file, path)
             size = file.seek(0, 2)
+        return placed(_reference(str(path), header, offset, size), path)
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open tensor file {path}: {reason(error)}; dump it again") from error
-    return _reference(str(path), header, offset, size)
 
 
 def _read_header(file: IO[bytes], path: str | Path) -> tuple[dict[str, Any], int]:

@@ -9,7 +9,6 @@ torch/serialization.py and torch/_utils.py (torch 1.6 to 2.13).
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import pickletools
 import struct
@@ -27,6 +26,8 @@ from lakeprobe.tensors.reference import (
     dtype_name,
     is_contiguous,
     numpy_dtype,
+    open_file,
+    placed,
     reason,
     span,
 )
@@ -99,8 +100,8 @@ def read_pt(path: str | Path) -> TensorReference:
     conjugated or negated tensors, whose values are not what the bytes say.
     """
     try:
-        with open(path, "rb") as file:
-            return _read_zip(file, str(path))
+        with open_file(path) as file:
+            return placed(_read_zip(file, str(path)), path)
     except zipfile.BadZipFile as error:
         raise TensorError(f"not a sound .pt file: {path} ({error}); save it again with torch.save") from error
     except (OSError, ValueError, NotImplementedError) as error:
@@ -110,7 +111,7 @@ def read_pt(path: str | Path) -> TensorReference:
 def _read_zip(file: IO[bytes], path: str) -> TensorReference:
     if file.read(len(_LEGACY_MAGIC)) == _LEGACY_MAGIC:
         raise TensorError(f"{path} has the format before torch 1.6; load it and torch.save it again")
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, 2)
     with zipfile.ZipFile(file) as archive:
         members = _members(archive, path)
         tensor = _unpickle(_content(file, members, "data.pkl", _MAX_PICKLE, path), path)

@@ -11,16 +11,18 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
+from lakeprobe.window import PathInFile
 
 #: Element types that numpy lacks. Their dtype names are the ones torch and ml_dtypes share.
 SMALL_FLOATS = (
@@ -58,6 +60,22 @@ class TensorReference:
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
+
+
+def open_file(path: str | Path) -> IO[bytes]:
+    """The file at `path`, to read from; it ends where its window ends. Raises OSError."""
+    return path.open("rb") if isinstance(path, PathInFile) else open(path, "rb")
+
+
+def placed(reference: TensorReference, path: str | Path) -> TensorReference:
+    """`reference`, which counts from the start of the file at `path`, as one that counts in the file that it lies in.
+
+    Whoever makes a reference to a file that may be a member of an archive passes it through here. Raises OSError.
+    """
+    if not isinstance(path, PathInFile):
+        return reference
+    window = path.window()
+    return replace(reference, file=window.file, offset=window.offset + reference.offset)
 
 
 @lru_cache(maxsize=256)

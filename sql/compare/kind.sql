@@ -1,4 +1,5 @@
 -- kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
+-- usual_rule: the rule where neither the user nor a mapping asks for another
 -- other_names: the target has MindSpore's names and golden PyTorch's, which mindtorch has too
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
@@ -10,6 +11,12 @@ SELECT
     END AS kind,
     greatest(t.tensor_rows, g.tensor_rows) AS rows,
     t.framework <> g.framework AS cross_framework,
+    CASE
+        WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernel'
+        WHEN (t.format = 'ptdbg dump') <> (g.format = 'ptdbg dump') THEN 'ptdbg'
+        WHEN t.framework <> g.framework THEN 'cross_framework'
+        ELSE 'same_framework'
+    END AS usual_rule,
     t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
 CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

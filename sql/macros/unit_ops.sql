@@ -5,6 +5,7 @@
 CREATE OR REPLACE MACRO unit_ops(folder) AS TABLE
 SELECT
     seq,
+    part,
     op,
     kind AS op_kind,
     api_type,
@@ -13,7 +14,7 @@ SELECT
     direction,
     call,
     CASE direction
-        WHEN 'backward' THEN row_number() OVER (PARTITION BY stem ORDER BY seq) - 1
+        WHEN 'backward' THEN row_number() OVER (PARTITION BY part, stem ORDER BY seq) - 1
         ELSE coalesce(call, 0)
     END AS call_number,
     stem,

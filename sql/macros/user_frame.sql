@@ -2,5 +2,5 @@
 CREATE OR REPLACE MACRO user_frame(frames) AS
 list_filter(
     frames,
-    lambda frame: NOT regexp_matches(frame, '(site-packages|dist-packages|package)/(torch|torch_npu|mindspore|mindspeed|msprobe)/')
+    lambda frame: NOT regexp_matches(frame, '(site-packages|dist-packages|package)/(torch|torch_npu|mindspore|mindspeed|msprobe|ptdbg_ascend)/|/ptdbg_ascend/(src|hook_module)/')
 )[1]

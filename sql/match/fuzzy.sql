@@ -30,6 +30,7 @@ WITH RECURSIVE
             seq,
             op_kind,
             direction,
+            renamed_ops.part,
             renamed_ops.stem,
             renamed_ops.parent,
             hash(api_type, api, module_class, call) AS call
@@ -41,6 +42,7 @@ WITH RECURSIVE
             seq,
             op_kind,
             direction,
+            part,
             stem,
             parent,
             hash(api_type, api, module_class, call)
@@ -57,6 +59,7 @@ WITH RECURSIVE
             direction,
             call,
             hash(
+                part,
                 if(
                     op_kind IN ('module', 'parameters_grad'),
                     regexp_replace(stem, '\.[^.]+(\.[^.]+)$', '\1'),

@@ -5,4 +5,4 @@ SELECT
     golden_ops.seq AS golden_seq,
     renamed_ops.renamed_by AS matched_by
 FROM renamed_ops
-JOIN golden_ops USING (stem, call_number)
+JOIN golden_ops USING (part, stem, call_number)

@@ -11,7 +11,7 @@ WITH
             api_keys(api_type, api, module_class) AS keys,
             module_class IS NOT NULL AS is_module
         FROM target_ops
-        WHERE op_kind <> 'other'
+        WHERE direction IS NOT NULL
         UNION
         SELECT DISTINCT
             module_of(parent) AS name,
@@ -81,23 +81,25 @@ WITH
     ops AS (
         SELECT
             target_ops.seq,
+            target_ops.part,
             target_ops.stem AS own_stem,
             target_ops.call_number,
             coalesce(renamed.golden.name || '.' || direction, target_ops.stem) AS stem,
             coalesce(renamed.golden.by, 'exact') AS renamed_by,
             parents.golden.name || substr(parent, length(module_of(parent)) + 1) AS parent
         FROM target_ops
-        LEFT JOIN renamed ON renamed.name = concat_ws('.', api_type, api, module_class) AND op_kind <> 'other'
+        LEFT JOIN renamed ON renamed.name = concat_ws('.', api_type, api, module_class) AND direction IS NOT NULL
         LEFT JOIN renamed AS parents ON parents.name = module_of(parent)
     )
 SELECT
     seq,
+    part,
     stem,
     parent,
     renamed_by,
     if(
-        min(own_stem) OVER (PARTITION BY stem) = max(own_stem) OVER (PARTITION BY stem),
+        min(own_stem) OVER (PARTITION BY part, stem) = max(own_stem) OVER (PARTITION BY part, stem),
         call_number,
-        row_number() OVER (PARTITION BY stem ORDER BY seq) - 1
+        row_number() OVER (PARTITION BY part, stem ORDER BY seq) - 1
     ) AS call_number
 FROM ops

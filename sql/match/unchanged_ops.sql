@@ -2,6 +2,7 @@
 -- grain: one op of the target
 SELECT
     seq,
+    part,
     stem,
     parent,
     'exact' AS renamed_by,

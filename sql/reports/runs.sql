@@ -3,6 +3,7 @@
 -- parameters: the view dumps
 SELECT
     run,
+    array_to_string(list(DISTINCT format ORDER BY format), ', ') AS format,
     any_value(framework) AS framework,
     array_to_string(list(DISTINCT task ORDER BY task), ' ') AS task,
     array_to_string(list(DISTINCT level ORDER BY level), ' ') AS level,

@@ -100,8 +100,8 @@ def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> No
     done = lakeprobe("compare", folder / "bad", folder / "good", "-o", tmp_path / "out", LAKEPROBE_LAKE=lake)
     assert done.code == 0
     first, second, written = done.err.splitlines()
-    assert first.startswith("run bad: 1 unit, 2 ops, 4 tensor rows, ")
-    assert second.startswith("run good: 1 unit, 2 ops, 4 tensor rows, ")
+    assert first.startswith("run bad (msprobe dump): 1 unit, 2 ops, 4 tensor rows, ")
+    assert second.startswith("run good (msprobe dump): 1 unit, 2 ops, 4 tensor rows, ")
     [path] = (tmp_path / "out").iterdir()
     assert written == f"written: {path}"
     with path.open(newline="", encoding="utf-8") as file:
@@ -138,7 +138,7 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
     assert (first.code, first.out) == (0, "")
-    assert re.fullmatch(r"run npu: 1 unit, 1 op, 2 tensor rows, \d+ B of JSON in \d+\.\d s\n", first.err)
+    assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s\n", first.err)
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
@@ -253,9 +253,9 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
     done = lakeprobe("ls", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")
     words = [line.split() for line in done.out.splitlines()]
-    assert words[0][:5] == ["run", "framework", "task", "level", "steps"]
-    assert [line[:4] for line in words if line[0] in ("bad", "good", "near", "same")] == [
-        [run, "pytorch", "statistics", "L1"] for run in ("bad", "good", "near", "same")
+    assert words[0][:5] == ["run", "format", "framework", "task", "level"]
+    assert [line[:6] for line in words if line[0] in ("bad", "good", "near", "same")] == [
+        [run, "msprobe", "dump", "pytorch", "statistics", "L1"] for run in ("bad", "good", "near", "same")
     ]
 
 

@@ -54,7 +54,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 OPS = pa.schema(
-    [("seq", pa.int32()), ("op", pa.string()), ("op_kind", pa.string()), ("api_type", pa.string()),
+    [("seq", pa.int32()), ("part", pa.string()), ("op", pa.string()), ("op_kind", pa.string()), ("api_type", pa.string()),
      ("api", pa.string()), ("module_class", pa.string()), ("direction", pa.string()), ("call", pa.int32()),
      ("stem", pa.string()), ("call_number", pa.int32()), ("parent", pa.string())]
 )  # fmt: skip
@@ -67,7 +67,9 @@ LEAVES = pa.schema(
 def load(connection: duckdb.DuckDBPyConnection, side: str, ops: Sequence[Op]) -> None:
     """Make `ops` the ops and leaves of `side`."""
     parsed = [names.parse(op.name) for op in ops]
-    rows = [(seq, op.name, *name, name.call, op.parent) for seq, (op, name) in enumerate(zip(ops, parsed, strict=True))]
+    rows = [
+        (seq, "", op.name, *name, name.call, op.parent) for seq, (op, name) in enumerate(zip(ops, parsed, strict=True))
+    ]
     leaves = [(seq, "input.0", 0, "tensor", op.dtype, op.shape) for seq, op in enumerate(ops) if op.shape is not None]
     for table, schema, values in (("ops", OPS, rows), ("leaves", LEAVES, leaves)):
         made = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in values], schema)
@@ -78,7 +80,7 @@ def load(connection: duckdb.DuckDBPyConnection, side: str, ops: Sequence[Op]) ->
 
 def matched(connection: duckdb.DuckDBPyConnection) -> Pairs:
     """The op pairs of what is loaded, as places in the two dumps, in the target's order."""
-    renamed = "SELECT seq, stem, parent, call_number FROM target_ops"
+    renamed = "SELECT seq, part, stem, parent, call_number FROM target_ops"
     connection.execute(f"CREATE OR REPLACE TABLE renamed_ops AS {renamed}")
     rows = connection.execute(resources.sql("match/fuzzy")).fetchall()
     assert {matched_by for _, _, matched_by in rows} <= {"fuzzy"}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeprobe.errors import UsageError
-from lakeprobe.mapping import compare_json
+from lakeprobe.mapping import compare_json, files
 from lakeprobe.mapping.compare_json import OldCompare
 
 KEYS = (
@@ -63,6 +63,20 @@ def test_the_form_of_mindspore_with_folders() -> None:
         common=True,
         map_dict=(("input", "x"), ("权重", "w")),
     )
+
+
+def test_map_dict_as_lines_of_an_api_mapping() -> None:
+    names = {"input": "x", "layer.0.w": "权重", "a": "x"}
+    old = compare_json.read(written({**PATHS, "common": True, "map_dict": names}))
+    assert old.apis == (("debug.input", "debug.x"), ("debug.layer.0.w", "debug.权重"), ("debug.a", "debug.x"))
+    lines = "".join(f"- ms_api: debug.{ours}\n  pt_api: debug.{theirs}\n" for ours, theirs in names.items())
+    Path("names.yaml").write_text(lines, encoding="utf-8")
+    assert files.read(api=Path("names.yaml")).apis == old.apis
+
+
+@pytest.mark.parametrize("given", [{}, {"common": True}, {"common": True, "map_dict": {}}, {"map_dict": None}])
+def test_no_map_dict_maps_nothing(given: dict[str, Any]) -> None:
+    assert compare_json.read(written({**PATHS, **given})).apis == ()
 
 
 def test_names_of_today_null_and_empty_values() -> None:
@@ -191,3 +205,4 @@ def test_any_values_are_a_comparison_or_a_mistake(given: dict[str, Any]) -> None
         assert old.target.exists()
         assert old.golden.exists()
         assert all(0 <= number < 2**31 for number in old.ranks + old.steps)
+        assert [(ours[6:], theirs[6:]) for ours, theirs in old.apis] == list((given.get("map_dict") or {}).items())

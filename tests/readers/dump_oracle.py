@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeprobe.readers.dump import DumpSummary, read_dump
-from lakeprobe.readers.leaves import ContentOf
+from lakeprobe.readers import dump
+from lakeprobe.readers.source import ContentOf, Source, Summary
 from lakeprobe.schema import arrow_schema
 
 Row = dict[str, Any]
@@ -22,9 +22,9 @@ TENSOR_KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", 
 
 @dataclass(frozen=True)
 class Read:
-    """What read_dump made of a dump, as rows."""
+    """What dump.read made of a dump, as rows."""
 
-    summary: DumpSummary
+    summary: Summary
     ops: list[Row]
     tensors: list[Row]
     stacks: list[Row]
@@ -34,10 +34,15 @@ class Read:
         return rebuild(self.ops, self.tensors)
 
 
+def source(folder: Path) -> Source:
+    """The dump in `folder`, of step 0 and rank 0."""
+    return Source(dump.NAME, folder, folder, 0, 0, tensors=folder / dump.TENSOR_FOLDER)
+
+
 def read(folder: Path, content_of: ContentOf = lambda name: (None, None)) -> Read:
     """Read the dump in `folder` with the reader under test."""
     batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
-    summary = read_dump(folder, content_of, lambda table, batch: batches[table].append(batch))
+    summary = dump.read(source(folder), content_of, lambda table, batch: batches[table].append(batch))
     tables = {name: pa.Table.from_batches(found, arrow_schema(name)) for name, found in batches.items()}
     for table in tables.values():
         table.validate(full=True)

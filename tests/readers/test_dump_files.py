@@ -12,7 +12,7 @@ import pytest
 from dump_oracle import canonical, read, write
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import dump as dump_reader
+from lakeprobe.readers import tables
 
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5,
           "Norm": 1.0, "requires_grad": False}  # fmt: skip
@@ -115,7 +115,7 @@ def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder = write(tmp_path, data)
     whole = read(folder)
     for size in (1, 2, 7, 49, 50, 51):
-        monkeypatch.setattr(dump_reader, "_BATCH", size)
+        monkeypatch.setattr(tables, "_BATCH", size)
         assert read(folder) == whole
 
 
@@ -211,8 +211,11 @@ def test_a_large_dump_takes_little_memory(tmp_path: Path) -> None:
     assert (tmp_path / "dump.json").stat().st_size > 59_000_000
     # VmHWM, not ru_maxrss, which a child inherits from the process that starts it
     program = (
-        "import re, sys; from pathlib import Path; from lakeprobe.readers.dump import read_dump\n"
-        "summary = read_dump(Path(sys.argv[1]), lambda name: (None, None), lambda table, batch: None)\n"
+        "import re, sys; from pathlib import Path\n"
+        "from lakeprobe.readers import dump; from lakeprobe.readers.source import Source\n"
+        "folder = Path(sys.argv[1])\n"
+        "source = Source(dump.NAME, folder, folder, 0, 0)\n"
+        "summary = dump.read(source, lambda name: (None, None), lambda table, batch: None)\n"
         "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]\n"
         "print(summary.ops, summary.tensor_rows, peak)"
     )

@@ -1,4 +1,4 @@
-"""Every kind of leaf that msprobe has written, and what no release writes but JSON allows, through read_dump."""
+"""Every kind of leaf that msprobe has written, and what no release writes but JSON allows, through dump.read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dump_oracle import canonical, read, read_entry, read_leaf, write
+from dump_oracle import canonical, read, read_entry, read_leaf, source, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.dump import read_dump
+from lakeprobe.readers import dump
 
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.5, "Min": -1.0, "Mean": 0.25,
           "Norm": 2.0, "requires_grad": False}  # fmt: skip
@@ -35,7 +35,7 @@ def extra(row: dict[str, Any]) -> Any:
 def refused(folder: Path, body: Any, op: str = "Torch.add.0.forward") -> str:
     write(folder, {op: body})
     with pytest.raises(DumpError) as caught:
-        read_dump(folder, lambda name: (None, None), lambda table, batch: None)
+        dump.read(source(folder), lambda name: (None, None), lambda table, batch: None)
     assert "dump.json" in str(caught.value)
     assert op in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -47,8 +47,9 @@ def refused(folder: Path, body: Any, op: str = "Torch.add.0.forward") -> str:
 
 def test_a_tensor_is_all_columns(tmp_path: Path) -> None:
     assert read_leaf(tmp_path, tensor(md5="0a1b2c3d", data_name="Torch.add.0.forward.input.0.pt")) == {
-        "row": 0, "seq": 0, "op": "Torch.add.0.forward", "name": "Torch.add.0.forward.input.0", "slot": "input.0",
-        "repeat": 0, "role": "input", "section": "input_args", "path": "[0]", "kind": "tensor", "type": "torch.Tensor",
+        "row": 0, "seq": 0, "part": "", "op": "Torch.add.0.forward", "slot": "input.0",
+        "name": "Torch.add.0.forward.input.0", "repeat": 0, "role": "input", "section": "input_args", "path": "[0]",
+        "kind": "tensor", "type": "torch.Tensor",
         "dtype": "torch.float32", "shape": [2, 3], "max": 1.5, "min": -1.0, "mean": 0.25, "norm": 2.0, "max_int": None,
         "min_int": None, "stat_types": "ffff", "value": None, "requires_grad": False, "digest": "0a1b2c3d",
         "data_name": "Torch.add.0.forward.input.0.pt", "content": None, "content_problem": None,

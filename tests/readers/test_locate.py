@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.locate import DumpFolder, locate
+from lakeprobe.readers.locate import locate, locate_run
 
 
 def dumps(root: Path, *folders: str) -> Path:
@@ -18,7 +18,18 @@ def dumps(root: Path, *folders: str) -> Path:
 
 
 def located(path: Path) -> list[tuple[str, int, int]]:
-    return [(dump.folder.name, dump.step, dump.rank) for dump in locate(path).dumps]
+    return [(source.folder.name, source.step, source.rank) for source in locate_run(path).sources]
+
+
+def found(path: Path) -> list[tuple[str, list[tuple[str, int, int, str, str]]]]:
+    """Each run's folder below `path`, with format, step, rank, part and folder of its sources."""
+    return [
+        (
+            str(run.root.relative_to(path)),
+            [(it.format, it.step, it.rank, it.part, str(it.folder.relative_to(path))) for it in run.sources],
+        )
+        for run in locate(path).runs
+    ]
 
 
 def refused(path: Path) -> str:
@@ -55,17 +66,18 @@ def refused(path: Path) -> str:
 )  # fmt: skip
 def test_every_form_of_a_path(tmp_path: Path, folder: str, given: str, root: str, step: int, rank: int) -> None:
     dumps(tmp_path, folder)
-    found = locate(tmp_path / given)
-    assert found.root == tmp_path / root
-    assert [(dump.folder, dump.step, dump.rank) for dump in found.dumps] == [(tmp_path / folder, step, rank)]
-    assert (found.dumps[0].note is not None) == ("proc" in folder)
+    run = locate_run(tmp_path / given)
+    assert run.root == tmp_path / root
+    assert [(source.folder, source.step, source.rank) for source in run.sources] == [(tmp_path / folder, step, rank)]
+    assert len(run.sources[0].notes) == ("proc" in folder)
 
 
 def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dumps(tmp_path / "gpu", "step1/rank2")
     monkeypatch.chdir(tmp_path / "gpu" / "step1")
-    assert locate(Path()).root == tmp_path / "gpu"
-    assert locate(Path("rank2/dump.json")).dumps == (DumpFolder(tmp_path / "gpu" / "step1" / "rank2", 1, 2),)
+    assert locate_run(Path()).root == tmp_path / "gpu"
+    (source,) = locate_run(Path("rank2/dump.json")).sources
+    assert (source.folder, source.step, source.rank) == (tmp_path / "gpu" / "step1" / "rank2", 1, 2)
 
 
 def test_steps_and_ranks_come_in_numeric_order(tmp_path: Path) -> None:
@@ -77,8 +89,8 @@ def test_steps_and_ranks_come_in_numeric_order(tmp_path: Path) -> None:
 def test_processes_take_the_free_ranks_in_order_of_their_number(tmp_path: Path) -> None:
     dumps(tmp_path, "step0/proc1000", "step0/proc999", "step0/rank0", "step0/rank2")
     assert located(tmp_path) == [("rank0", 0, 0), ("proc999", 0, 1), ("rank2", 0, 2), ("proc1000", 0, 3)]
-    notes = [dump.note for dump in locate(tmp_path).dumps]
-    assert notes[0] is notes[2] is None
+    notes = [source.notes for source in locate_run(tmp_path).sources]
+    assert notes[0] == notes[2] == ()
     assert "proc999" in str(notes[1])
     assert "rank 1" in str(notes[1])
 
@@ -109,7 +121,7 @@ def test_two_folders_of_one_step_are_refused(tmp_path: Path) -> None:
 def test_what_holds_no_dump(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "none")
     (tmp_path / "stack.json").write_text("{}")
-    assert "is not a dump.json" in refused(tmp_path / "stack.json")
+    assert "is no file of a known format" in refused(tmp_path / "stack.json")
     assert "holds no dump" in refused(tmp_path)
     (tmp_path / "step0" / "rank0").mkdir(parents=True)
     assert "holds no dump" in refused(tmp_path)
@@ -127,4 +139,56 @@ def test_links_are_followed(tmp_path: Path) -> None:
     dumps(tmp_path, "real/rank4")
     (tmp_path / "gpu" / "step1").mkdir(parents=True)
     (tmp_path / "gpu" / "step1" / "rank4").symlink_to(tmp_path / "real" / "rank4")
-    assert locate(tmp_path / "gpu").dumps == (DumpFolder(tmp_path / "gpu" / "step1" / "rank4", 1, 4),)
+    (source,) = locate_run(tmp_path / "gpu").sources
+    assert (source.folder, source.step, source.rank) == (tmp_path / "gpu" / "step1" / "rank4", 1, 4)
+
+
+def test_the_two_halves_of_a_mixed_dump_are_parts_of_one_run(tmp_path: Path) -> None:
+    dumps(tmp_path / "npu", "graph/step0/rank0", "pynative/step0/rank0", "pynative/step1/rank")
+    dump = "msprobe dump"
+    assert found(tmp_path) == [
+        (
+            "npu",
+            [
+                (dump, 0, 0, "graph", "npu/graph/step0/rank0"),
+                (dump, 0, 0, "pynative", "npu/pynative/step0/rank0"),
+                (dump, 1, 0, "pynative", "npu/pynative/step1/rank"),
+            ],
+        )
+    ]
+    assert locate_run(tmp_path / "npu" / "graph").root == tmp_path / "npu"
+
+
+def test_every_run_under_a_path_is_found(tmp_path: Path) -> None:
+    dumps(tmp_path, "a/golden/step0/rank0", "a/target/step0/rank0", "b/rank1", "c")
+    (tmp_path / "b" / "rank2").mkdir()
+    (tmp_path / "b" / "rank2" / "debug.json").write_text("{}")
+    dump = "msprobe dump"
+    assert found(tmp_path) == [
+        ("a/golden", [(dump, 0, 0, "", "a/golden/step0/rank0")]),
+        ("a/target", [(dump, 0, 0, "", "a/target/step0/rank0")]),
+        ("b", [(dump, 0, 1, "", "b/rank1"), ("msprobe debug points", 0, 2, "", "b/rank2")]),
+        ("c", [(dump, 0, 0, "", "c")]),
+    ]
+    with pytest.raises(DumpError, match=r"holds 4 runs \(a/golden, a/target, b, c\); give the path of one"):
+        locate_run(tmp_path)
+
+
+def test_a_copy_that_lies_among_the_ranks_is_left_out_with_a_note(tmp_path: Path) -> None:
+    dumps(tmp_path, "step0/rank0", "step0/rank1", "step0/backup of rank1")
+    assert located(tmp_path) == [("rank0", 0, 0), ("rank1", 0, 1)]
+    assert locate_run(tmp_path).sources[0].notes == (
+        "left out, because it is named neither rank* nor proc*: step0/backup of rank1",
+    )
+
+
+def test_debug_points_beside_a_dump_are_a_part_of_their_own(tmp_path: Path) -> None:
+    dumps(tmp_path, "step0/rank0", "step1/rank0")
+    for step in ("step0", "step2"):
+        (tmp_path / step / "rank0").mkdir(parents=True, exist_ok=True)
+        (tmp_path / step / "rank0" / "debug.json").write_text("{}")
+    sources = locate_run(tmp_path).sources
+    assert [(source.format, source.step, source.part) for source in sources] == [
+        ("msprobe dump", 0, ""), ("msprobe debug points", 0, "debug"), ("msprobe dump", 1, ""),
+        ("msprobe debug points", 2, ""),
+    ]  # fmt: skip

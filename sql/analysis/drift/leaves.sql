@@ -34,7 +34,7 @@ WITH
             run,
             step,
             rank,
-            op || '.' || slot || if(repeat > 0, '#' || repeat, '') AS name,
+            row_name(op, slot) || if(repeat > 0, '#' || repeat, '') AS name,
             op,
             module,
             role,

@@ -1,0 +1,495 @@
+"""Lets readers work in an archive (tar, zip) as in a folder, through paths like DUMP.tar/step0/rank0/dump.json.
+
+While an archive is `opened`, an index of it says where each member's bytes lie. What is not compressed is read where
+it is, so references to tensors point into the archive. What is compressed is unpacked, once, one member behind the
+other into one file in the folder for temporary files (TMPDIR), which goes when the archive is closed. Another process
+that gets such a path reads the index from beside that file. There is no os.scandir, glob or walk in an archive.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, Self, cast
+
+import msgspec
+
+from lakeprobe.errors import DumpError, UsageError
+from lakeprobe.readers import archive_tar, archive_zip
+from lakeprobe.readers.archive_index import ARCHIVE, DAMAGED, LEFT_OUT, SPOOL, UNPACK, Index, Member, Members
+from lakeprobe.readers.dump import TENSOR_FOLDER
+from lakeprobe.window import PathInFile, Window
+
+if sys.platform == "win32":
+    from pathlib import WindowsPath as _SystemPath
+else:
+    from pathlib import PosixPath as _SystemPath
+
+MOST_UNPACKED_RATIO = 200
+"""Bytes unpacked for each byte of the archive: text packs to a tenth, tensors hardly; only zeros pack to a 1000th."""
+ALWAYS_UNPACKED = 1 << 30
+"""Bytes that may be unpacked whatever the ratio: they do no harm."""
+_NO_TENSORS = frozenset({".json", ".csv", ".pkl", ".txt", ".log", ".yaml", ".yml", ".xlsx", ".md"})
+"""Suffixes of members that may be unpacked although tensors are to stay where they are."""
+_SUFFIXES = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
+_INDEX_FILE, _SPOOL_FILE = "index", "members"
+_STEP = 1 << 20
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file at `path` is a tar or zip, by its first bytes; not if it is a zip that is a document or tensor.
+
+    Raises DumpError if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(archive_tar.BLOCK)
+            if start.startswith(archive_zip.MAGIC):
+                return not _is_document(file, path)
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read: {error.strerror}") from error
+    if archive_tar.is_header(start):
+        return True
+    unpacker = _unpacker(start)
+    if unpacker is None:
+        return False
+    with unpacker(path) as unpacked:
+        try:
+            return archive_tar.is_header(_Unpacked(unpacked, path, _STEP).read(archive_tar.BLOCK))
+        except DumpError:
+            return path.name.lower().endswith(_SUFFIXES)
+
+
+def stem(name: str) -> str:
+    """The name of an archive without .tar.gz, .zip and the like; any other name as it is."""
+    suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)] or name
+
+
+@contextmanager
+def opened(path: Path, tensors: str = "copy") -> Iterator[Path]:
+    """The top folder of the archive at `path`, which can be read until the context ends.
+
+    `tensors` is what becomes of tensors: with `none`, msprobe's tensor files are not unpacked and cannot be opened;
+    with `link`, no tensor file may be compressed (UsageError). Raises DumpError for an archive that is damaged or
+    refused.
+    """
+    from tempfile import TemporaryDirectory
+
+    archive = path.expanduser().absolute()
+    with TemporaryDirectory(prefix="lakeprobe-") as folder:
+        try:
+            index = _indexed(archive, Path(folder) / _SPOOL_FILE, tensors)
+            (Path(folder) / _INDEX_FILE).write_bytes(msgspec.msgpack.encode(index))
+        except OSError as error:
+            raise DumpError(
+                f"{archive} cannot be read or unpacked into {folder}: {error.strerror or error}; "
+                "TMPDIR may name another folder to unpack into"
+            ) from error
+        before = _mounts.get(str(archive))
+        mounted = _mount(str(archive), folder)
+        try:
+            yield ArchivePath(archive)
+        finally:
+            _mounts.pop(str(archive))
+            if before is not None:
+                _mounts[str(archive)] = before
+            mounted.close()
+
+
+def notes(path: Path) -> tuple[str, ...]:
+    """What of the archive that `path` lies in is not there; nothing of a path that lies in none."""
+    mounted = path.mounted() if isinstance(path, ArchivePath) else None
+    return tuple(mounted.index.notes) if mounted else ()
+
+
+def is_temporary(file: str) -> bool:
+    """Whether `file`, as a reference to a tensor names it, goes when its archive is closed."""
+    return any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
+
+
+def names_in(folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the files and of the folders in `folder`, in an archive or not. Raises OSError."""
+    if isinstance(folder, ArchivePath):
+        names = folder.names()
+        return [name for name in names if names[name]], [name for name in names if not names[name]]
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            (folders if entry.is_dir() else files).append(entry.name)
+    return files, folders
+
+
+# ---- paths ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Mounted:
+    """An archive that can be read: its index, the folder that this lies in, and descriptors of the index's files."""
+
+    index: Index
+    folder: str
+    descriptors: tuple[int, ...]
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+_mounts: dict[str, _Mounted] = {}
+"""The archives that are open in this process, by path. Paths find theirs here, since pathlib makes them of texts."""
+
+
+def _mount(archive: str, folder: str) -> _Mounted:
+    """Open the archive whose index lies in `folder`, unless this process has done so."""
+    mounted = _mounts.get(archive)
+    if mounted is None or mounted.folder != folder:
+        index = msgspec.msgpack.decode((Path(folder) / _INDEX_FILE).read_bytes(), type=Index)
+        descriptors = [os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)) for file in index.files]
+        mounted = _mounts[archive] = _Mounted(index, folder, tuple(descriptors))
+    return mounted
+
+
+def _unpickled(path: str, archive: str, folder: str) -> ArchivePath:
+    _mount(archive, folder)
+    return ArchivePath(path)
+
+
+class ArchivePath(_SystemPath, PathInFile):
+    """A path in an archive that is open. What lies in no open archive does not exist."""
+
+    __slots__ = ()
+
+    def mounted(self) -> _Mounted | None:
+        """The archive that the path lies in."""
+        archive = self._archive()
+        return None if archive is None else _mounts[archive]
+
+    def _archive(self) -> str | None:
+        text = str(self)
+        for archive in _mounts:
+            if text.startswith(archive) and text[len(archive) : len(archive) + 1] in ("", os.sep):
+                return archive
+        return None
+
+    def _entry(self) -> tuple[_Mounted, str, Member | None]:
+        """The archive, the path in it, and the file that is there or None for a folder. Raises FileNotFoundError."""
+        archive = self._archive()
+        if archive is not None:
+            name = str(self)[len(archive) + 1 :].replace(os.sep, "/")
+            folders = _mounts[archive].index.folders
+            if name in folders:
+                return _mounts[archive], name, None
+            parent, _, base = name.rpartition("/")
+            member = folders.get(parent, {}).get(base)
+            if member is not None:
+                return _mounts[archive], name, member
+        raise self._error(FileNotFoundError, errno.ENOENT)
+
+    def _error(self, kind: type[OSError], number: int) -> OSError:
+        return kind(number, os.strerror(number), str(self))
+
+    def names(self) -> dict[str, Member | None]:
+        """The names in the folder; a folder's is None."""
+        mounted, name, member = self._entry()
+        if member is not None:
+            raise self._error(NotADirectoryError, errno.ENOTDIR)
+        return mounted.index.folders[name]
+
+    def _place(self) -> tuple[_Mounted, Member]:
+        mounted, _, member = self._entry()
+        if member is None:
+            raise self._error(IsADirectoryError, errno.EISDIR)
+        if member.file == LEFT_OUT:
+            raise FileNotFoundError(errno.ENOENT, "it was not unpacked, since no tensors are wanted", str(self))
+        return mounted, member
+
+    def window(self) -> Window:
+        """Where the bytes of the file lie. Raises OSError."""
+        mounted, member = self._place()
+        return Window(mounted.index.files[member.file], member.offset, member.length)
+
+    def open(  # type: ignore[override]  # pathlib has an overload for each kind of file
+        self,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """The file, to read from."""
+        if mode not in ("r", "rt", "rb"):
+            raise self._error(OSError, errno.EROFS)
+        mounted, member = self._place()
+        raw = _Part(mounted.descriptors[member.file], member.offset, member.length, str(self))
+        if mode == "rb":
+            return cast(BinaryIO, raw if buffering == 0 else io.BufferedReader(raw))
+        return io.TextIOWrapper(io.BufferedReader(raw), encoding, errors, newline)
+
+    def iterdir(self) -> Generator[Self, None, None]:
+        """The paths in the folder."""
+        for name in self.names():
+            yield self / name
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a file or folder."""
+        return self._is(lambda member: True)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a file."""
+        return self._is(lambda member: member is not None)
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a folder."""
+        return self._is(lambda member: member is None)
+
+    def _is(self, kind: Callable[[Member | None], bool]) -> bool:
+        try:
+            return kind(self._entry()[2])
+        except FileNotFoundError:
+            return False
+
+    def is_symlink(self) -> bool:
+        """Links were followed when the archive was opened."""
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Kind, length and time of change; all else is 0."""
+        _, _, member = self._entry()
+        if member is None:
+            return os.stat_result((stat.S_IFDIR | 0o500, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+        seconds = member.modified // 10**9
+        exact = {"st_mtime": member.modified / 1e9, "st_mtime_ns": member.modified}
+        return os.stat_result((stat.S_IFREG | 0o400, 0, 0, 1, 0, 0, member.length, 0, seconds, 0), exact)
+
+    def lstat(self) -> os.stat_result:
+        """The same as `stat`."""
+        return self.stat()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        archive = self._archive()
+        if archive is None:
+            return ArchivePath, (str(self),)
+        return _unpickled, (str(self), archive, _mounts[archive].folder)
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file as a file of its own. Its place is its own too, so processes may share the descriptor."""
+
+    def __init__(self, descriptor: int, offset: int, length: int, name: str) -> None:
+        self._descriptor, self._offset, self._length, self.name = descriptor, offset, length, name
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        position = offset + (0, self._position, self._length)[whence]
+        if position < 0:
+            raise ValueError(f"negative seek position {position}")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")[: max(0, self._length - self._position)]
+        got = os.preadv(self._descriptor, [view], self._offset + self._position) if view else 0
+        self._position += got
+        return got
+
+    def readall(self) -> bytes:
+        data = bytearray(max(0, self._length - self._position))
+        filled = 0
+        while got := self.readinto(memoryview(data)[filled:]):
+            filled += got
+        return bytes(data[:filled])
+
+
+# ---- reading archives -------------------------------------------------------------------------------------
+
+
+def _indexed(archive: Path, spool: Path, tensors: str) -> Index:
+    """The index of an archive; what is compressed has been unpacked into the file `spool`."""
+    members = Members(archive)
+    with archive.open("rb") as file, spool.open("wb") as unpacked:
+        start = file.read(archive_tar.BLOCK)
+        if start.startswith(archive_zip.MAGIC):
+            _take_zip(file, members, _Spool(unpacked, archive, tensors))
+        elif unpacker := _unpacker(start):
+            _take_packed_tar(unpacker, members, _Spool(unpacked, archive, tensors))
+        else:
+            file.seek(0)
+            _take_tar(file, archive, members, lambda entry, offset: Member(ARCHIVE, offset, entry.size, entry.modified))
+    return members.index(str(archive), str(spool))
+
+
+class _Spool:
+    """The file that members are unpacked into, one behind the other, and what may be unpacked."""
+
+    def __init__(self, file: IO[bytes], archive: Path, tensors: str) -> None:
+        self._file = file
+        self._tensors = tensors
+        self._end = 0
+        self.archive = archive
+        self.limit = max(ALWAYS_UNPACKED, MOST_UNPACKED_RATIO * archive.stat().st_size)
+
+    def take(self, name: str, size: int, modified: int, blocks: Iterator[bytes]) -> Member:
+        """Unpack a member, whose bytes are `blocks`, unless it is left out.
+
+        In msprobe's folder of tensor files is nothing else, so nobody misses it who wants no tensors.
+        """
+        path = PurePosixPath(name)
+        if self._tensors == "none" and path.parent.name == TENSOR_FOLDER:
+            return Member(LEFT_OUT, 0, size, modified)
+        if self._tensors == "link" and path.suffix not in _NO_TENSORS:
+            raise UsageError(
+                f"{self.archive}: {name[:80]!r} is compressed, so it cannot be linked to; "
+                "unpack the archive and give the folder, or use --tensors copy"
+            )
+        self._file.writelines(blocks)
+        member = Member(SPOOL, self._end, size, modified)
+        self._end += size
+        return member
+
+
+def _take_tar(
+    stream: archive_tar.Stream,
+    archive: Path,
+    members: Members,
+    place: Callable[[archive_tar.Entry, int], Member],
+) -> None:
+    for entry in archive_tar.entries(stream, archive):
+        if entry.type == archive_tar.FILE:
+            members.file(entry.name, place(entry, stream.tell()))
+        elif entry.type == archive_tar.FOLDER:
+            members.folder(entry.name)
+        elif entry.type == archive_tar.HARD_LINK:
+            members.link(entry.name, entry.target)
+        elif entry.type == archive_tar.SYMBOLIC_LINK:
+            members.symbolic_link(entry.name, entry.target)
+        else:
+            members.left_out(entry.name)
+
+
+def _take_packed_tar(unpacker: Callable[[Path], IO[bytes]], members: Members, spool: _Spool) -> None:
+    with unpacker(spool.archive) as file:
+        stream = _Unpacked(file, spool.archive, spool.limit)
+
+        def unpacked(entry: archive_tar.Entry, _: int) -> Member:
+            return spool.take(entry.name, entry.size, entry.modified, stream.blocks(entry.size))
+
+        _take_tar(stream, spool.archive, members, unpacked)
+
+
+def _take_zip(file: IO[bytes], members: Members, spool: _Spool) -> None:
+    found = list(archive_zip.entries(file, spool.archive))
+    if sum(entry.size for entry in found if entry.method == archive_zip.DEFLATED) > spool.limit:
+        raise _too_large(spool.archive, spool.limit)
+    for entry in archive_zip.located(found, file, spool.archive):
+        if entry.name.endswith("/"):
+            members.folder(entry.name)
+        elif entry.is_link:
+            members.left_out(entry.name)
+        elif entry.method == archive_zip.STORED:
+            members.file(entry.name, Member(ARCHIVE, entry.offset, entry.size, entry.modified))
+        else:
+            blocks = _inflated(file.fileno(), entry, spool.archive)
+            members.file(entry.name, spool.take(entry.name, entry.size, entry.modified, blocks))
+
+
+def _inflated(descriptor: int, entry: archive_zip.Entry, archive: Path) -> Iterator[bytes]:
+    """The bytes of a deflated member, held against its length and checksum."""
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    size = checksum = 0
+    place, end = entry.offset, entry.offset + entry.packed
+    try:
+        while not inflate.eof and size <= entry.size:
+            packed = inflate.unconsumed_tail
+            if not packed:
+                packed = os.pread(descriptor, min(_STEP, end - place), place)
+                place += len(packed)
+            block = inflate.decompress(packed, _STEP)
+            if not packed and not block:
+                break
+            size, checksum = size + len(block), zlib.crc32(block, checksum)
+            yield block
+    except zlib.error as error:
+        raise DumpError(f"{archive}: the entry {entry.name[:80]!r} cannot be unpacked ({error}); {DAMAGED}") from None
+    if not inflate.eof or (size, checksum) != (entry.size, entry.checksum):
+        raise DumpError(f"{archive}: the entry {entry.name[:80]!r} is not what the directory says; {DAMAGED}")
+
+
+class _Unpacked:
+    """What a compressed file unpacks to, read forwards only, up to a limit."""
+
+    def __init__(self, file: IO[bytes], archive: Path, limit: int) -> None:
+        self._file, self._archive, self._limit = file, archive, limit
+        self._position = 0
+
+    def read(self, size: int, /) -> bytes:
+        from lzma import LZMAError
+
+        try:
+            data = self._file.read(size)
+        except (EOFError, LZMAError, MemoryError, OSError, zlib.error) as error:
+            raise DumpError(f"{self._archive} cannot be unpacked ({error}); {DAMAGED}") from error
+        self._position += len(data)
+        if self._position > self._limit:
+            raise _too_large(self._archive, self._limit)
+        return data
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int, /) -> None:
+        for _ in self.blocks(position - self._position):
+            pass
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """The next `size` bytes. Raises DumpError if there are fewer."""
+        end = self._position + size
+        while self._position < end:
+            block = self.read(min(_STEP, end - self._position))
+            if not block:
+                raise DumpError(f"{self._archive} ends inside a file in it; {DAMAGED}")
+            yield block
+
+
+def _too_large(archive: Path, limit: int) -> DumpError:
+    return DumpError(
+        f"{archive} unpacks to more than {limit >> 30} GiB, {MOST_UNPACKED_RATIO} times its own size or more; {UNPACK}"
+    )
+
+
+def _unpacker(start: bytes) -> Callable[[Path], IO[bytes]] | None:
+    """What opens a compressed file that begins with `start`."""
+    import bz2
+    import gzip
+    import lzma
+
+    unpackers: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+    return next((unpacker for magic, unpacker in unpackers.items() if start.startswith(magic)), None)
+
+
+def _is_document(file: IO[bytes], path: Path) -> bool:
+    """Whether a zip is what some program calls a file: an Office document, or a tensor as torch.save writes it."""
+    try:
+        names = {entry.name for entry in archive_zip.entries(file, path)}
+    except DumpError:
+        return False
+    top = next(iter(names), "").partition("/")[0]
+    return "[Content_Types].xml" in names or {f"{top}/data.pkl", f"{top}/version"} <= names

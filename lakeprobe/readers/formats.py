@@ -1,0 +1,14 @@
+"""The formats that dumps come in."""
+
+from __future__ import annotations
+
+from lakeprobe.readers import acl, debug, dump, kernel, npy_folder, ptdbg, single_save
+from lakeprobe.readers.source import Format
+
+NAMED: tuple[Format, ...] = (dump, debug, ptdbg, kernel, single_save, acl)
+"""Formats that a folder is known by."""
+
+ANY_TENSORS: Format = npy_folder
+"""What a folder with tensor files is where none of the others knows it."""
+
+FORMATS: dict[str, Format] = {format.NAME: format for format in (*NAMED, ANY_TENSORS)}

@@ -1,0 +1,118 @@
+"""Reads folders of single tensors (.npy, .pt) that are no other tool's: each file is a point, named by its file.
+
+MindSpore's TensorDump and msprobe's `common` comparison name a file KEY_DTYPE_NUMBER.npy; the n-th file of a key is its
+n-th call. Any other name is a key as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lakeprobe.errors import TensorError
+from lakeprobe.readers import kernel_names, names
+from lakeprobe.readers.dump import TENSOR_FOLDER
+from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
+from lakeprobe.readers.tables import Tables
+
+NAME = "npy folder"
+
+_SUFFIXES = (".npy", ".pt")
+_NUMBERED = re.compile(r"(.+)_(bool|(?:u?int|b?float|complex)\d{1,3})_(\d{1,9})", re.IGNORECASE)
+_STEP = re.compile(r"step_?(\d{1,9})")
+_RANK = re.compile(r"rank_?(\d{0,9})")
+
+
+def find(listing: Listing) -> list[Source]:
+    """The tensors in a folder. All such folders of a tree are one run, whose parts are the folders' paths."""
+    files = [name for name in listing.files if name.endswith(_SUFFIXES) and not name.startswith(".")]
+    if not files or _is_of_another(listing.folder, files):
+        return []
+    folder, root = listing.folder, place_of(listing.top).root
+    step, rank, part = _place(folder.relative_to(root).parts)
+    return [Source(NAME, root, folder, step, rank, tuple(folder / name for name in files), folder, part)]
+
+
+def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
+    """Read every file's header and measure its tensor. A file without a tensor is a row that says so.
+
+    Raises DumpError for file names that are no text.
+    """
+    tables = Tables(source, source.folder, content_of, emit)
+    calls: Counter[str] = Counter()
+    problems = []
+    for path in sorted(source.files, key=_order):
+        key = _key(path)
+        op = f"{key}.{calls[key]}.debug"
+        calls[key] += 1
+        leaf, problem = _leaf(path)
+        if problem is not None:
+            problems.append(problem)
+        tables.add(op, names.debug_point(op), leaf)
+    _describe(tables.summary, source.files, problems)
+    return tables.close()
+
+
+def _is_of_another(folder: Path, files: Iterable[str]) -> bool:
+    """Whether the tensors belong to a dump whose own file lies elsewhere: msprobe's, ptdbg's, or one of kernels."""
+    return (
+        folder.name == TENSOR_FOLDER
+        or (folder.parent / f"{folder.name}.pkl").is_file()
+        or any(map(kernel_names.parse, files))
+    )
+
+
+def _place(parts: Iterable[str]) -> tuple[int, int, str]:
+    """Step, rank, and the path without the folders that say them."""
+    step, rank, rest = 0, 0, []
+    for name in parts:
+        if match := _STEP.fullmatch(name):
+            step = int(match[1])
+        elif match := _RANK.fullmatch(name):
+            rank = int(match[1] or 0)
+        else:
+            rest.append(name)
+    return step, rank, "/".join(rest)
+
+
+def _key(path: Path) -> str:
+    match = _NUMBERED.fullmatch(path.stem)
+    return match[1] if match else path.stem
+
+
+def _order(path: Path) -> tuple[int, list[tuple[str, int]], str]:
+    """By number; files without one before, by name, in which layer.2 comes before layer.10."""
+    match = _NUMBERED.fullmatch(path.stem)
+    by_name = [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d{0,18})", path.name)]
+    return int(match[3]) if match else -1, by_name, path.name
+
+
+def _leaf(path: Path) -> tuple[dict[str, Any], str | None]:
+    """The leaf of the tensor in `path`, and what is wrong with the file."""
+    from lakeprobe.tensors import read_tensor
+    from lakeprobe.tensors.reference import numpy_dtype
+    from lakeprobe.tensors.statistics import measure
+
+    kind, prefix = ("torch.Tensor", "torch.") if path.suffix == ".pt" else ("numpy.ndarray", "")
+    try:
+        reference = read_tensor(path)
+        statistics = measure(reference)
+    except TensorError as error:
+        match = _NUMBERED.fullmatch(path.stem)
+        dtype = match[2].lower() if match else "unknown"
+        return {"type": kind, "dtype": prefix + dtype, "shape": [], "data_name": path.name}, str(error)
+    dtype = prefix + numpy_dtype(reference.dtype).name
+    return {"type": kind, "dtype": dtype, "shape": list(reference.shape), **statistics, "data_name": path.name}, None
+
+
+def _describe(summary: Summary, files: Iterable[Path], problems: list[str]) -> None:
+    is_torch = any(path.suffix == ".pt" for path in files)
+    summary.task = "tensor"
+    summary.framework = "pytorch" if is_torch else "mindspore"
+    reason = "there are .pt files" if is_torch else "the files are .npy"
+    summary.notes.append(f"the framework is not recorded; taken as {summary.framework}, as {reason}")
+    if problems:
+        summary.notes.append(f"{len(problems)} of the files hold no tensor that can be read; {problems[0]}")

@@ -1,0 +1,124 @@
+"""What readers share: a source to read, the folder listing that tells one, and the summary of what was read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeprobe.tensors import TensorReference
+
+Emit = Callable[[str, "pa.RecordBatch"], None]
+"""Takes a table's name (ops, tensors, stacks) and its next rows."""
+
+ContentOf = Callable[["str | TensorReference"], "tuple[str | None, str | None]"]
+"""From a tensor file's name in the source's folder of tensors, or the place of a tensor, to (content hash, None), or
+to (None, what is wrong with it); (None, None) if contents are not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One dump to read, of one step and rank; picklable.
+
+    `files` say what was dumped (dump.json, dump.pkl, statistic.csv), `tensors` is the folder of the tensor files.
+    `root` is the folder of the run that it belongs to. Sources of one run, step and rank differ in `part`: graph
+    and pynative of a mixed dump; "" where there is one only. A source that knows its `process` and not its rank
+    gets a free one when it is located.
+    """
+
+    format: str
+    root: Path
+    folder: Path
+    step: int
+    rank: int
+    files: tuple[Path, ...] = ()
+    tensors: Path | None = None
+    part: str = ""
+    process: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names of the files and folders in `folder`, sorted. `top` is the path that the user gave."""
+
+    folder: Path
+    files: Sequence[str]
+    folders: Sequence[str]
+    top: Path
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a source said of itself, and how much was read from it."""
+
+    framework: str = ""
+    task: str | None = None
+    level: str | None = None
+    head: str = "{}"
+    ops: int = 0
+    tensor_rows: int = 0
+    digests: int = 0
+    files: int = 0
+    unreadable: int = 0
+    stacks: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Format(Protocol):
+    """A format that dumps come in: a module of lakeprobe.readers with these names, listed in formats.py."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 a constant of the module
+        """What the format is called, in messages and in the lake (dumps.format)."""
+
+    @property
+    def find(self) -> Callable[[Listing], list[Source]]:
+        """The sources of this format that lie in a folder, judged by names; a few bytes of a file may be read."""
+
+    @property
+    def read(self) -> Callable[[Source, ContentOf, Emit], Summary]:
+        """Reads a source and hands its tables to `emit`, batch by batch. Raises DumpError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a dump folder stands in the tree of a run: the run's folder, step, rank, part, and what was assumed."""
+
+    root: Path
+    step: int
+    rank: int
+    part: str = ""
+    process: int | None = None
+    """The process id of a folder procN, whose rank is not known."""
+
+
+_STEP = re.compile(r"step(\d{1,9})")
+_RANK = re.compile(r"rank(\d{0,9})")
+_PROCESS = re.compile(r"proc(\d{1,18})")
+PARTS = ("graph", "pynative")
+"""The two halves of a mixed dump of MindSpore, each a folder with steps and ranks."""
+
+
+def place_of(folder: Path) -> Place:
+    """The place of `folder` by msprobe's layout: [graph|pynative/][stepN/][rankN|procN], each of them optional."""
+    step, rank, part, process = 0, 0, "", None
+    if match := _RANK.fullmatch(folder.name):
+        rank, folder = int(match[1] or 0), folder.parent
+    elif match := _PROCESS.fullmatch(folder.name):
+        process, folder = int(match[1]), folder.parent
+    if match := _STEP.fullmatch(folder.name):
+        step, folder = int(match[1]), folder.parent
+    if folder.name in PARTS:
+        part, folder = folder.name, folder.parent
+    return Place(folder, step, rank, part, process)
+
+
+def is_placed(name: str) -> bool:
+    """Whether a folder of this name says which step, rank or process its dumps are of."""
+    return any(pattern.fullmatch(name) for pattern in (_STEP, _RANK, _PROCESS))

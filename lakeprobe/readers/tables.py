@@ -1,0 +1,137 @@
+"""Makes the tables ops, tensors and stacks of a source from its entries: the one way in which readers write rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.errors import DumpError
+from lakeprobe.readers.leaves import SECTIONS, Leaves
+from lakeprobe.readers.names import OpName
+from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
+from lakeprobe.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 1 << 13
+
+
+class Tables:
+    """Takes the ops of a source in their order, and hands their rows on in batches.
+
+    The body of an op is what msprobe would write for it: an object with the sections input_args, input_kwargs,
+    input, parameters and output (of kind parameters_grad or debug: the object or value itself), whose leaves
+    are the leaves of dump.json (facts §1.5); keys that are absent are NULL in the lake.
+    """
+
+    def __init__(self, source: Source, path: Path, content_of: ContentOf, emit: Emit) -> None:
+        """Write rows of `source`; messages name the file `path`."""
+        self.summary = Summary()
+        self._path = path
+        self._part = source.part
+        self._emit = emit
+        self._ops: list[tuple[Any, ...]] = []
+        self._names: set[str] = set()
+        self._leaves = Leaves(str(path), source.part, content_of)
+        self._stacks: dict[tuple[str, ...], int] = {}
+        self._stack_rows: list[tuple[int, Sequence[str]]] = []
+
+    @property
+    def first_tensor_type(self) -> str | None:
+        """The type of the first tensor leaf, for dumps that do not name their framework."""
+        return self._leaves.first_tensor_type
+
+    def stack(self, frames: Sequence[str]) -> int:
+        """The number of the call stack `frames` (innermost first)."""
+        key = tuple(frames)
+        number = self._stacks.setdefault(key, len(self._stacks))
+        if number == self.summary.stacks:
+            self._stack_rows.append((number, frames))
+            self.summary.stacks += 1
+        return number
+
+    def add(
+        self,
+        op: str,
+        name: OpName,
+        body: Any,
+        *,
+        parent: str | None = None,
+        micro_step: int | None = None,
+        stack: int | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the op `op`, whose name in parts is `name`. `extra` are fields that have no column.
+
+        Raises DumpError if the op was there before, or its body is not laid out as said.
+        """
+        if op in self._names:
+            raise DumpError(f"{self._path}: the entry {op} is there twice; the file is damaged")
+        self._names.add(op)
+        summary = self.summary
+        next_row = self._leaves.next_row
+        empties = self._leaves.add(summary.ops, op, name.kind, body)
+        first_row = next_row if self._leaves.next_row > next_row else None
+        recompute, others = _other_keys(name.kind, body)
+        extra = (extra or {}) | others
+        sections = " ".join(body) if body.__class__ is dict else None
+        self._ops.append((
+            summary.ops, self._part, op, *name, parent, micro_step, recompute, stack, first_row, sections, empties,
+            json.dumps(extra) if extra else None,
+        ))  # fmt: skip
+        summary.ops += 1
+        if len(self._ops) >= _BATCH:
+            self._emit_ops()
+        if len(self._leaves) >= _BATCH:
+            self._emit_leaves()
+
+    def close(self) -> Summary:
+        """Hand on what is left. Returns how much was read."""
+        self._emit_ops()
+        self._emit_leaves()
+        self._emit("stacks", self._batch("stacks", self._stack_rows))
+        return self.summary
+
+    def _emit_ops(self) -> None:
+        self._emit("ops", self._batch("ops", self._ops))
+        self._ops.clear()
+
+    def _emit_leaves(self) -> None:
+        self.summary.tensor_rows += len(self._leaves)
+        self.summary.digests += self._leaves.count("digest")
+        self.summary.files += self._leaves.count("data_name")
+        self.summary.unreadable += self._leaves.count("content_problem")
+        with unicode(self._path):
+            batch = self._leaves.take()
+        self._emit("tensors", batch)
+
+    def _batch(self, table: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        schema = arrow_schema(table)
+        columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+        with unicode(self._path):
+            arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
+        return pa.record_batch(arrays, schema=schema)
+
+
+@contextmanager
+def unicode(path: Path) -> Iterator[None]:
+    """Turn a lone surrogate in the text of `path` into a DumpError."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise DumpError(f"{path} holds text that is not valid Unicode; the file is damaged") from None
+
+
+def _other_keys(kind: str, body: Any) -> tuple[bool | None, dict[str, Any]]:
+    """The entry's is_recompute, and its other keys that are no sections."""
+    if kind in ("parameters_grad", "debug") or body.keys() <= SECTIONS.keys():
+        return None, {}
+    others = {key: value for key, value in body.items() if key not in SECTIONS}
+    recompute = others.pop("is_recompute") if isinstance(others.get("is_recompute"), bool) else None
+    return recompute, others

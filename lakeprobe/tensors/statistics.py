@@ -1,0 +1,63 @@
+"""Works out a tensor's max, min, mean and norm, for dumps that record none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakeprobe.tensors.blocks import flatten, piece_elements, read_blocks, split
+from lakeprobe.tensors.content import BLOCK_BYTES
+from lakeprobe.tensors.reference import TensorReference, element_count, is_contiguous, numpy_dtype, opened
+
+
+def measure(reference: TensorReference) -> dict[str, float | int | bool]:
+    """Max, Min, Mean and Norm (L2) of the tensor, as dump.json would record them.
+
+    Max and Min are exact, NaN if an element is; integers stay integers, of bool they are any and all. Mean and Norm
+    are sums in float64 over blocks; bool has none. Of complex numbers all are of the absolute values. A tensor
+    without elements, or of text or times, has none of the four.
+
+    Raises TensorError when the file cannot be read or the reference does not fit it.
+    """
+    kind = _kind(reference)
+    if kind is None or element_count(reference) == 0:
+        return {}
+    highest, lowest, total, squares = [], [], 0.0, 0.0
+    with np.errstate(all="ignore"):
+        for block in _blocks(reference):
+            values = np.abs(block) if kind == "c" else block
+            highest.append(values.max())
+            lowest.append(values.min())
+            if kind != "b":
+                wide = values.astype(np.float64)
+                total += float(wide.sum())
+                squares += float(np.dot(wide, wide))
+        extremes = {"Max": _plain(np.max(np.array(highest)), kind), "Min": _plain(np.min(np.array(lowest)), kind)}
+    if kind == "b":
+        return extremes
+    return extremes | {"Mean": total / element_count(reference), "Norm": math.sqrt(squares)}
+
+
+def _kind(reference: TensorReference) -> str | None:
+    """numpy's letter for what the elements are: b bool, i integer, f float, c complex; None for what is no number."""
+    kind = numpy_dtype(reference.dtype).kind
+    return {"u": "i", "V": "f"}.get(kind, kind) if kind in "biufcV" else None
+
+
+def _blocks(reference: TensorReference) -> Iterator[NDArray[Any]]:
+    flat = flatten(reference)
+    dtype = numpy_dtype(reference.dtype)
+    raw = np.empty(max(BLOCK_BYTES, dtype.itemsize), np.uint8)
+    with opened(reference) as descriptor:
+        for piece in [flat] if is_contiguous(flat) else split(flat, piece_elements(flat)):
+            yield from read_blocks(descriptor, piece, raw.size // dtype.itemsize, raw)
+
+
+def _plain(value: Any, kind: str) -> float | int | bool:
+    if kind == "b":
+        return bool(value)
+    return int(value) if kind == "i" else float(value)
