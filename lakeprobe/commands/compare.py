@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
+from lakeprobe.commands.options import (
+    JobsOption,
+    LakeOption,
+    RanksOption,
+    ReplaceOption,
+    StepsOption,
+    TensorsOption,
+    numbers,
+)
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,6 +75,8 @@ def compare(
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
+    rank: RanksOption = None,
+    step: StepsOption = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, help="Seconds that a rank may take.", show_default="no limit")
     ] = None,
@@ -105,8 +115,8 @@ def compare(
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
             str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=read_mappings(**files_given),
-            steps=asked.steps, ranks=asked.ranks, name=name, tensors=tensors, replace=replace,
-            jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
+            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, tensors=tensors,
+            replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
     for ingested in report.ingested:
         for line in terminal.ingest_lines(ingested):

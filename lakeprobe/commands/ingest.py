@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.options import JobsOption, LakeOption, ReplaceOption, TensorsOption
+from lakeprobe.commands.options import (
+    JobsOption,
+    LakeOption,
+    RanksOption,
+    ReplaceOption,
+    StepsOption,
+    TensorsOption,
+    numbers,
+)
 from lakeprobe.commands.sql import Format
 
 
@@ -20,6 +28,8 @@ def ingest(
     tensors: TensorsOption = "copy",
     replace: ReplaceOption = False,
     jobs: JobsOption = None,
+    rank: RanksOption = None,
+    step: StepsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read, and as what, and read nothing.")
     ] = False,
@@ -33,7 +43,7 @@ def ingest(
     Example: lakeprobe ingest ./npu_dump --run npu
     """
     if dry_run:
-        _list(path, run, format)
+        _list(path, run, numbers(step), numbers(rank), format)
         return
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
@@ -42,18 +52,26 @@ def ingest(
 
     with diagnostics.progress("reading") as progress:
         report = run_ingest(
-            path, lake=lake, run=run, tensors=tensors, replace=replace, jobs=jobs or default_jobs(), progress=progress
+            path,
+            lake=lake,
+            run=run,
+            tensors=tensors,
+            replace=replace,
+            steps=numbers(step),
+            ranks=numbers(rank),
+            jobs=jobs or default_jobs(),
+            progress=progress,
         )
     for line in ingest_lines(report):
         diagnostics.note(line)
 
 
-def _list(path: Path, run: str | None, format: Format) -> None:
+def _list(path: Path, run: str | None, steps: tuple[int, ...], ranks: tuple[int, ...], format: Format) -> None:
     from lakeprobe import diagnostics, output
     from lakeprobe.ingest.survey import survey
 
     columns = ("name", "step", "rank", "part", "format", "files", "bytes", "path")
-    items = survey(path, run)
+    items = survey(path, run, steps, ranks)
     output.rows(columns, ([getattr(item, column) for column in columns] for item in items), format.value)
     for note in dict.fromkeys(note for item in items for note in item.notes):
         diagnostics.note(note)

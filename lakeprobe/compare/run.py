@@ -85,7 +85,7 @@ def compare(
     most = limits.memory_bytes(memory) if memory else None
     check_storage(tensors)
     path = store.choose(lake)
-    sides, ingested = _sides(path, (target, golden), tensors, replace, jobs, progress)
+    sides, ingested = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
     pairs, unpaired = pair_units(*(_chosen(side.units, steps, ranks) for side in sides))
     if not pairs:
         raise UsageError(
@@ -112,13 +112,19 @@ def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]
 
 
 def _sides(
-    lake: Path, given: tuple[Any, Any], tensors: str, replace: bool, jobs: int, progress: Progress | None
+    lake: Path,
+    given: tuple[Any, Any],
+    chosen: tuple[Sequence[int], Sequence[int]],
+    tensors: str,
+    replace: bool,
+    jobs: int,
+    progress: Progress | None,
 ) -> tuple[list[Side], tuple[IngestReport, ...]]:
-    """Both sides as units of the lake; what is given as a path is ingested first, both in one go."""
+    """Both sides as units of the lake; of what is given as a path, the `chosen` steps and ranks are ingested first."""
     known = layout.runs(lake)
     with ExitStack() as archives:
         located = {
-            number: locate_run(archives.enter_context(opened(_path(side, known, lake), tensors)))
+            number: locate_run(archives.enter_context(opened(_path(side, known, lake), tensors)), *chosen)
             for number, side in enumerate(given) if str(side) not in known
         }  # fmt: skip
         names: dict[int, str] = {}

@@ -60,22 +60,24 @@ def ingest(
     run: str | None = None,
     tensors: str = "copy",
     replace: bool = False,
+    steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Read all that lies under `path` (folder, file or archive) into `lake`: dumps into runs, result tables into tables.
+    """Read what lies under `path` (folder, file or archive) into `lake`: dumps into runs, result tables into tables.
 
     A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
-    into the lake, `link` to the dump's files, or `none`. What is in the lake already is left alone; `replace` reads
-    it again. `jobs` is the number of processes; from a script, more than one needs the usual
-    `if __name__ == "__main__":`.
+    into the lake, `link` to the dump's files, or `none`. Of dumps only those of `steps` and `ranks` are read, if any
+    are named. What is in the lake already is left alone; `replace` reads it again. `jobs` is the number of processes;
+    from a script, more than one needs the usual `if __name__ == "__main__":`.
 
     Raises DumpError, LakeError and UsageError; the lake is then as it was before.
     """
     check_storage(tensors)
     started = time.monotonic()
     with opened(Path(path).expanduser(), tensors) as top:
-        found = locate(top)
+        found = locate(top, steps, ranks)
         runs = named(top, found.runs, run)
         into = store.create(store.choose(lake))
         with staged_tables(into, found.tables, replace, None if found.runs else run) as tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,10 @@ class Item:
     notes: tuple[str, ...]
 
 
-def survey(path: Path, run: str | None = None) -> list[Item]:
-    """What lies under `path`, in the order in which it would be read. Raises DumpError and UsageError."""
+def survey(path: Path, run: str | None = None, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> list[Item]:
+    """What `ingest` would read with these arguments, in its order. Raises DumpError and UsageError."""
     with opened(path.expanduser(), "none") as top:
-        found = locate(top)
+        found = locate(top, steps, ranks)
         items = [
             _dump(name, source)
             for name, located in named(top, found.runs, run).items() for source in located.sources

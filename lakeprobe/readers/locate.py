@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,10 +36,11 @@ class Found:
     tables: tuple[TableFile, ...]
 
 
-def locate(path: Path) -> Found:
+def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> Found:
     """What lies under `path`: a folder, or a file that says what was dumped. Raises DumpError if there is nothing.
 
-    Sources of a run are those with the same root. A folder that holds a source is not searched further.
+    Of the sources only those of `steps` and `ranks` count, if any are named. Sources of a run are those with the same
+    root. A folder that holds a source is not searched further.
     """
     with _readable(path):
         path = _there(path)
@@ -51,14 +52,14 @@ def locate(path: Path) -> Found:
             tables += foreign_tables.find(given)
         if not sources and not tables:
             raise _nothing(path)
-        return Found(_runs(sources), tuple(tables))
+        return Found(_chosen(path, _runs(sources), steps, ranks), tuple(tables))
 
 
-def locate_run(path: Path) -> Located:
-    """The one run under `path`. Raises DumpError if there is none, or more than one."""
+def locate_run(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> Located:
+    """The one run under `path`, of `steps` and `ranks` if any are named. Raises DumpError unless there is just one."""
     with _readable(path):
         path = _there(path)
-        runs = _runs([source for _, found in _search(path) for source in found])
+        runs = _chosen(path, _runs([source for _, found in _search(path) for source in found]), steps, ranks)
         if not runs:
             raise _nothing(path)
         if len(runs) > 1:
@@ -125,6 +126,24 @@ def _runs(sources: list[Source]) -> tuple[Located, ...]:
     for source in sources:
         runs.setdefault(source.root, []).append(source)
     return tuple(_run(root, found) for root, found in sorted(_without_strays(runs).items()))
+
+
+def _chosen(path: Path, runs: tuple[Located, ...], steps: Sequence[int], ranks: Sequence[int]) -> tuple[Located, ...]:
+    """`runs` with the sources of `steps` and `ranks` only; what has none is left out. Raises DumpError if all is."""
+    if not runs or not (steps or ranks):
+        return runs
+    chosen = []
+    for run in runs:
+        sources = tuple(
+            source for source in run.sources
+            if (not steps or source.step in steps) and (not ranks or source.rank in ranks)
+        )  # fmt: skip
+        if sources:
+            chosen.append(Located(run.root, sources))
+    if not chosen:
+        there = sorted({(source.step, source.rank) for run in runs for source in run.sources})
+        raise DumpError(f"{path} has no such step and rank; it has (step, rank) {', '.join(map(str, there[:8]))}")
+    return tuple(chosen)
 
 
 def _run(root: Path, found: list[Source]) -> Located:

@@ -64,7 +64,7 @@ class TensorReference:
 
 def open_file(path: str | Path) -> IO[bytes]:
     """The file at `path`, to read from; it ends where its window ends. Raises OSError."""
-    return path.open("rb") if isinstance(path, PathInFile) else open(path, "rb")
+    return path.open("rb") if isinstance(path, Path) else open(path, "rb")
 
 
 def placed(reference: TensorReference, path: str | Path) -> TensorReference:
