@@ -96,6 +96,7 @@ def compare(
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
     from concurrent.futures import ThreadPoolExecutor
+    from dataclasses import replace as replaced
 
     from lakeprobe import diagnostics
     from lakeprobe import output as stdout
@@ -111,10 +112,12 @@ def compare(
         diagnostics.note(note)
     given = {"api": api_mapping, "cell": cell_mapping, "data": data_mapping, "layer": layer_mapping}
     files_given = {kind: Path(file) for kind, file in given.items() if file}
+    mappings = read_mappings(**files_given)
+    mappings = replaced(mappings, apis=asked.apis + mappings.apis)
     rule = sql or _rule(fuzzy_match, layer_mapping)
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
-            str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=read_mappings(**files_given),
+            str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=mappings,
             steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, tensors=tensors,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
@@ -141,10 +144,7 @@ def _asked(target: str | None, golden: str | None, compare_json: Path | None) ->
     from lakeprobe.mapping import compare_json as old
 
     if compare_json is not None and target is None and golden is None:
-        asked = old.read(compare_json)
-        if asked.common:
-            raise UsageError(f"{compare_json}: common is true; folders of single tensors cannot be compared yet")
-        return asked
+        return old.read(compare_json)
     if target is None or golden is None or compare_json is not None:
         raise UsageError("give TARGET and GOLDEN, or -i with a compare.json instead of both")
     return old.OldCompare(Path(target), Path(golden))

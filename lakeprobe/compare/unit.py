@@ -157,7 +157,7 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, g
     for side, folder in (("target", target), ("golden", golden)):
         _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
         _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
-        joined = f"SELECT *, op || '.' || slot AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
+        joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
         stacks = quote_text(str(folder / STACKS_FILE))
         connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")

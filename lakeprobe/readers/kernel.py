@@ -203,7 +203,7 @@ class _TensorReader:
 
         kernel = record.kernel
         path = self._folder / record.file
-        leaf: dict[str, Any] = {"type": _TYPE, "dtype": kernel.dtype, "shape": []}
+        leaf: dict[str, Any] = {"type": _TYPE, "dtype": kernel.dtype or None, "shape": None}
         try:
             if kernel.suffix == ".npy":
                 reference = read_tensor(path)

@@ -331,7 +331,7 @@ class Leaves:
         return inexact
 
     def _new_tensor_form(self, kind: str, dtype: Any, requires_grad: Any, keys: tuple[str, ...], place: _Place) -> int:
-        if dtype.__class__ is not str:
+        if dtype is not None and dtype.__class__ is not str:
             raise self._wrong(place, "a dtype that is not text")
         if requires_grad is not None and requires_grad.__class__ is not bool:
             raise self._wrong(place, "a requires_grad that is neither true nor false")
@@ -342,6 +342,8 @@ class Leaves:
         return code
 
     def _new_shape(self, shape: Any, place: _Place) -> int:
+        if shape is None:  # not recorded, and the file cannot be read
+            return self._shapes[None]
         if shape.__class__ is not list or any(size.__class__ is not int or size not in _INT64 for size in shape):
             raise self._wrong(place, "a shape that is not a list of integers")
         return self._shapes[tuple(shape)]
@@ -413,7 +415,8 @@ class Leaves:
         self._letter_codes.append(self._letters[None])
 
     def _wrong(self, place: _Place, what: str) -> DumpError:
-        return DumpError(f"{self._where}: {self._op}.{place.slot} has {what}; the dump is damaged or not msprobe's")
+        name = f"{self._op}.{place.slot}".removesuffix(".")
+        return DumpError(f"{self._where}: {name} has {what}; the dump is damaged or not msprobe's")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import foreign_tables
+from lakeprobe.readers import foreign_tables, npy_folder
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
@@ -93,7 +93,10 @@ def _nothing(path: Path) -> DumpError:
 
 
 def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
-    """The folders from `path` on and the sources in each; or the folder of the file `path`, and the file's sources."""
+    """The folders from `path` on and the sources in each; or the folder of the file `path`, and the file's sources.
+
+    A folder that holds a source is not searched further, unless that is no more than a folder of single tensors.
+    """
     if path.is_file():
         listing = _listing(path.parent, path.parent)
         yield listing, [source for source in _find(listing) if path in source.files]
@@ -107,7 +110,7 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
         listing = _listing(folder, path)
         sources = _find(listing)
         yield listing, sources
-        if not sources and depth < _DEEPEST:
+        if all(map(_is_loose, sources)) and depth < _DEEPEST:
             waiting += [(folder / name, depth + 1) for name in reversed(listing.folders)]
 
 
@@ -123,7 +126,7 @@ def _find(listing: Listing) -> list[Source]:
 
 def _runs(sources: list[Source]) -> tuple[Located, ...]:
     runs: dict[Path, list[Source]] = {}
-    for source in sources:
+    for source in _without_loose_files(sources):
         runs.setdefault(source.root, []).append(source)
     return tuple(_run(root, found) for root, found in sorted(_without_strays(runs).items()))
 
@@ -150,6 +153,22 @@ def _run(root: Path, found: list[Source]) -> Located:
     """The run of the sources in `root`. What their archive lacks is noted at the first."""
     first, *others = _in_order(root, found)
     return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
+
+
+def _is_loose(source: Source) -> bool:
+    return source.format == npy_folder.NAME
+
+
+def _without_loose_files(sources: list[Source]) -> list[Source]:
+    """`sources` without tensor files that lie beside or above a dump, which gets a note: weights, for example."""
+    dumps = [source for source in sources if not _is_loose(source)]
+    above = {folder for source in dumps for folder in (source.folder, *source.folder.parents)}
+    left_out = dict.fromkeys(source for source in sources if _is_loose(source) and source.folder in above)
+    kept = [source for source in sources if source not in left_out]
+    for source in left_out:
+        note = f"left out, because they are of no dump: tensor files in {source.folder}"
+        kept[0] = replace(kept[0], notes=(*kept[0].notes, note))
+    return kept
 
 
 def _without_strays(runs: dict[Path, list[Source]]) -> dict[Path, list[Source]]:

@@ -102,8 +102,8 @@ def _leaf(path: Path) -> tuple[dict[str, Any], str | None]:
         statistics = measure(reference)
     except TensorError as error:
         match = _NUMBERED.fullmatch(path.stem)
-        dtype = match[2].lower() if match else "unknown"
-        return {"type": kind, "dtype": prefix + dtype, "shape": [], "data_name": path.name}, str(error)
+        recorded = prefix + match[2].lower() if match else None
+        return {"type": kind, "dtype": recorded, "shape": None, "data_name": path.name}, str(error)
     dtype = prefix + numpy_dtype(reference.dtype).name
     return {"type": kind, "dtype": dtype, "shape": list(reference.shape), **statistics, "data_name": path.name}, None
 

@@ -90,7 +90,7 @@ WITH
                 CASE
                     WHEN
                         is_output
-                        AND measurement IS NULL
+                        AND coalesce(measurement, 'scalar') = 'scalar'
                         AND input_norm_error < getvariable('norm_error_input')
                         AND norm_relative > getvariable('norm_error_output')
                         AND NOT isnan(norm_relative)
@@ -115,7 +115,7 @@ WITH
                 CASE
                     WHEN
                         row = first_output
-                        AND measurement IS NULL
+                        AND coalesce(measurement, 'scalar') = 'scalar'
                         AND if(
                             input_norm_error = 0,
                             output_norm_error > getvariable('norm_growth_from_zero'),

@@ -11,7 +11,7 @@ WITH
             api_keys(api_type, api, module_class) AS keys,
             module_class IS NOT NULL AS is_module
         FROM target_ops
-        WHERE direction IS NOT NULL
+        WHERE direction IS NOT NULL OR op_kind = 'debug'
         UNION
         SELECT DISTINCT
             module_of(parent) AS name,
@@ -84,11 +84,20 @@ WITH
             target_ops.part,
             target_ops.stem AS own_stem,
             target_ops.call_number,
-            coalesce(renamed.golden.name || '.' || direction, target_ops.stem) AS stem,
+            coalesce(
+                CASE
+                    WHEN op_kind <> 'debug' THEN renamed.golden.name || '.' || direction
+                    WHEN renamed.golden.by <> 'exact'
+                        THEN regexp_replace(renamed.golden.name, '^debug\.', '') || substr(target_ops.stem, length(api) + 1)
+                END,
+                target_ops.stem
+            ) AS stem,
             coalesce(renamed.golden.by, 'exact') AS renamed_by,
             parents.golden.name || substr(parent, length(module_of(parent)) + 1) AS parent
         FROM target_ops
-        LEFT JOIN renamed ON renamed.name = concat_ws('.', api_type, api, module_class) AND direction IS NOT NULL
+        LEFT JOIN renamed
+            ON renamed.name = concat_ws('.', api_type, api, module_class)
+            AND (direction IS NOT NULL OR op_kind = 'debug')
         LEFT JOIN renamed AS parents ON parents.name = module_of(parent)
     )
 SELECT

@@ -54,9 +54,9 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 OPS = pa.schema(
-    [("seq", pa.int32()), ("part", pa.string()), ("op", pa.string()), ("op_kind", pa.string()), ("api_type", pa.string()),
-     ("api", pa.string()), ("module_class", pa.string()), ("direction", pa.string()), ("call", pa.int32()),
-     ("stem", pa.string()), ("call_number", pa.int32()), ("parent", pa.string())]
+    [("seq", pa.int32()), ("part", pa.string()), ("op", pa.string()), ("op_kind", pa.string()),
+     ("api_type", pa.string()), ("api", pa.string()), ("module_class", pa.string()), ("direction", pa.string()),
+     ("call", pa.int32()), ("stem", pa.string()), ("call_number", pa.int32()), ("parent", pa.string())]
 )  # fmt: skip
 LEAVES = pa.schema(
     [("seq", pa.int32()), ("slot", pa.string()), ("repeat", pa.int32()), ("kind", pa.string()), ("dtype", pa.string()),
@@ -303,7 +303,7 @@ def test_names_come_from_renamed_ops(connection: duckdb.DuckDBPyConnection) -> N
     load(connection, "golden", [api("Functional.linear.4", parent="Module.fc.Linear.forward.0")])
     assert matched(connection) == []
     connection.execute(
-        "CREATE OR REPLACE TABLE renamed_ops AS SELECT 0 AS seq, 'Functional.linear.forward' AS stem, "
+        "CREATE OR REPLACE TABLE renamed_ops AS SELECT 0 AS seq, '' AS part, 'Functional.linear.forward' AS stem, "
         "'Module.fc.Dense.forward.0' AS parent, 0 AS call_number"
     )
     assert connection.execute(resources.sql("match/fuzzy")).fetchall() == [(0, 0, "fuzzy")]
@@ -418,7 +418,7 @@ def test_time_does_not_grow_with_the_square(connection: duckdb.DuckDBPyConnectio
     for side, step in (("target", 2), ("golden", 1)):
         load(connection, side, [])
         connection.execute(
-            f"INSERT INTO {side}_ops SELECT seq, 'Torch.add.' || seq || '.forward', 'api', 'Torch', 'add', NULL, "
+            f"INSERT INTO {side}_ops SELECT seq, '', 'Torch.add.' || seq || '.forward', 'api', 'Torch', 'add', NULL, "
             f"'forward', seq, 'Torch.add.forward', seq, NULL FROM range(0, 30000, {step}) AS calls (seq)"
         )
         connection.execute(

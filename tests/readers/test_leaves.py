@@ -407,7 +407,6 @@ def test_parameter_gradients(tmp_path: Path, op: str) -> None:
     ("leaf", "says"),
     [
         (tensor(shape="2, 3"), "shape that is not a list of integers"),
-        (tensor(shape=None), "shape that is not a list of integers"),
         (tensor(shape=[2.5]), "shape that is not a list of integers"),
         (tensor(shape=[2**63]), "shape that is not a list of integers"),
         (tensor(shape=[[1]]), "shape that is not a list of integers"),
