@@ -86,10 +86,12 @@ def _measure(connection: duckdb.DuckDBPyConnection, run: str) -> None:
     """Make the table readings_measured: what numpy says of the results whose contents were dumped."""
     import pyarrow as pa
 
+    from lakeprobe.tensors.reference import TensorReference
+
     keep(connection, "places", "communication/places", {"run": run})
     keep(connection, "readings", "communication/readings")
     found = connection.sql("SELECT number, reference FROM places").fetchall()
-    places = {number: _reference(reference) for number, reference in found}
+    places = {number: TensorReference.of(reference) for number, reference in found}
     measured: dict[str, dict[str, Any]] = {}
     rows = []
     for batch in connection.table("readings").to_arrow_table().to_batches(_BATCH):
@@ -125,17 +127,3 @@ def _measured(row: dict[str, Any], places: dict[int, TensorReference]) -> dict[s
         return asdict(agreement(results, list(layers.values()), row["reduction"], row["epsilon"])) | {"problem": None}
     except TensorError as error:
         return {"problem": str(error)}
-
-
-def _reference(row: dict[str, Any]) -> TensorReference:
-    from lakeprobe.tensors.reference import TensorReference
-
-    strides = row["strides"]
-    return TensorReference(
-        row["file"],
-        row["offset"],
-        row["length"],
-        row["dtype"],
-        tuple(row["shape"]),
-        None if strides is None else tuple(strides),
-    )

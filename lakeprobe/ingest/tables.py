@@ -48,16 +48,10 @@ def staged_tables(
     if not files:
         yield []
         return
-    with _input_output(lake), staging.staged(lake, "tables") as folder:
+    with staging.unchanged(lake), staging.staged(lake, "tables") as folder:
         reports = read_tables(lake, foreign_tables.gather(files, run), folder, replace)
         yield reports
         put_in_place(lake, reports, replace)
-
-
-def ingest_tables(lake: Path, files: Sequence[TableFile], replace: bool, run: str | None = None) -> list[TableReport]:
-    """Read the tables that `files` are into `lake`: see `staged_tables`."""
-    with staged_tables(lake, files, replace, run) as reports:
-        return reports
 
 
 def read_tables(lake: Path, found: Sequence[ForeignTable], folder: Path, replace: bool) -> list[TableReport]:
@@ -71,7 +65,7 @@ def read_tables(lake: Path, found: Sequence[ForeignTable], folder: Path, replace
 
 def put_in_place(lake: Path, reports: Sequence[TableReport], replace: bool) -> None:
     """Put the staged tables of `reports` in their places; none, and a LakeError, if one has come there meanwhile."""
-    with _input_output(lake), staging.locked(lake, "tables"):
+    with staging.unchanged(lake), staging.locked(lake, "tables"):
         for report in reports:
             if report.staged and not replace and tables.file_of(lake, report.name).exists():
                 raise LakeError(f"{lake}: {report.name} was written by another process meanwhile; nothing is replaced")
@@ -110,12 +104,3 @@ def _fingerprint(table: ForeignTable) -> str:
         except OSError as error:
             raise DumpError(f"{file.path} cannot be read: {error.strerror}") from error
     return state.hexdigest()
-
-
-@contextmanager
-def _input_output(lake: Path) -> Iterator[None]:
-    """Turn an error of the file system (full disk, no permission) into a LakeError."""
-    try:
-        yield
-    except OSError as error:
-        raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error

@@ -71,7 +71,7 @@ def check_storage(tensors: str) -> None:
 def ingest_unit(task: UnitTask) -> UnitReport:
     """Read the sources of `task` into its staged folder. Raises DumpError and LakeError."""
     report = UnitReport(task.key, tuple(dict.fromkeys(source.format for source in task.sources)))
-    with _input_output(task.lake):
+    with staging.unchanged(task.lake):
         fingerprint = _fingerprint(task)
         known = None if task.replace else _known_fingerprint(task)
         if known == (fingerprint, task.tensors):
@@ -91,7 +91,7 @@ def ingest_unit(task: UnitTask) -> UnitReport:
 
 def put_in_place(lake: Path, tasks: Sequence[UnitTask]) -> None:
     """Put the staged units of `tasks` where they belong; none, and a LakeError, if one has come there meanwhile."""
-    with _input_output(lake), staging.locked(lake, "units"):
+    with staging.unchanged(lake), staging.locked(lake, "units"):
         for task in tasks:
             if layout.unit_folder(lake, task.key).exists() and not task.replace:
                 raise LakeError(f"{lake}: {task.key} was written by another process meanwhile; nothing is replaced")
@@ -239,15 +239,6 @@ def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:
 
 def _label(key: UnitKey) -> str:
     return f"run={key.run},step={key.step},rank={key.rank}"
-
-
-@contextmanager
-def _input_output(lake: Path) -> Iterator[None]:
-    """Turn an error of the file system (full disk, no permission) into a LakeError."""
-    try:
-        yield
-    except OSError as error:
-        raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error
 
 
 @contextmanager

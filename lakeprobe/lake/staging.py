@@ -25,6 +25,15 @@ _RENAME_EXCHANGE = 2
 
 
 @contextmanager
+def unchanged(lake: Path) -> Iterator[None]:
+    """Turn an error of the file system (full disk, no permission) into a LakeError: what fails here changes nothing."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error
+
+
+@contextmanager
 def staged(lake: Path, label: str) -> Iterator[Path]:
     """A new folder under LAKE/.staging; it is removed at the end if it was not put in place.
 

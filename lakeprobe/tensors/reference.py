@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,6 +60,15 @@ class TensorReference:
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> TensorReference:
+        """The reference that SQL gives: a struct of these fields (sql/macros/unit_leaves.sql)."""
+        strides = row["strides"]
+        return cls(
+            row["file"], row["offset"], row["length"], row["dtype"], tuple(row["shape"]),
+            None if strides is None else tuple(strides),
+        )  # fmt: skip
 
 
 def open_file(path: str | Path) -> IO[bytes]:

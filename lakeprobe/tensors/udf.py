@@ -53,7 +53,7 @@ def _measure_batch(
     if strangers:
         raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
     pairs = [
-        (_reference(target), _reference(golden))
+        (TensorReference.of(target), TensorReference.of(golden))
         for target, golden in zip(targets, goldens, strict=True)
         if target is not None and golden is not None
     ]
@@ -63,18 +63,6 @@ def _measure_batch(
         for target, golden in zip(targets, goldens, strict=True)
     ]
     return _to_arrow(rows)
-
-
-def _reference(row: dict[str, Any]) -> TensorReference:
-    strides = row["strides"]
-    return TensorReference(
-        row["file"],
-        row["offset"],
-        row["length"],
-        row["dtype"],
-        tuple(row["shape"]),
-        None if strides is None else tuple(strides),
-    )
 
 
 def _to_arrow(rows: list[dict[str, Any] | None]) -> pa.Array:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeprobe.errors import DumpError, LakeError
-from lakeprobe.ingest.tables import TableReport, ingest_tables
+from lakeprobe.ingest.tables import TableReport, staged_tables
 from lakeprobe.lake import layout, staging, store, tables, views
 from lakeprobe.readers.foreign_tables import TableFile, find
 from lakeprobe.readers.source import Listing
@@ -52,7 +52,8 @@ def files_in(*folders: Path) -> list[TableFile]:
 
 
 def ingest(lake: Path, *folders: Path, replace: bool = False, run: str | None = None) -> list[TableReport]:
-    return ingest_tables(lake, files_in(*folders), replace, run)
+    with staged_tables(lake, files_in(*folders), replace, run) as reports:
+        return reports
 
 
 def query(lake: Path, text: str, taken: Sequence[str] = ()) -> list[tuple[Any, ...]]:
