@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from tarfile import TarInfo
 from typing import IO, Any, BinaryIO, Self, cast
 
 import msgspec
@@ -53,7 +54,7 @@ def is_archive(path: Path) -> bool:
         with path.open("rb") as file:
             start = file.read(archive_tar.BLOCK)
             if start.startswith(archive_zip.MAGIC):
-                return not _is_document(file, path)
+                return not _is_document(path)
     except OSError as error:
         raise DumpError(f"{path} cannot be read: {error.strerror}") from error
     if archive_tar.is_header(start):
@@ -328,12 +329,12 @@ def _indexed(archive: Path, spool: Path, tensors: str) -> Index:
     with archive.open("rb") as file, spool.open("wb") as unpacked:
         start = file.read(archive_tar.BLOCK)
         if start.startswith(archive_zip.MAGIC):
-            _take_zip(file, members, _Spool(unpacked, archive, tensors))
+            _take_zip(members, _Spool(unpacked, archive, tensors))
         elif unpacker := _unpacker(start):
             _take_packed_tar(unpacker, members, _Spool(unpacked, archive, tensors))
         else:
             file.seek(0)
-            _take_tar(file, archive, members, lambda entry, offset: Member(ARCHIVE, offset, entry.size, entry.modified))
+            _take_tar(file, archive, members, _where_it_is)
     return members.index(str(archive), str(spool))
 
 
@@ -366,71 +367,49 @@ class _Spool:
         return member
 
 
-def _take_tar(
-    stream: archive_tar.Stream,
-    archive: Path,
-    members: Members,
-    place: Callable[[archive_tar.Entry, int], Member],
-) -> None:
+def _take_tar(stream: archive_tar.Stream, archive: Path, members: Members, place: Callable[[TarInfo], Member]) -> None:
     for entry in archive_tar.entries(stream, archive):
-        if entry.type == archive_tar.FILE:
-            members.file(entry.name, place(entry, stream.tell()))
-        elif entry.type == archive_tar.FOLDER:
+        if entry.isreg():
+            members.file(entry.name, place(entry))
+        elif entry.isdir():
             members.folder(entry.name)
-        elif entry.type == archive_tar.HARD_LINK:
-            members.link(entry.name, entry.target)
-        elif entry.type == archive_tar.SYMBOLIC_LINK:
-            members.symbolic_link(entry.name, entry.target)
+        elif entry.islnk():
+            members.link(entry.name, entry.linkname)
+        elif entry.issym():
+            members.symbolic_link(entry.name, entry.linkname)
         else:
             members.left_out(entry.name)
+
+
+def _where_it_is(entry: TarInfo) -> Member:
+    return Member(ARCHIVE, entry.offset_data, entry.size, archive_tar.modified(entry))
 
 
 def _take_packed_tar(unpacker: Callable[[Path], IO[bytes]], members: Members, spool: _Spool) -> None:
     with unpacker(spool.archive) as file:
         stream = _Unpacked(file, spool.archive, spool.limit)
 
-        def unpacked(entry: archive_tar.Entry, _: int) -> Member:
-            return spool.take(entry.name, entry.size, entry.modified, stream.blocks(entry.size))
+        def unpacked(entry: TarInfo) -> Member:
+            return spool.take(entry.name, entry.size, archive_tar.modified(entry), stream.blocks(entry.size))
 
         _take_tar(stream, spool.archive, members, unpacked)
 
 
-def _take_zip(file: IO[bytes], members: Members, spool: _Spool) -> None:
-    found = list(archive_zip.entries(file, spool.archive))
-    if sum(entry.size for entry in found if entry.method == archive_zip.DEFLATED) > spool.limit:
-        raise _too_large(spool.archive, spool.limit)
-    for entry in archive_zip.located(found, file, spool.archive):
-        if entry.name.endswith("/"):
-            members.folder(entry.name)
-        elif entry.is_link:
-            members.left_out(entry.name)
-        elif entry.method == archive_zip.STORED:
-            members.file(entry.name, Member(ARCHIVE, entry.offset, entry.size, entry.modified))
-        else:
-            blocks = _inflated(file.fileno(), entry, spool.archive)
-            members.file(entry.name, spool.take(entry.name, entry.size, entry.modified, blocks))
-
-
-def _inflated(descriptor: int, entry: archive_zip.Entry, archive: Path) -> Iterator[bytes]:
-    """The bytes of a deflated member, held against its length and checksum."""
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    size = checksum = 0
-    place, end = entry.offset, entry.offset + entry.packed
-    try:
-        while not inflate.eof and size <= entry.size:
-            packed = inflate.unconsumed_tail
-            if not packed:
-                packed = os.pread(descriptor, min(_STEP, end - place), place)
-                place += len(packed)
-            block = inflate.decompress(packed, _STEP)
-            if not packed and not block:
-                break
-            size, checksum = size + len(block), zlib.crc32(block, checksum)
-            yield block
-    except zlib.error as error:
-        raise DumpError(f"{archive}: the entry {entry.name[:80]!r} cannot be unpacked ({error}); {DAMAGED}") from None
-    if not inflate.eof or (size, checksum) != (entry.size, entry.checksum):
-        raise DumpError(f"{archive}: the entry {entry.name[:80]!r} is not what the directory says; {DAMAGED}")
+def _take_zip(members: Members, spool: _Spool) -> None:
+    with archive_zip.opened(spool.archive) as packed:
+        if sum(info.file_size for info in packed.infolist() if info.compress_type) > spool.limit:
+            raise _too_large(spool.archive, spool.limit)
+        for entry in archive_zip.entries(packed, spool.archive):
+            size, modified = entry.info.file_size, archive_zip.modified(entry.info)
+            if entry.name.endswith("/"):
+                members.folder(entry.name)
+            elif archive_zip.is_link(entry.info):
+                members.left_out(entry.name)
+            elif entry.info.compress_type:
+                blocks = archive_zip.unpacked(packed, entry, spool.archive)
+                members.file(entry.name, spool.take(entry.name, size, modified, blocks))
+            else:
+                members.file(entry.name, Member(ARCHIVE, entry.offset, size, modified))
 
 
 class _Unpacked:
@@ -485,11 +464,12 @@ def _unpacker(start: bytes) -> Callable[[Path], IO[bytes]] | None:
     return next((unpacker for magic, unpacker in unpackers.items() if start.startswith(magic)), None)
 
 
-def _is_document(file: IO[bytes], path: Path) -> bool:
+def _is_document(path: Path) -> bool:
     """Whether a zip is what some program calls a file: an Office document, or a tensor as torch.save writes it."""
     try:
-        names = {entry.name for entry in archive_zip.entries(file, path)}
+        with archive_zip.opened(path) as packed:
+            names = packed.namelist()
     except DumpError:
         return False
     top = next(iter(names), "").partition("/")[0]
-    return "[Content_Types].xml" in names or {f"{top}/data.pkl", f"{top}/version"} <= names
+    return "[Content_Types].xml" in names or {f"{top}/data.pkl", f"{top}/version"} <= set(names)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-import struct
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,11 +30,11 @@ from lakeprobe.tensors.reference import (
     reason,
     span,
 )
+from lakeprobe.zip_member import data_offset
 
 # A tensor's pickle has about 200 bytes.
 _MAX_PICKLE = 1 << 16
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 _STORAGES = {
     "BFloat16Storage": "bfloat16",
@@ -147,14 +146,7 @@ def _locate(file: IO[bytes], members: dict[str, _Member], name: str, path: str) 
     info, end = members[name]
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
         raise TensorError(f"{name} in {path} is compressed or encrypted; save it again with torch.save")
-    file.seek(info.header_offset)
-    header = file.read(_LOCAL_HEADER.size)
-    if len(header) < _LOCAL_HEADER.size:
-        raise TensorError(f"truncated zip member {name} in {path}; dump or copy it again")
-    signature, name_length, extra_length = _LOCAL_HEADER.unpack(header)
-    offset = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-    if signature != b"PK\x03\x04" or file.read(name_length) != info.orig_filename.encode():
-        raise TensorError(f"zip directory and member {name} disagree in {path}; save it again")
+    offset = data_offset(file, info)
     if offset + info.file_size > end:
         raise TensorError(f"zip member {name} overlaps what follows it in {path}; save it again")
     return _Span(offset, info.file_size)

@@ -466,6 +466,18 @@ def test_sparse_files_are_refused(tmp_path: Path, run: Path, format: str) -> Non
     refused(tmp_path / "x.tar", "sparse file")
 
 
+@pytest.mark.skipif(shutil.which("tar") is None, reason="no tar command")
+def test_incremental_backups_are_refused(tmp_path: Path, run: Path) -> None:
+    """tarfile would take the times of their entries for a folder."""
+    file = tmp_path / "x.tar"
+    tar_command(run, file, f"--listed-incremental={tmp_path / 'snapshot'}")
+    refused(file, "incremental")
+    subprocess.run(["tar", "-cf", file, "--incremental", "-C", run / "step0" / "rank0", "dump.json"], check=True)
+    with tarfile.open(file) as packed:
+        assert packed.getnames() != ["dump.json"]
+    refused(file, "incremental")
+
+
 def tar_command(folder: Path, file: Path, *options: str) -> None:
     subprocess.run(["tar", "-cf", file, *options, "-C", folder.parent, folder.name], check=True)
 
@@ -499,10 +511,17 @@ def test_zip64_comments_and_links(tmp_path: Path) -> None:
         link = zipfile.ZipInfo("link")
         link.create_system, link.external_attr = 3, 0o120777 << 16
         packed.writestr(link, "/etc/passwd")
-        packed.comment = b"PK\x05\x06 is no end"
+        packed.comment = b"a comment"
     with archive.opened(tmp_path / "x.zip") as top:
         assert contents(top) == {"a.json": b"{}"}
         assert "links" in archive.notes(top)[0]
+
+
+def test_a_zip_with_a_comment_that_looks_like_an_end_is_refused(tmp_path: Path) -> None:
+    for comment in (b"PK\x05\x06 is no end", b"PK\x05\x06" + bytes(18)):
+        with zipfile.ZipFile(zip_of(tmp_path / "x.zip", {"a": b"1"}), "a") as packed:
+            packed.comment = comment
+        refused(tmp_path / "x.zip", "damaged")
 
 
 def test_a_zip64_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,6 +585,34 @@ def test_overlapping_zip_members_are_refused(tmp_path: Path) -> None:
     refused(file, "disagree|overlaps")
 
 
+def test_a_zip_of_which_only_a_part_is_in_a_directory_is_refused(tmp_path: Path) -> None:
+    """zipfile takes the last directory in the file, though it be that of a zip that was packed as a member."""
+    file = tmp_path / "x.zip"
+    inner = zip_of(file, {"inner": b"1"}).read_bytes()
+    data = zip_of(file, {"a.pt": inner, "b": b"2"}).read_bytes()
+    with archive.opened(file) as top:
+        assert contents(top) == {"a.pt": inner, "b": b"2"}
+    end = data.index(inner) + len(inner)
+    for place in (end, end + 1):
+        file.write_bytes(data[:place])
+        assert zipfile.ZipFile(file).namelist() == ["inner"]
+        refused(file, "damaged")
+    for follows in (inner, data, b"\0"):
+        file.write_bytes(data + follows)
+        refused(file, "damaged")
+
+
+def test_a_zip_whose_directory_hides_a_member_is_refused(tmp_path: Path) -> None:
+    file = zip_of(tmp_path / "x.zip", {"a": b"1", "b": b"2", "c": b"3"})
+    data = bytearray(file.read_bytes())
+    places = [place for place in range(len(data)) if data[place : place + 4] == b"PK\x01\x02"]
+    struct.pack_into("<H", data, places[1] + 32, places[2] - places[1])  # the second's comment is the third
+    struct.pack_into("<H", data, places[0] + 32, 0)
+    file.write_bytes(data)
+    assert zipfile.ZipFile(file).namelist() == ["a", "b"]
+    refused(file, "longer or shorter")
+
+
 # ---- limits -----------------------------------------------------------------------------------------------
 
 HOSTILE = {
@@ -624,6 +671,12 @@ def test_the_number_of_entries(tmp_path: Path, run: Path, kind: str, monkeypatch
     refused(file, f"more than {entries - 1}")
 
 
+def test_a_directory_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = zip_of(tmp_path / "x.zip", {"a" * 3000: b"1"})
+    monkeypatch.setattr(archive.archive_zip, "LARGEST_DIRECTORY", 3000)
+    refused(file, "directory of 3046 bytes")
+
+
 def test_folders_that_only_names_mention_are_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_index, "MOST_ENTRIES", 100)
     file = tar_of(tmp_path / "x.tar", *(member(f"{i}/" * 30 + "x", b"") for i in range(5)))
@@ -674,6 +727,54 @@ def test_forged_lengths_cost_no_memory(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
+
+
+def pax(type: bytes, data: bytes) -> bytes:
+    """A header that says `data` of the next entry, or of all entries."""
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = type, len(data)
+    return info.tobuf(tarfile.USTAR_FORMAT) + data.ljust(-(-len(data) // 512) * 512, b"\0")
+
+
+def test_headers_of_an_entry_are_limited(tmp_path: Path) -> None:
+    """In length, in number, and in the time that they take: tarfile reads any, one inside the other."""
+    entry = tar_of(tmp_path / "x.tar", member("a", b"1")).read_bytes()
+    for headers in (
+        pax(b"x", b"x" * (1 << 17)),
+        pax(b"x", b"") * 2000,
+        pax(b"x", b"12 comment=\n") * 500,
+        pax(b"g", b"1" * 60000),
+    ):
+        (tmp_path / "x.tar").write_bytes(headers + entry)
+        started = time.monotonic()
+        refused(tmp_path / "x.tar", "bytes of header|digits")
+        assert time.monotonic() - started < 2
+    (tmp_path / "x.tar").write_bytes(pax(b"x", b"12 comment=\n") + entry)
+    with archive.opened(tmp_path / "x.tar") as top:
+        assert contents(top) == {"a": b"1"}
+
+
+@pytest.mark.parametrize("record", [b"10 path=b\n", b"14 linkpath=b\n", b"10 size=0\n"])
+def test_what_no_archive_says_of_all_entries(tmp_path: Path, record: bytes) -> None:
+    entry = tar_of(tmp_path / "x.tar", member("a", b"1"), member("b", b"2")).read_bytes()
+    (tmp_path / "x.tar").write_bytes(pax(b"g", record) + entry)
+    refused(tmp_path / "x.tar", "all entries")
+    (tmp_path / "x.tar").write_bytes(pax(b"g", b"15 comment=abc\n") + entry)
+    with archive.opened(tmp_path / "x.tar") as top:
+        assert contents(top) == {"a": b"1", "b": b"2"}
+
+
+def test_sizes_that_are_none(tmp_path: Path) -> None:
+    for size in (-512, -1, 1 << 62, 1 << 80):
+        info = tarfile.TarInfo("a")
+        info.size = size
+        for data in (info.tobuf(tarfile.GNU_FORMAT), info.tobuf(tarfile.PAX_FORMAT)):
+            for name, content in (("x.tar", data + bytes(4096)), ("x.tar.gz", gzip.compress(data + bytes(4096)))):
+                (tmp_path / name).write_bytes(content)
+                refused(tmp_path / name, "damaged")
+    entry = tar_of(tmp_path / "x.tar", member("a", b"1")).read_bytes()
+    (tmp_path / "x.tar").write_bytes(pax(b"x", b"11 size=ab\n") + entry)
+    refused(tmp_path / "x.tar", "size that no file has")
 
 
 def test_a_full_disk(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -830,17 +931,12 @@ def test_any_names_are_found_as_packed(members: dict[str, bytes]) -> None:
         assert found == paths
 
 
-def test_headers_are_judged_as_tarfile_does(tmp_path: Path) -> None:
-    """A header is sound for us where it is sound for the standard library."""
+def test_a_header_with_a_byte_changed_is_refused(tmp_path: Path) -> None:
     block = tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT)
-    for place in range(0, 512, 3):
-        flipped = block[:place] + bytes([block[place] ^ 0x11]) + block[place + 1 :]
-        try:
-            tarfile.TarInfo.frombuf(flipped, "utf-8", "strict")
-            sound = True
-        except tarfile.HeaderError:
-            sound = False
-        (tmp_path / "x.tar").write_bytes(flipped + bytes(1024))
-        if not sound:
-            refused(tmp_path / "x.tar", "damaged")
     assert archive_tar.is_header(block)
+    entry = tar_of(tmp_path / "x.tar", member("b", b"1")).read_bytes()[:1024]
+    for place in range(0, 512, 3):
+        changed = block[:place] + bytes([block[place] ^ 0x11]) + block[place + 1 :]
+        for before in (b"", entry):
+            (tmp_path / "x.tar").write_bytes(before + changed + bytes(1024))
+            refused(tmp_path / "x.tar", "damaged")
