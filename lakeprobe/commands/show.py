@@ -27,6 +27,8 @@ def show(
     from lakeprobe.session import Lake, query_errors
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        if run is not None and run not in opened.runs:
+            raise UsageError(f"{opened.path} has no run {run} (there: {', '.join(opened.runs) or 'none'})")
         shown = terminal.op_text(opened.sql, op, run, step, rank)
     if not shown:
         raise UsageError(f'no op begins with {op}; list them with: lakeprobe sql "select distinct op from ops"')

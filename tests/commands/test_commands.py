@@ -259,6 +259,12 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_show_of_a_run_that_is_not_there(folder: Path) -> None:
+    done = lakeprobe("show", "Torch.add", "--run", "none", "--lake", folder / "lake")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"lakeprobe: {folder / 'lake'} has no run none (there: bad, good, near, same)\n"
+
+
 def test_show(folder: Path) -> None:
     lake = folder / "lake"
     done = lakeprobe("show", "Torch.add", "--run", "bad", "--lake", lake)
