@@ -424,9 +424,9 @@ def test_time_does_not_grow_with_the_square(connection: duckdb.DuckDBPyConnectio
         connection.execute(
             f"INSERT INTO {side}_leaves SELECT seq, 'input.0', 0, 'tensor', 'torch.float32', {shape} FROM {side}_ops"
         )
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(matched(connection)) == 15_000
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 # real dumps

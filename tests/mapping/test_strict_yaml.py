@@ -219,18 +219,18 @@ def test_the_largest_nesting_is_read_and_the_next_is_not(tmp_path: Path) -> None
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[\n", "a: [{", "{? "])
 def test_deep_nesting_is_refused_at_once(tmp_path: Path, opening: str) -> None:
     path = written(tmp_path / "deep.yaml", opening * 100_000)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UsageError):
         strict_yaml.read(path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.usefixtures("loader")
 def test_an_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)]
     path = written(tmp_path / "bomb.yaml", "\n".join(lines))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UsageError) as raised:
         strict_yaml.read(path)
     assert str(raised.value) == f"{path} line 1: the anchor &a0; write the value without it"
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

@@ -746,9 +746,9 @@ def test_headers_of_an_entry_are_limited(tmp_path: Path) -> None:
         pax(b"g", b"1" * 60000),
     ):
         (tmp_path / "x.tar").write_bytes(headers + entry)
-        started = time.monotonic()
+        started = time.process_time()
         refused(tmp_path / "x.tar", "bytes of header|digits")
-        assert time.monotonic() - started < 2
+        assert time.process_time() - started < 2
     (tmp_path / "x.tar").write_bytes(pax(b"x", b"12 comment=\n") + entry)
     with archive.opened(tmp_path / "x.tar") as top:
         assert contents(top) == {"a": b"1"}
@@ -898,7 +898,7 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
     file, data = mutable(kind)
     changed = mutated(data, mutations)
     file.write_bytes(changed)
-    started = time.monotonic()
+    started = time.process_time()
     archive.is_archive(file)
     found = outcome(file)
     if isinstance(found, str):
@@ -906,7 +906,7 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
         assert "\n" not in found
     else:
         assert sum(len(value) for value in found.values() if isinstance(value, bytes)) <= 400 * len(changed)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 NAMES = st.dictionaries(st.text("abü./", min_size=1, max_size=12), st.binary(max_size=600), max_size=8)

@@ -292,10 +292,10 @@ def test_many_ranks_are_put_together_quickly() -> None:
         TableFile(folder / f"compare_result_rank{rank}.csv", kind, (), folder, "compare_result", rank=rank)
         for rank in range(10_000)
     ]
-    started = time.perf_counter()
+    started = time.process_time()
     (table,) = gather(reversed(files))
     assert table.files == tuple(files)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 # ---- cells and types

@@ -277,11 +277,11 @@ def test_missing_or_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ['{"data": {"x": ', '{\n "data": {\n  "x": ', ""])
 def test_deep_nesting_ends_soon(tmp_path: Path, head: str, opening: str) -> None:
     path = tmp_path / "x.json"
-    started = time.monotonic()
+    started = time.process_time()
     for text in (head + opening * 100_000, head + opening * 1000 + "\n" * 3_000_000 + opening * 100_000):
         path.write_text(text)
         message(path)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_an_entry_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
