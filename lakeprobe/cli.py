@@ -15,6 +15,7 @@ from lakeprobe.commands.check import check
 from lakeprobe.commands.comm import comm
 from lakeprobe.commands.compare import compare
 from lakeprobe.commands.drift import drift
+from lakeprobe.commands.export import export
 from lakeprobe.commands.first_diff import first_diff
 from lakeprobe.commands.ingest import ingest
 from lakeprobe.commands.ls import ls
@@ -38,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
+    ingest, compare, first_diff, blame, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check, export,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")

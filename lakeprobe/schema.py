@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 """Version of the lake's layout. A lake with a higher number was written by a newer lakeprobe."""
 
-UNIT_TABLES = ("dumps", "ops", "tensors", "stacks", "contents", "values")
+UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")
 """The tables of a unit, each a Parquet file of its name (values: any number of files)."""
 
 

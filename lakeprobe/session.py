@@ -26,6 +26,8 @@ from lakeprobe.analysis.summary import Summary, summarise
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, UsageError
+from lakeprobe.export import ExportReport
+from lakeprobe.export import export as run_export
 from lakeprobe.ingest import IngestReport
 from lakeprobe.ingest import ingest as run_ingest
 from lakeprobe.lake import comparison as comparisons
@@ -94,6 +96,10 @@ class Lake:
         report = run_ingest(path, lake=self.path, **options)
         views.define(self._connection, self.path)
         return report
+
+    def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
+        """Write a run as msprobe's dump folders. Options and errors: `lakeprobe.export.export`."""
+        return run_export(self.path, run, Path(out), **options)
 
     def compare(
         self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any

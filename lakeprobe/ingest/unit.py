@@ -25,7 +25,12 @@ from lakeprobe.version import __version__
 
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
-_NUMBERS = {"ops": ("seq", "first_row", "stack"), "tensors": ("seq", "row"), "stacks": ("stack",)}
+_NUMBERS = {
+    "ops": ("seq", "first_row", "stack"),
+    "tensors": ("seq", "row"),
+    "stacks": ("stack",),
+    "undumped": ("stack",),
+}
 """Columns that count from 0 in each source, and on in the unit."""
 
 if TYPE_CHECKING:
@@ -114,6 +119,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         summaries.append(read)
         _add(summary, read)
     writer.write_rows("contents", contents.close())
+    writer.write_rows("undumped", [])  # the file is there even where no op is undumped
     if summary.unreadable:
         summary.notes.append(f"{summary.unreadable} tensor rows name a file that is missing or cannot be read")
     if contents.too_large:
@@ -142,6 +148,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         "fingerprint": fingerprint,
         "notes": summary.notes,
         "head": _head(task.sources, summaries),
+        "layout": json.dumps({source.part: read.layout for source, read in zip(task.sources, summaries, strict=True)}),
         "reader_version": __version__,
     }
     writer.write_rows("dumps", [row])

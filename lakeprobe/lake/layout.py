@@ -1,7 +1,7 @@
 """Where everything lies in a lake. Paths only: nothing here reads or writes a table.
 
 LAKE/lake.yaml                                              format version
-LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,contents,values-0}.parquet       a unit
+LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
 LAKE/comparisons/comparison=C/comparison.yaml
 LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
 LAKE/tables/T.parquet                                       a result table of another tool

@@ -12,13 +12,15 @@ from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
 from lakeprobe.readers.members import read_members
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
-from lakeprobe.readers.tables import Tables, unicode
+from lakeprobe.readers.tables import NO_LINKS, Links, Tables, unicode
 
 NAME = "msprobe dump"
 DUMP_FILE, STACK_FILE, CONSTRUCT_FILE = "dump.json", "stack.json", "construct.json"
+MISSING, EMPTY, BY_OP, GROUPED = "missing", "empty", "by op", "grouped"
+"""How a side file is written (dumps.layout): not at all, with no byte, an op a key, a stack a key."""
+
 TENSOR_FOLDER = "dump_tensor_data"
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
-_NO_PARENT = (None, None)
 
 
 def find(listing: Listing) -> list[Source]:
@@ -42,7 +44,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     tables = Tables(source, path, content_of, emit)
     summary = tables.summary
     of_op = _read_stacks(source.folder / STACK_FILE, tables)
-    parents = _read_construct(source.folder / CONSTRUCT_FILE, summary)
+    links = _read_construct(source.folder / CONSTRUCT_FILE, summary)
     head: dict[str, Any] = {}
     has_data = False
     for container, op, body in read_members(path, "data"):
@@ -52,8 +54,10 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
         has_data = True
         if body.__class__ is not dict:
             raise DumpError(f"{path}: the entry {op} is {_kind_of(body)}, not an object")
-        parent, micro_step = parents.get(op, _NO_PARENT)
-        tables.add(op, names.parse(op), body, parent=parent, micro_step=micro_step, stack=of_op.get(op))
+        parent, began, micro_step = links.get(op, NO_LINKS)
+        stack = of_op.get(op)
+        tables.add(op, names.parse(op), body, parent=parent, began=began, micro_step=micro_step, stack=stack)
+    tables.add_undumped(links, of_op)
     take_head(head, has_data, tables, path)
     return tables.close()
 
@@ -84,7 +88,10 @@ def _read_stacks(path: Path, tables: Tables) -> dict[str, int]:
     """The number of each op's stack. Both layouts: by op name, and grouped by stack."""
     of_op: dict[str, int] = {}
     for name, value in _side_file(path, tables.summary):
-        ops, frames = value if _is_group(value) else ([name], value)
+        is_group = _is_group(value)
+        ops, frames = value if is_group else ([name], value)
+        if is_group:
+            tables.summary.layout[path.name] = GROUPED
         if not isinstance(frames, list) or not all(isinstance(frame, str) for frame in frames):
             raise DumpError(f"{path}: the stack of {name} is not a list of lines; the file is damaged")
         number = tables.stack(frames)
@@ -97,18 +104,17 @@ def _is_group(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, list) for part in value)
 
 
-def _read_construct(path: Path, summary: Summary) -> dict[str, tuple[str | None, int | None]]:
-    parents: dict[str, tuple[str | None, int | None]] = {}
-    shared: dict[Any, tuple[str | None, int | None]] = {}
+def _read_construct(path: Path, summary: Summary) -> dict[str, Links]:
+    links: dict[str, Links] = {}
     for name, value in _side_file(path, summary):
         parent, micro_step = value if isinstance(value, list) and len(value) == 2 else (value, None)
         if isinstance(parent, int) and micro_step is None:
-            continue  # megatron_micro_step_number: how many there are, not an op
+            summary.layout[name] = parent  # megatron_micro_step_number: how many there are, not an op
+            continue
         if not (parent is None or isinstance(parent, str)) or not _is_micro_step(micro_step):
             raise DumpError(f"{path}: the parent of {name} is neither text nor null; the file is damaged")
-        key = (parent, micro_step)
-        parents[sys.intern(name)] = shared.setdefault(key, key)
-    return parents
+        links[sys.intern(name)] = (None if parent is None else sys.intern(parent), len(links), micro_step)
+    return links
 
 
 def _is_micro_step(value: Any) -> bool:
@@ -117,9 +123,12 @@ def _is_micro_step(value: Any) -> bool:
 
 def _side_file(path: Path, summary: Summary) -> Iterator[tuple[str, Any]]:
     """The members of stack.json or construct.json; none, with a note, where the file is missing or empty."""
+    summary.layout[path.name] = BY_OP
     if not path.is_file():
+        summary.layout[path.name] = MISSING
         summary.notes.append(f"{path.name} is missing")
     elif path.stat().st_size == 0:
+        summary.layout[path.name] = EMPTY
         summary.notes.append(f"{path.name} is empty")
     else:
         for _, name, value in read_members(path):

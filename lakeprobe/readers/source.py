@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +67,8 @@ class Summary:
     files: int = 0
     unreadable: int = 0
     stacks: int = 0
+    layout: dict[str, Any] = field(default_factory=dict)
+    """How the side files were written (dumps.layout)."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH = 1 << 13
+
+Links = tuple[str | None, int | None, int | None]
+"""What construct.json says of an op: its parent, its place in the file, its micro step."""
+
+NO_LINKS: Links = (None, None, None)
 
 
 class Tables:
@@ -61,6 +66,7 @@ class Tables:
         body: Any,
         *,
         parent: str | None = None,
+        began: int | None = None,
         micro_step: int | None = None,
         stack: int | None = None,
         extra: dict[str, Any] | None = None,
@@ -80,14 +86,21 @@ class Tables:
         extra = (extra or {}) | others
         sections = " ".join(body) if body.__class__ is dict else None
         self._ops.append((
-            summary.ops, self._part, op, *name, parent, micro_step, recompute, stack, first_row, sections, empties,
-            json.dumps(extra) if extra else None,
+            summary.ops, self._part, op, *name, parent, began, micro_step, recompute, stack, first_row, sections,
+            empties, json.dumps(extra) if extra else None,
         ))  # fmt: skip
         summary.ops += 1
         if len(self._ops) >= _BATCH:
             self._emit_ops()
         if len(self._leaves) >= _BATCH:
             self._emit_leaves()
+
+    def add_undumped(self, links: Mapping[str, Links], stack_of: Mapping[str, int]) -> None:
+        """Write the ops that the side files name and that were not added: their links, and their stacks."""
+        names = [name for name in dict.fromkeys((*links, *stack_of)) if name not in self._names]
+        rows = [(self._part, name, *links.get(name, NO_LINKS), stack_of.get(name)) for name in names]
+        if rows:
+            self._emit("undumped", self._batch("undumped", rows))
 
     def close(self) -> Summary:
         """Hand on what is left. Returns how much was read."""

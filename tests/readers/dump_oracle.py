@@ -28,6 +28,7 @@ class Read:
     ops: list[Row]
     tensors: list[Row]
     stacks: list[Row]
+    undumped: list[Row]
 
     def body(self) -> dict[str, Any]:
         """The object under `data`, rebuilt."""
@@ -41,7 +42,7 @@ def source(folder: Path) -> Source:
 
 def read(folder: Path, content_of: ContentOf = lambda name: (None, None)) -> Read:
     """Read the dump in `folder` with the reader under test."""
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
+    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": [], "undumped": []}
     summary = dump.read(source(folder), content_of, lambda table, batch: batches[table].append(batch))
     tables = {name: pa.Table.from_batches(found, arrow_schema(name)) for name, found in batches.items()}
     for table in tables.values():

@@ -1,0 +1,76 @@
+"""Writes JSON as msprobe does (`json.dump(…, indent=1)`, bare NaN and Infinity) with holes for what is not known yet.
+
+A dump repeats few forms. What stands between the holes of a form is worked out once; then an entry is a join.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lakeprobe.errors import UsageError
+
+_MOST_GAPS = 10_000
+"""Places of a list that hold nothing: other tools than msprobe leave out what they do not dump."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place in a value that gets its text later; `what` tells whoever fills it which."""
+
+    what: Any
+
+
+def pieces(value: Any, depth: int) -> list[Any]:
+    """The JSON text of `value`, which lies `depth` levels deep, as texts and, between them, holes (what, depth).
+
+    An object whose keys are numbers stands for the list that has its values there, and null between them. Raises
+    UsageError for one that would be almost empty.
+    """
+    joined: list[Any] = []
+    text = ""
+    for piece in _walk(value, depth):
+        if isinstance(piece, str):
+            text += piece
+        else:
+            joined += [text, piece]
+            text = ""
+    return [*joined, text]
+
+
+def text(value: Any, depth: int = 0) -> str:
+    """The JSON text of `value`, which has no holes and lies `depth` levels deep."""
+    return "".join(_walk(value, depth))
+
+
+def _walk(value: Any, depth: int) -> Iterator[Any]:
+    """The pieces one by one. One frame a level: a dump may be nested 400 levels deep."""
+    brackets = "[]"
+    if isinstance(value, Hole):
+        yield value.what, depth
+        return
+    if isinstance(value, dict) and value and isinstance(next(iter(value)), int):
+        items = [("", item) for item in _listed(value)]
+    elif isinstance(value, dict) and value:
+        brackets, items = "{}", [(f"{json.dumps(key)}: ", item) for key, item in value.items()]
+    elif isinstance(value, list) and value:
+        items = [("", item) for item in value]
+    else:
+        yield json.dumps(value)
+        return
+    inner = "\n" + " " * (depth + 1)
+    before = brackets[0] + inner
+    for key, item in items:
+        yield before + key
+        yield from _walk(item, depth + 1)
+        before = "," + inner
+    yield "\n" + " " * depth + brackets[1]
+
+
+def _listed(values: dict[int, Any]) -> list[Any]:
+    length = max(values) + 1
+    if length > len(values) + _MOST_GAPS:
+        raise UsageError(f"a list has {len(values)} values and {length - len(values)} gaps; it is not exported")
+    return [values.get(index) for index in range(length)]

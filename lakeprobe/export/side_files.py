@@ -1,0 +1,90 @@
+"""Writes stack.json and construct.json of one part of a unit, in the layout that the dump had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lakeprobe.export import json_text
+from lakeprobe.readers.dump import CONSTRUCT_FILE, STACK_FILE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CALLS = ("part", "op", "kind", "parent", "began", "micro_step", "stack")
+"""What the side files say of an op: columns of ops, or of undumped (which has no kind) if dump.json lacks the op."""
+
+_MICRO_STEPS = "megatron_micro_step_number"
+_BATCH = 1 << 12
+
+
+def write(folder: Path, layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, list[str]]) -> None:
+    """Write both files for the ops `calls` (columns CALLS) into `folder`; `frames` are the stacks by number.
+
+    `layout` is the part's object in dumps.layout. A file that the dump did not have is not written.
+    """
+    members = {STACK_FILE: _stacks(layout, calls, frames), CONSTRUCT_FILE: _construct(layout, calls)}
+    for name, found in members.items():
+        state = layout.get(name)
+        if state == "missing":
+            continue
+        with (folder / name).open("w", encoding="ascii") as file:
+            if state != "empty":
+                write_members(file, found, 0)
+
+
+def write_members(file: IO[str], members: Iterable[tuple[str, str]], depth: int) -> None:
+    """Write an object that lies `depth` levels deep: its names, each with the JSON text of its value."""
+    before = "{\n" + " " * (depth + 1)
+    empty = True
+    for name, text in members:
+        file.write(f"{before}{json.dumps(name)}: {text}")
+        before, empty = ",\n" + " " * (depth + 1), False
+    file.write("{}" if empty else "\n" + " " * depth + "}")
+
+
+def _stacks(layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, list[str]]) -> Iterator[tuple[str, str]]:
+    """By op, or grouped by stack as all releases from 8.1.1 on write it."""
+    import pyarrow.compute as pc
+
+    has_stack = pc.is_valid(calls["stack"])
+    if layout.get(STACK_FILE) == "by op":
+        for stack, op in _rows(calls, has_stack, None, "stack", "op"):
+            yield op, json_text.text(frames[stack], 1)
+        return
+    groups = groupby(_rows(calls, has_stack, "stack", "stack", "op"), key=itemgetter(0))
+    for number, (stack, group) in enumerate(groups):
+        yield str(number), json_text.text([[op for _, op in group], frames[stack]], 1)
+
+
+def _construct(layout: Mapping[str, Any], calls: pa.Table) -> Iterator[tuple[str, str]]:
+    import pyarrow.compute as pc
+
+    chosen = pc.is_valid(calls["began"])
+    parents = calls["parent"].unique().drop_null()
+    if not pc.any(chosen).as_py() and len(
+        parents
+    ):  # which ops began when is not known: all but gradients, as they stand
+        chosen = pc.not_equal(calls["kind"], "parameters_grad")
+        roots = parents.filter(pc.invert(pc.is_in(parents, calls["op"])))  # "optimizer" is no op of its own
+        yield from ((root, "null") for root in roots.to_pylist())
+    for op, parent, micro_step in _rows(calls, chosen, "began", "op", "parent", "micro_step"):
+        yield op, json_text.text(parent if micro_step is None else [parent, micro_step], 1)
+    if _MICRO_STEPS in layout:
+        yield _MICRO_STEPS, json_text.text(layout[_MICRO_STEPS], 1)
+
+
+def _rows(calls: pa.Table, chosen: pa.ChunkedArray, order: str | None, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The `columns` of the rows for which `chosen` is true, by the column `order`; equal ones stay as they stand."""
+    import pyarrow.compute as pc
+
+    places = pc.indices_nonzero(chosen)
+    if order:
+        places = places.take(pc.sort_indices(calls[order].take(places)))
+    for start in range(0, len(places), _BATCH):
+        batch = calls.select(columns).take(places.slice(start, _BATCH))
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
