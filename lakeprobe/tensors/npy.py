@@ -64,7 +64,7 @@ def _read_header(file: IO[bytes], path: str | Path) -> tuple[dict[str, Any], int
 def _parse_header(text: bytes, path: str | Path) -> dict[str, Any]:
     try:
         # Latin-1 never fails; names beyond ASCII (version 3) only occur in structured dtypes.
-        header = ast.literal_eval(text.decode("latin1").strip())
+        header = ast.literal_eval(text.decode("latin1").strip(" \t\r\n"))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise TensorError(f"unreadable header in {path}; save the array with numpy.save") from error
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
