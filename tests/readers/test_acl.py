@@ -558,7 +558,7 @@ def test_names_in_mapping(tmp_path: Path) -> None:
     assert read.tensors[f"Add.{'long' * 80}.1.0.output.0"]["data_name"] == "123"
 
 
-@pytest.mark.parametrize("mapping", [b"123,\xff\xfe", b'1,"' + b"x" * 200_000 + b'"'])
+@pytest.mark.parametrize("mapping", [b"123,\xff\xfe", b"123,\xe4"])
 def test_a_mapping_that_cannot_be_read(tmp_path: Path, mapping: bytes) -> None:
     written(tmp_path, {"123": WHOLE, "mapping.csv": mapping})
     with pytest.raises(DumpError, match=r"mapping\.csv cannot be read"):
