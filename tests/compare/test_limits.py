@@ -83,9 +83,10 @@ def test_within_its_time(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 INTERRUPTED = """
-import os, sys
+import os, signal, sys
 import duckdb
 from lakeprobe.compare import limits
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
 connection = duckdb.connect(config={"threads": 1})
 try:
     print("ready", flush=True)
@@ -113,6 +114,7 @@ def test_keyboard_interrupt(seconds: float | None) -> None:
                 break
         else:
             child.kill()
+            child.wait()
         assert child.returncode == 7
 
 
