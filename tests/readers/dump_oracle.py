@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from reading import Read, Row, read_source
 
 from lakeprobe.readers import dump
-from lakeprobe.readers.source import ContentOf, Source, Summary
-from lakeprobe.schema import arrow_schema
+from lakeprobe.readers.source import ContentOf, Source
 
-Row = dict[str, Any]
 SECTIONS = (("input_args", "input"), ("input_kwargs", "input"), ("input", "input"), ("parameters", "parameters"),
             ("output", "output"))  # fmt: skip
 TENSOR_KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name")
-
-
-@dataclass(frozen=True)
-class Read:
-    """What dump.read made of a dump, as rows."""
-
-    summary: Summary
-    ops: list[Row]
-    tensors: list[Row]
-    stacks: list[Row]
-    undumped: list[Row]
-
-    def body(self) -> dict[str, Any]:
-        """The object under `data`, rebuilt."""
-        return rebuild(self.ops, self.tensors)
 
 
 def source(folder: Path) -> Source:
@@ -42,12 +24,12 @@ def source(folder: Path) -> Source:
 
 def read(folder: Path, content_of: ContentOf = lambda name: (None, None)) -> Read:
     """Read the dump in `folder` with the reader under test."""
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": [], "undumped": []}
-    summary = dump.read(source(folder), content_of, lambda table, batch: batches[table].append(batch))
-    tables = {name: pa.Table.from_batches(found, arrow_schema(name)) for name, found in batches.items()}
-    for table in tables.values():
-        table.validate(full=True)
-    return Read(summary, *(table.to_pylist() for table in tables.values()))
+    return read_source(dump, source(folder), content_of)
+
+
+def data_of(result: Read) -> dict[str, Any]:
+    """The object under `data`, rebuilt."""
+    return rebuild(result.ops, result.tensors)
 
 
 def write(folder: Path, data: Any, stack: Any = None, construct: Any = None, **head: Any) -> Path:
@@ -64,7 +46,7 @@ def write(folder: Path, data: Any, stack: Any = None, construct: Any = None, **h
 def read_entry(folder: Path, body: Any, op: str = "Torch.add.0.forward") -> list[Row]:
     """The tensor rows of a dump of one entry, which must be rebuilt from them exactly."""
     result = read(write(folder, {op: body}))
-    assert canonical(result.body()) == canonical({op: body})
+    assert canonical(data_of(result)) == canonical({op: body})
     assert places(result.tensors) == list(naive_places({op: body}))
     return result.tensors
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dump_oracle import canonical, read, write
+from dump_oracle import canonical, data_of, read, write
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import tables
@@ -40,7 +40,7 @@ def test_the_head(tmp_path: Path, layout: dict[str, Any]) -> None:
     summary = result.summary
     assert (summary.task, summary.level, summary.framework) == ("tensor", "L1", "mindspore")
     assert json.loads(summary.head) == {**head, "late": None}
-    assert canonical(result.body()) == canonical(DATA)
+    assert canonical(data_of(result)) == canonical(DATA)
     assert (summary.ops, summary.tensor_rows, summary.digests, summary.files, summary.unreadable) == (3, 6, 0, 0, 0)
 
 
@@ -107,7 +107,7 @@ def test_other_keys_of_an_entry(tmp_path: Path) -> None:
     assert [op["sections"] for op in result.ops] == [
         "is_nan input_args is_recompute output", "input_args is_recompute", "is_recompute output",
     ]  # fmt: skip
-    assert canonical(result.body()) == canonical(data)
+    assert canonical(data_of(result)) == canonical(data)
 
 
 def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

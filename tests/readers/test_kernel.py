@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reading import read_source
 
 import lakeprobe
 from lakeprobe.errors import DumpError, TensorError
 from lakeprobe.readers import kernel
 from lakeprobe.readers.kernel_names import parse, place_of
-from lakeprobe.readers.source import Emit, Listing, Place, Source, Summary
-from lakeprobe.schema import arrow_schema
+from lakeprobe.readers.source import Listing, Place, Source, Summary
 from lakeprobe.tensors import TensorReference, open_tensor, read_tensor
 
 Row = dict[str, Any]
@@ -55,11 +54,8 @@ def found(folder: Path, top: Path | None = None) -> list[Source]:
 def read(folder: Path) -> tuple[Summary, list[Row], list[Row]]:
     """The summary, ops and tensors of the one source in a folder."""
     [source] = found(folder)
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
-    emit: Emit = lambda table, batch: batches[table].append(batch)  # noqa: E731
-    summary = kernel.read(source, content_of(folder), emit)
-    tables = [pa.Table.from_batches(batches[name], arrow_schema(name)) for name in ("ops", "tensors")]
-    return summary, tables[0].to_pylist(), tables[1].to_pylist()
+    result = read_source(kernel, source, content_of(folder))
+    return result.summary, result.ops, result.tensors
 
 
 def leaf_folder(run: Path, rank: int = 0, graph: str = "Net/0", iteration: int = 0) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dump_oracle import canonical, read, read_entry, read_leaf, source, write
+from dump_oracle import canonical, data_of, read, read_entry, read_leaf, source, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -339,7 +339,7 @@ def test_empty_containers(tmp_path: Path) -> None:
         None,
     ]  # fmt: skip
     assert [row["slot"] for row in result.tensors] == ["input.e", "output.1", "input.0"]
-    assert canonical(result.body()["Torch.add.0.forward"]) == canonical(body)
+    assert canonical(data_of(result)["Torch.add.0.forward"]) == canonical(body)
 
 
 def test_an_entry_without_sections(tmp_path: Path) -> None:
@@ -479,4 +479,4 @@ GRADIENTS = st.dictionaries(KEYS, st.lists(VALUES, max_size=2) | LEAVES, max_siz
 def test_any_entry_is_rebuilt(tmp_path: Path, bodies: list[dict[str, Any]], gradients: dict[str, Any]) -> None:
     data = {f"Torch.add.{call}.forward": body for call, body in enumerate(bodies)}
     data["Module.a.B.parameters_grad.0"] = gradients
-    assert canonical(read(write(tmp_path, data)).body()) == canonical(data)
+    assert canonical(data_of(read(write(tmp_path, data)))) == canonical(data)

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reading import Damages, damaged, damages, listing, read_source
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import dump, npy_folder, single_save
 from lakeprobe.readers.locate import locate
-from lakeprobe.readers.source import Listing, Source, Summary
+from lakeprobe.readers.source import Source, Summary
 
 TENSORS = Path(__file__).parents[1] / "data" / "tensors"
 Rows = list[dict[str, Any]]
 
 
 def found(folder: Path, top: Path | None = None) -> list[Source]:
-    entries = sorted(folder.iterdir())
-    files, folders = ([it.name for it in entries if it.is_dir() is is_folder] for is_folder in (False, True))
-    return npy_folder.find(Listing(folder, files, folders, top or folder))
+    return npy_folder.find(listing(folder, top))
 
 
 def no_content(tensor: object) -> tuple[None, None]:
@@ -34,14 +32,12 @@ def no_content(tensor: object) -> tuple[None, None]:
 
 def read(folder: Path, content_of: Callable[[Any], Any] = no_content) -> tuple[Rows, Rows, Summary]:
     [source] = found(folder)
-    return read_source(source, content_of)
+    return read_rows(source, content_of)
 
 
-def read_source(source: Source, content_of: Callable[[Any], Any] = no_content) -> tuple[Rows, Rows, Summary]:
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
-    summary = npy_folder.read(source, content_of, lambda table, batch: batches[table].append(batch))
-    ops, tensors = (pa.Table.from_batches(batches[table]).to_pylist() for table in ("ops", "tensors"))
-    return ops, tensors, summary
+def read_rows(source: Source, content_of: Callable[[Any], Any] = no_content) -> tuple[Rows, Rows, Summary]:
+    result = read_source(npy_folder, source, content_of)
+    return result.ops, result.tensors, result.summary
 
 
 def save(folder: Path, *names: str, array: Any = 1.0) -> Path:
@@ -215,7 +211,7 @@ def test_names_that_are_no_text_and_no_file_names_of_a_dump(tmp_path: Path) -> N
 
 NPY = (TENSORS / "dtype_int16.npy").read_bytes()
 PT = (TENSORS / "dtype_float16.pt").read_bytes()
-DAMAGES = st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 40), st.binary(max_size=6)), min_size=1, max_size=3)
+DAMAGES = damages(1500)
 NAMES = st.lists(
     st.tuples(
         st.text("ab._09 é", max_size=6),
@@ -229,12 +225,6 @@ NAMES = st.lists(
 )
 
 
-def damaged(data: bytes, damages: list[tuple[int, int, bytes]]) -> bytes:
-    for place, length, instead in damages:
-        data = data[:place] + instead + data[place + length :]
-    return data
-
-
 @pytest.fixture(scope="module")
 def to_damage(tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = save(tmp_path_factory.mktemp("npy_folder"), "a_int16_1.npy", "b_float16_2.pt")
@@ -244,12 +234,10 @@ def to_damage(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(npy_damages=DAMAGES, pt_damages=DAMAGES)
-def test_any_damage_gives_rows(
-    to_damage: Source, npy_damages: list[tuple[int, int, bytes]], pt_damages: list[tuple[int, int, bytes]]
-) -> None:
+def test_any_damage_gives_rows(to_damage: Source, npy_damages: Damages, pt_damages: Damages) -> None:
     (to_damage.folder / "a_int16_1.npy").write_bytes(damaged(NPY, npy_damages))
     (to_damage.folder / "b_float16_2.pt").write_bytes(damaged(PT, pt_damages))
-    ops, tensors, summary = read_source(to_damage)
+    ops, tensors, summary = read_rows(to_damage)
     assert [op["op"] for op in ops] == ["a.0.debug", "b.0.debug"]
     assert summary.tensor_rows == len(tensors) == 2
     if tensors[0]["max"] is not None:
@@ -261,7 +249,7 @@ def test_any_damage_gives_rows(
 @given(names=NAMES)
 def test_any_names_give_each_file_an_op_of_its_own(names: list[str]) -> None:
     folder = Path("nowhere")
-    ops, _, _ = read_source(Source(npy_folder.NAME, folder, folder, 0, 0, tuple(map(folder.joinpath, names)), folder))
+    ops, _, _ = read_rows(Source(npy_folder.NAME, folder, folder, 0, 0, tuple(map(folder.joinpath, names)), folder))
     assert len({op["op"] for op in ops}) == len(ops) == len(names)
     for stem in {op["stem"] for op in ops}:
         assert [op["call"] for op in ops if op["stem"] == stem] == list(range(sum(op["stem"] == stem for op in ops)))

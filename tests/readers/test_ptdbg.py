@@ -6,58 +6,27 @@ import json
 import math
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading import Read, listing, read_source
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import ptdbg, ptdbg_names
 from lakeprobe.readers.source import Listing, Source, Summary
-from lakeprobe.schema import arrow_schema
 
 PAIR = Path(__file__).resolve().parents[1] / "data" / "ptdbg" / "pair.tar.xz"
 FLOATS = [2.5, -1.0, 0.25]
 FRAMES = [["/m/train.py", "12", "forward", "y = self.fc(x)"], ["/m/train.py", "40", "<module>", None]]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a source became, as rows."""
-
-    summary: Summary
-    ops: list[Row]
-    tensors: list[Row]
-    stacks: list[Row]
-
-    def names(self) -> list[str]:
-        return [op["op"] for op in self.ops]
-
-    def leaf(self, name: str) -> Row:
-        (row,) = [row for row in self.tensors if row["name"] == name]
-        return row
 
 
 def find(folder: Path) -> list[Source]:
-    entries = sorted(folder.iterdir())
-    files = [entry.name for entry in entries if entry.is_file()]
-    return ptdbg.find(Listing(folder, files, [entry.name for entry in entries if entry.is_dir()], folder))
-
-
-def read_source(source: Source) -> Read:
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
-    summary = ptdbg.read(source, lambda name: (None, None), lambda table, batch: batches[table].append(batch))
-    tables = {name: pa.Table.from_batches(found, arrow_schema(name)) for name, found in batches.items()}
-    for table in tables.values():
-        table.validate(full=True)
-    return Read(summary, *(table.to_pylist() for table in tables.values()))
+    return ptdbg.find(listing(folder))
 
 
 def text(lines: list[Any]) -> str:
@@ -71,7 +40,7 @@ def read(folder: Path, *lines: Any, files: bool = False) -> Read:
     if files:
         (folder / "dump").mkdir()
     (source,) = find(folder)
-    return read_source(source)
+    return read_source(ptdbg, source)
 
 
 def line(name: str, statistics: Any = FLOATS, dtype: str = "torch.float32", shape: Any = (2, 3), md5: Any = ()) -> Any:
@@ -426,7 +395,7 @@ def test_infos_of_an_overflow_check(tmp_path: Path) -> None:
     one, other = find(tmp_path)
     assert (one.process, other.process, one.part, one.root) == (4711, 99, "overflow info", tmp_path)
     assert [file.name for file in one.files] == [f"{kind}_info_4711.json" for kind in ("forward", "backward", "stack")]
-    result = read_source(one)
+    result = read_source(ptdbg, one)
     assert [(row["name"], row["max"], row["value"]) for row in result.tensors] == [
         ("Torch.mul.0.forward.input.0", 6.0, None),
         ("Torch.mul.0.forward.input.1.0", 6.0, None),
@@ -435,7 +404,7 @@ def test_infos_of_an_overflow_check(tmp_path: Path) -> None:
         ("Torch.mul.0.backward.input.0", 6.0, None),
     ]
     assert [op["stack"] for op in result.ops] == [0, None]
-    assert read_source(other).names() == ["Torch.mul.0.backward"]
+    assert read_source(ptdbg, other).names() == ["Torch.mul.0.backward"]
 
 
 def test_saved_arguments_of_an_overflow_check(tmp_path: Path) -> None:
@@ -448,7 +417,7 @@ def test_saved_arguments_of_an_overflow_check(tmp_path: Path) -> None:
     ]
     info = {"Torch_mul_0_forward": {"args": [leaves], "kwargs": {}}}
     (tmp_path / "forward_info_7.json").write_text(json.dumps(info))
-    result = read_source(find(tmp_path)[0])
+    result = read_source(ptdbg, find(tmp_path)[0])
     first, second = result.tensors
     expected = {"name": "Torch.mul.0.forward.input.0.0", "kind": "tensor", "dtype": "torch.float32", "shape": [1, 2],
                 "max": 3.0, "min": -1.0, "mean": 1.0, "data_name": "Torch_mul_0_forward.0.npy"}  # fmt: skip
@@ -462,7 +431,7 @@ def test_saved_arguments_of_an_overflow_check(tmp_path: Path) -> None:
 def test_infos_nested_too_deep(tmp_path: Path) -> None:
     (tmp_path / "backward_info_7.json").write_text('{"Torch_mul_0": ' + "[" * 700 + "]" * 700 + "}")
     with pytest.raises(DumpError, match="deep"):
-        read_source(find(tmp_path)[0])
+        read_source(ptdbg, find(tmp_path)[0])
 
 
 @pytest.mark.parametrize(
@@ -479,7 +448,7 @@ def test_broken_infos(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     (source,) = find(tmp_path)
     with pytest.raises(DumpError, match=name):
-        read_source(source)
+        read_source(ptdbg, source)
 
 
 # ---- damage -----------------------------------------------------------------------------------------------
@@ -519,7 +488,7 @@ def test_a_last_line_that_was_cut(tmp_path: Path) -> None:
     (tmp_path / "dump.pkl").write_text(LINE + LINE[:30])
     (source,) = find(tmp_path)
     with pytest.raises(DumpError, match=r"line 2 is not complete JSON; leave that line out to read the rest$"):
-        read_source(source)
+        read_source(ptdbg, source)
 
 
 def test_an_empty_dump(tmp_path: Path) -> None:
@@ -541,7 +510,7 @@ def test_a_vanished_file(tmp_path: Path) -> None:
     (source,) = find(tmp_path)
     (tmp_path / "dump.pkl").unlink()
     with pytest.raises(DumpError, match="cannot be read"):
-        read_source(source)
+        read_source(ptdbg, source)
 
 
 # ---- a real dump ------------------------------------------------------------------------------------------
@@ -558,7 +527,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_line_of_a_real_dump_is_a_row(real: Path) -> None:
     (source,) = find(real)
     assert (source.root.name, source.rank, source.tensors) == ("golden", 0, real / "npu_dump")
-    result = read_source(source)
+    result = read_source(ptdbg, source)
     lines = [json.loads(raw) for raw in (real / "npu_dump.pkl").read_text().splitlines()]
     assert len(result.tensors) == len(lines) == 329
     by_file = {row["data_name"]: row for row in result.tensors}
@@ -675,6 +644,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_damage_of_a_file_gives_tables_or_an_error(folder: Path, content: bytes) -> None:
     (folder / "dump.pkl").write_bytes(content)
     for source in find(folder):
-        if result := tried(partial(read_source, source)):
+        if result := tried(partial(read_source, ptdbg, source)):
             assert len(result.ops) == result.summary.ops
             assert len(result.tensors) == result.summary.tensor_rows

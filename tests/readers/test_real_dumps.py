@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dump_oracle import canonical, naive_places, places, read
+from dump_oracle import canonical, data_of, naive_places, places, read
 
 DUMPS = Path("/work/shared/dumps")
 BUNDLED = Path(__file__).parent.parent / "data" / "dumps"
@@ -37,7 +37,7 @@ def test_nothing_is_lost(folder: Path) -> None:
     result = read(folder)
     data = dump.pop("data")
     assert [op["op"] for op in result.ops] == list(data)
-    rebuilt = result.body()
+    rebuilt = data_of(result)
     for op, body in data.items():
         assert canonical(rebuilt[op]) == canonical(body), op
         if result.ops[0]["kind"] != "parameters_grad":

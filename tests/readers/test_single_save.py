@@ -10,23 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reading import Damages, damaged, damages, listing, read_source
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import single_save
-from lakeprobe.readers.source import Listing, Source, Summary
+from lakeprobe.readers.source import Source, Summary
 
 REAL = Path(__file__).parents[1] / "data" / "single_save"
 Rows = list[dict[str, Any]]
-
-
-def listing(folder: Path, top: Path | None = None) -> Listing:
-    entries = sorted(folder.iterdir())
-    files, folders = ([it.name for it in entries if it.is_dir() is is_folder] for is_folder in (False, True))
-    return Listing(folder, files, folders, top or folder)
 
 
 def found(top: Path) -> list[Source]:
@@ -38,10 +32,8 @@ def no_content(tensor: object) -> tuple[None, None]:
 
 
 def read(source: Source, content_of: Callable[[Any], Any] = no_content) -> tuple[Rows, Rows, Summary]:
-    batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": []}
-    summary = single_save.read(source, content_of, lambda table, batch: batches[table].append(batch))
-    ops, tensors = (pa.Table.from_batches(batches[table]).to_pylist() for table in ("ops", "tensors"))
-    return ops, tensors, summary
+    result = read_source(single_save, source, content_of)
+    return result.ops, result.tensors, result.summary
 
 
 def save(top: Path, place: str, recorded: Any = None, **arrays: Any) -> Path:
@@ -274,7 +266,7 @@ def test_a_damaged_json_is_told(tmp_path: Path, text: str, message: str) -> None
 
 JSON = (REAL / "golden/data/parts/step0/rank0/micro_step1/parts.json").read_bytes()
 NPY = (REAL / "golden/data/parts/step0/rank0/micro_step1/parts.q.npy").read_bytes()
-DAMAGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 40), st.binary(max_size=6)), min_size=1, max_size=3)
+DAMAGES = damages(1000)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: (
@@ -285,12 +277,6 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-def damaged(data: bytes, damages: list[tuple[int, int, bytes]]) -> bytes:
-    for place, length, instead in damages:
-        data = data[:place] + instead + data[place + length :]
-    return data
 
 
 @pytest.fixture(scope="module")
@@ -314,9 +300,7 @@ def check_rows_or_error(source: Source) -> None:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(json_damages=DAMAGES, npy_damages=DAMAGES)
-def test_any_damage_gives_rows_or_an_error(
-    to_damage: Source, json_damages: list[tuple[int, int, bytes]], npy_damages: list[tuple[int, int, bytes]]
-) -> None:
+def test_any_damage_gives_rows_or_an_error(to_damage: Source, json_damages: Damages, npy_damages: Damages) -> None:
     folder = to_damage.folder / "parts/step0/rank0/micro_step1"
     (folder / "parts.json").write_bytes(damaged(JSON, json_damages))
     (folder / "parts.q.npy").write_bytes(damaged(NPY, npy_damages))
