@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_dumps import Data, back, call, write
 from typer.testing import CliRunner
 
 import lakeprobe
@@ -19,7 +20,6 @@ from lakeprobe.reports.blame_text import blame_json, blame_text
 from lakeprobe.session import Lake
 
 Leaf = dict[str, Any]
-Data = dict[str, dict[str, Any]]
 
 
 def tensor(size: float, error: float = 0.0, shape: tuple[int, ...] = (4, 4), dtype: str = "torch.float32") -> Leaf:
@@ -29,14 +29,6 @@ def tensor(size: float, error: float = 0.0, shape: tuple[int, ...] = (4, 4), dty
     if not shape:
         statistics = dict.fromkeys(statistics, scale)
     return {"type": "torch.Tensor", "dtype": dtype, "shape": list(shape), **statistics, "requires_grad": False}
-
-
-def call(inputs: list[Any], outputs: list[Any], **kwargs: Any) -> dict[str, Any]:
-    return {"input_args": inputs, "input_kwargs": kwargs, "output": outputs}
-
-
-def back(inputs: list[Leaf], outputs: list[Leaf]) -> dict[str, Any]:
-    return {"input": inputs, "output": outputs}
 
 
 def text(value: str) -> Leaf:
@@ -63,18 +55,6 @@ def network(approximate: str = "none", **errors: float) -> Data:
         "Functional.gelu.0.backward": back([t["dg"]], [t["dh"]]),
         "Functional.linear.0.backward": back([t["dh"]], [t["dx"]]),
     }
-
-
-def write(root: Path, ranks: dict[int, Data], step: int = 0, parents: dict[str, str] | None = None) -> Path:
-    for rank, data in ranks.items():
-        folder = root / f"step{step}" / f"rank{rank}"
-        folder.mkdir(parents=True)
-        head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
-        (folder / "dump.json").write_text(json.dumps({**head, "data": data}, indent=1))
-        stacks = {op: [f"File model.py, line 7, in forward, \n {op}"] for op in data if "backward" not in op}
-        (folder / "stack.json").write_text(json.dumps(stacks))
-        (folder / "construct.json").write_text(json.dumps({op: (parents or {}).get(op) for op in data}))
-    return root
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_dumps import Data, Op, back, call, write
 
 import lakeprobe
 from lakeprobe import resources
@@ -16,9 +16,6 @@ from lakeprobe.analysis.overflow import Overflow, overflow
 from lakeprobe.errors import UsageError
 from lakeprobe.reports.overflow_text import overflow_text
 from lakeprobe.session import Lake
-
-Op = dict[str, Any]
-Data = dict[str, Op]
 
 
 def tensor(low: float | None, high: float | None, mean: float | None = 0.0, **fields: Any) -> Op:
@@ -36,29 +33,6 @@ FINE = tensor(-1.0, 1.0)
 NAN = tensor(nan, nan, nan)
 MINUS = tensor(-inf, 1.0, -inf)
 BIG = tensor(-1.0, inf, inf)
-
-
-def call(inputs: list[Any], outputs: list[Any], **kwargs: Any) -> Op:
-    return {"input_args": inputs, "input_kwargs": kwargs, "output": outputs}
-
-
-def back(inputs: list[Any], outputs: list[Any]) -> Op:
-    return {"input": inputs, "output": outputs}
-
-
-def write(
-    root: Path, ranks: dict[int, Data], framework: str = "pytorch", parents: dict[str, str] | None = None
-) -> Path:
-    """A dump of one step with these ops on these ranks."""
-    for rank, data in ranks.items():
-        folder = root / "step0" / f"rank{rank}"
-        folder.mkdir(parents=True)
-        head = {"task": "statistics", "level": "mix", "framework": framework, "dump_data_dir": None}
-        (folder / "dump.json").write_text(json.dumps({**head, "data": data}, indent=1))
-        stacks = {op: [f"File model.py, line 7, in forward, \n {op}"] for op in data if "backward" not in op}
-        (folder / "stack.json").write_text(json.dumps(stacks))
-        (folder / "construct.json").write_text(json.dumps({op: (parents or {}).get(op) for op in data}))
-    return root
 
 
 @pytest.fixture
