@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
-from lakeprobe.commands.sql import Format
+from lakeprobe.commands.options import Format, LakeOption
 
 
 def blame(

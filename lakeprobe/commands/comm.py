@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
-from lakeprobe.commands.sql import Format
+from lakeprobe.commands.options import Format, LakeOption
 
 
 class FailOn(StrEnum):

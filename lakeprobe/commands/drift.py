@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
-from lakeprobe.commands.sql import Format
+from lakeprobe.commands.options import Format, LakeOption
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport

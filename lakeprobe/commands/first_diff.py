@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
-from lakeprobe.commands.sql import Format
+from lakeprobe.commands.options import Format, LakeOption
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import (
+    Format,
     JobsOption,
     LakeOption,
     RanksOption,
@@ -16,7 +17,6 @@ from lakeprobe.commands.options import (
     TensorsOption,
     numbers,
 )
-from lakeprobe.commands.sql import Format
 
 
 def ingest(

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lakeprobe.errors import UsageError
+
+
+class Format(StrEnum):
+    """The forms rows can be written in."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
 
 LakeOption = Annotated[
     Path | None, typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake")

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
-
-
-class Format(StrEnum):
-    """The forms rows can be written in."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
+from lakeprobe.commands.options import Format, LakeOption
 
 
 def sql(

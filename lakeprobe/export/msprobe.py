@@ -42,7 +42,7 @@ _CATEGORIES = {"input_args": "input", "input_kwargs": "kwargs"}
 
 @dataclass(slots=True)
 class ExportedUnit:
-    """What was written of one unit: entries, tensor files, the bytes of their elements, and what was not or changed.
+    """What was written of one unit: entries, tensor files, and what was not or changed.
 
     `absent` counts the tensors that dump.json names and whose contents the lake does not have.
     """
@@ -50,7 +50,6 @@ class ExportedUnit:
     key: UnitKey
     ops: int = 0
     tensor_files: int = 0
-    tensor_bytes: int = 0
     absent: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -277,7 +276,7 @@ class _Part:
         path = self.folder / TENSOR_FOLDER / data_name
         if not path.exists():  # two leaves may name one file
             path.parent.mkdir(exist_ok=True)
-            self.report.tensor_bytes += tensor_files.write_tensor(reference, path)
+            tensor_files.write_tensor(reference, path)
             self.report.tensor_files += 1
         return leaf._replace(data_name=data_name)
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import foreign_tables, npy_folder
+from lakeprobe.readers import foreign_tables
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
@@ -156,7 +156,7 @@ def _run(root: Path, found: list[Source]) -> Located:
 
 
 def _is_loose(source: Source) -> bool:
-    return source.format == npy_folder.NAME
+    return source.format == ANY_TENSORS.NAME
 
 
 def _without_loose_files(sources: list[Source]) -> list[Source]:
