@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     from lakeprobe.session import Lake
 
-__all__ = ["__version__", "load_ipython_extension", "open"]
+__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "open"]
 
 
 def open(path: str | os.PathLike[str] | None = None) -> Lake:
@@ -24,6 +25,17 @@ def open(path: str | os.PathLike[str] | None = None) -> Lake:
     from lakeprobe.session import Lake
 
     return Lake(path)
+
+
+def __getattr__(name: str) -> Any:
+    """`collect` and `PrecisionDebugger`, which are loaded when they are asked for."""
+    if name == "PrecisionDebugger":
+        from lakeprobe.collect.debugger import PrecisionDebugger
+
+        return PrecisionDebugger
+    if name == "collect":
+        return importlib.import_module("lakeprobe.collect")
+    raise AttributeError(f"module lakeprobe has no attribute {name}")
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.collect import recovery
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Pair, pair_units
@@ -44,12 +45,17 @@ class CompareReport:
     unpaired: tuple[UnitKey, ...]
     ingested: tuple[IngestReport, ...]
     seconds: float
+    incomplete: tuple[UnitKey, ...] = ()
+    """Units whose collecting process was cut off in the middle of the step."""
 
     @property
     def notes(self) -> list[str]:
-        """Lines of the mapping files that do nothing, because no pair of units has their name."""
+        """Units that are incomplete; lines of the mapping files that do nothing: no pair of units has their name."""
+        cut_off = [f"{key} is incomplete: the process that collected it was cut off" for key in self.incomplete]
         idle = [line for line in self.pairs[0].idle if all(line in pair.idle for pair in self.pairs)]
-        return [f"the {mapping} names {name}, which the {side} run does not have" for mapping, side, name in idle]
+        return cut_off + [
+            f"the {mapping} names {name}, which the {side} run does not have" for mapping, side, name in idle
+        ]
 
 
 def compare(
@@ -85,6 +91,7 @@ def compare(
     most = limits.memory_bytes(memory) if memory else None
     check_storage(tensors)
     path = store.choose(lake)
+    recovery.settle(path)
     sides, ingested = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
     pairs, unpaired = pair_units(*(_chosen(side.units, steps, ranks) for side in sides))
     if not pairs:
@@ -104,7 +111,16 @@ def compare(
             staging.put_in_place(folder, layout.comparison_folder(path, name))
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
-    return CompareReport(name, tuple(reports), tuple(unpaired), ingested, time.monotonic() - started)
+    incomplete = tuple(key for pair in pairs for key in pair if not _is_complete(path, key))
+    seconds = time.monotonic() - started
+    return CompareReport(name, tuple(reports), tuple(unpaired), ingested, seconds, incomplete)
+
+
+def _is_complete(lake: Path, key: UnitKey) -> bool:
+    import pyarrow.parquet as pq
+
+    dumps = pq.read_table(layout.unit_folder(lake, key) / "dumps.parquet", partitioning=None)
+    return "complete" not in dumps.column_names or dumps["complete"][0].as_py() is not False  # absent before 0.7
 
 
 def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:

@@ -146,6 +146,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         "tensor_storage": task.tensors,
         "source": str(source_of(task.sources)),
         "fingerprint": fingerprint,
+        "complete": True,
         "notes": summary.notes,
         "head": _head(task.sources, summaries),
         "layout": json.dumps({source.part: read.layout for source, read in zip(task.sources, summaries, strict=True)}),

@@ -11,8 +11,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_UNIQUE_TEXT = frozenset(("name", "content"))
-"""Columns whose values hardly repeat: a dictionary would only cost time."""
+_PLACES = "DELTA_BINARY_PACKED"
+_NAMES = "DELTA_BYTE_ARRAY"
+_ENCODINGS = {
+    "ops": {"seq": _PLACES, "first_row": _PLACES, "stack": _PLACES, "call": _PLACES, "op": _NAMES},
+    "tensors": {"row": _PLACES, "seq": _PLACES, "op": _NAMES, "name": _NAMES},
+}
+"""Columns that grow from row to row, or begin like the row before."""
+_HARDLY_REPEAT = frozenset(("content", "max", "min", "mean", "norm"))
+"""Columns that zstd packs better than a dictionary does."""
+_SEARCHED = ("row", "seq", "part", "op", "name", "content", "stack")
+"""Columns whose least and greatest value per row group is kept, for readers that look for a row."""
 
 
 class UnitWriter:
@@ -38,10 +47,13 @@ class UnitWriter:
 
         writer = self._writers.get(name)
         if writer is None:
-            repeating = [column.name for column in table(name).columns if column.name not in _UNIQUE_TEXT]
+            encodings = _ENCODINGS.get(name, {})
+            columns = [column.name for column in table(name).columns]
             writer = self._writers[name] = pq.ParquetWriter(
-                self.folder / f"{name}.parquet", arrow_schema(name), compression="zstd", compression_level=1,
-                use_dictionary=repeating,
+                self.folder / f"{name}.parquet", arrow_schema(name), compression="zstd", compression_level=3,
+                use_dictionary=[column for column in columns if column not in (*encodings, *_HARDLY_REPEAT)],
+                column_encoding=encodings, write_statistics=[column for column in columns if column in _SEARCHED],
+                store_schema=False,
             )  # fmt: skip
         return writer
 

@@ -1,0 +1,264 @@
+"""msprobe's config.json, of every release, as settings: each key is honoured, or refused by name with the reason.
+
+Nothing is passed over. A key of no release, a value of the wrong type and a choice that contradicts another are a
+UsageError of one line, before anything is collected. A refused key may stand in the file with a value that asks for
+nothing, such as null, false, "" or [], as it does in the files that msprobe ships.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakeprobe.collect.settings import Settings
+from lakeprobe.errors import UsageError
+from lakeprobe.readers import names
+
+LARGEST = 10**6
+"""The largest step or rank that can be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a config.json asks for."""
+
+    settings: Settings
+    dump_path: str | None = None
+    """Where msprobe would write."""
+    seed: int | None = None
+    """The seed to set before anything runs; None leaves random numbers alone."""
+    deterministic: bool = False
+    """Whether to ask for deterministic algorithms."""
+
+
+def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
+    """The configuration in the file `path`; `overrides` that are not None take the place of its top-level keys.
+
+    Raises UsageError.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # of JSON or UTF-8
+        raise UsageError(f"{path} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} should be an object with the keys task, level, dump_path and so on")
+    return parse(content | {key: value for key, value in overrides.items() if value is not None}, str(path))
+
+
+def parse(content: Mapping[str, Any], where: str) -> Configuration:
+    """The configuration that the keys of a config.json give. Raises UsageError; its text begins with `where`."""
+    top = _read(content, _TOP, (*_SECTIONS, *_REFUSED_TASKS), where)
+    sections = {task: _read_section(content.get(task), task, where) for task in _SECTIONS}
+    task = top.pop("task", "statistics")
+    _refuse(content, where)
+    _refuse(content.get(task) or {}, f"{where}: {task}")
+    seed, deterministic = top.pop("seed", None), top.pop("is_deterministic", False)
+    dump_path = top.pop("dump_path", None)
+    top.pop("async_dump", None)  # what is recorded is the same; it is always written by another process
+    settings = Settings(task=task, **top, **sections[task])
+    _check_together(settings, where)
+    return Configuration(settings, dump_path, seed, deterministic)
+
+
+def _read_section(section: Any, task: str, where: str) -> dict[str, Any]:
+    """The options of `task`. Those of a task that is not asked for are checked too, and not used."""
+    if not isinstance(section or {}, dict):
+        raise UsageError(f"{where}: {task} should be an object, not {json.dumps(section)}")
+    return _read(section or {}, _SECTIONS[task], (), f"{where}: {task}")
+
+
+def _read(
+    content: Mapping[str, Any], checks: Mapping[str, Check], others: tuple[str, ...], where: str
+) -> dict[str, Any]:
+    """The values of the keys in `checks` that are given, checked. Other keys may be `others` or are refused later."""
+    values = {}
+    for key, check in checks.items():
+        if content.get(key) not in (None, ""):
+            try:
+                values[key] = check(content[key])
+            except ValueError as error:
+                raise UsageError(f"{where}: {key} {error}") from None
+    known = (*checks, *others, *_REFUSED)
+    for key in content:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise UsageError(f"{where}: there is no key {key}" + (f"; {near[0]} is meant?" if near else ""))
+    return values
+
+
+def _refuse(content: Mapping[str, Any], where: str) -> None:
+    for key, value in content.items():
+        if key in _REFUSED:
+            reason, *harmless = _REFUSED[key]
+            if value not in (None, False, "", [], {}, [""], *harmless):
+                raise UsageError(f"{where}: {key} is not supported: {reason}")
+
+
+def _check_together(settings: Settings, where: str) -> None:
+    """Raise UsageError for choices that are right alone, and contradict each other."""
+    if settings.scope and settings.list:
+        raise UsageError(f"{where}: scope and list cannot both be given; leave one empty")
+    if settings.scope and len(settings.scope) != 2:
+        raise UsageError(f"{where}: scope takes two names, the first and the last op, not {len(settings.scope)}")
+    for name in settings.scope:
+        kinds = {"L0": ("module",), "L1": ("api",)}.get(settings.level, ("api", "module"))
+        if names.parse(name).kind not in kinds:
+            example = {"module": "Module.layer1.conv.Conv2d.forward.0", "api": "Functional.conv2d.0.forward"}[kinds[0]]
+            raise UsageError(f"{where}: {name} in scope is no full name at level {settings.level}, such as {example}")
+    if settings.task == "structure" and settings.level not in ("L0", "mix"):
+        raise UsageError(f"{where}: task structure needs level L0 or mix, not {settings.level}, which has no modules")
+    if settings.level == "debug" and (settings.scope or settings.list or settings.tensor_list):
+        raise UsageError(f"{where}: level debug records what is saved by name; leave scope, list and tensor_list empty")
+
+
+# ---- values: each check gives the value as Settings has it, or raises ValueError with what is wrong ------------------
+
+Check = Callable[[Any], Any]
+
+
+def _should_be(what: str, value: Any) -> ValueError:
+    return ValueError(f"should be {what}, not {json.dumps(value, default=str)}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _should_be("a text", value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _should_be("true or false", value)
+    return value
+
+
+def _seed(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
+        raise _should_be("a whole number of at most 32 bits", value)
+    return value
+
+
+def _one_of(*choices: str) -> Check:
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise _should_be(f"one of {', '.join(choices)}", value)
+        return str(value)
+
+    return check
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise _should_be("a list of texts", value)
+    return tuple(item for item in value if item)
+
+
+def _data_mode(value: Any) -> tuple[str, ...]:
+    choices = ("all", "forward", "backward", "input", "output")
+    if not isinstance(value, (list, tuple)) or not all(item in choices for item in value):
+        raise _should_be(f"a list of {', '.join(choices)}", value)
+    if "all" in value and len(value) > 1:
+        raise _should_be("all alone, or others", value)
+    return tuple(value) or ("all",)
+
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    """Steps or ranks: whole numbers, "3", or "4-6"."""
+    wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" stands for three of them', value)
+    if not isinstance(value, (list, tuple)):
+        raise wrong
+    numbers: set[int] = set()
+    for item in value:
+        match = None if isinstance(item, bool) else _RANGE.fullmatch(str(item).replace(" ", ""))
+        if match is None:
+            raise wrong
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last <= LARGEST:
+            raise wrong
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def _task(value: Any) -> Any:
+    if isinstance(value, str) and value in _REFUSED_TASKS:
+        raise ValueError(f"{value} is not supported: {_REFUSED_TASKS[value]}")
+    return _one_of(*_SECTIONS)(value)
+
+
+def _level(value: Any) -> Any:
+    if value == "L2":
+        raise ValueError(f"L2 is not supported: the device dumps its kernels itself; {_ON_THE_DEVICE}")
+    return _one_of("L0", "L1", "mix", "debug")(value)
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+
+_ON_THE_DEVICE = "run msprobe there, and read what it writes with: lakeprobe ingest FOLDER"
+_NO_REPLAY = "lakeprobe runs no op again"
+_TO_ACC_CHECK = f"{_NO_REPLAY}; collect with task tensor, and give that to msprobe acc_check"
+_COMPARE = "collect both runs, then: lakeprobe compare TARGET GOLDEN"
+_ONE_LAKE = "let both sides collect into one lake instead"
+
+_TOP: Mapping[str, Check] = {
+    "task": _task,
+    "dump_path": _text,
+    "rank": _numbers,
+    "step": _numbers,
+    "level": _level,
+    "extra_info": _flag,
+    "risk_level": _one_of("ALL", "CORE", "FOCUS"),
+    "seed": _seed,
+    "is_deterministic": _flag,
+    "async_dump": _flag,
+}
+_OPTIONS: Mapping[str, Check] = {"scope": _texts, "list": _texts, "data_mode": _data_mode}
+_SUMMARY: Mapping[str, Check] = {"summary_mode": _one_of("statistics", "md5", "xor")}
+_SECTIONS: Mapping[str, Mapping[str, Check]] = {
+    "statistics": {**_OPTIONS, **_SUMMARY, "tensor_list": _texts},
+    "tensor": {**_OPTIONS, **_SUMMARY},
+    "structure": _OPTIONS,
+}
+
+_REFUSED_TASKS = {
+    "acc_check": _TO_ACC_CHECK,
+    "run_ut": _TO_ACC_CHECK,
+    "free_benchmark": _NO_REPLAY,
+    "diff_check": _COMPARE,
+    "grad_probe": "levels L0 and mix record the gradients of parameters",
+    "overflow_check": "collect with task statistics, then: lakeprobe overflow RUN",
+    "nan_check": f"it reads the device's overflow flag; {_ON_THE_DEVICE}",
+    "exception_dump": f"the device's own dumper does this; {_ON_THE_DEVICE}",
+}
+"""Tasks, and the reason. A section of such a task may be in the file; it is not used."""
+
+_REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "acl_config": (f"it belongs to level L2, for which the device has its own dumper; {_ON_THE_DEVICE}",),
+    "backward_input": (f"it belongs to level L2, for which the device has its own dumper; {_ON_THE_DEVICE}",),
+    "enable_dataloader": ("call start() before the step, and stop() and step() after it",),
+    "dump_enable": ("settings hold for the whole run; call start() and stop() where they are to",),
+    "precision": ("statistics are in the tensor's own dtype, as with low, which can be compared with msprobe", "low"),
+    "custom_op_namespaces": ("only the libraries that msprobe lists are recorded", ["_C_ascend"]),
+    "load": ("lakeprobe does not change the inputs of modules",),
+    "file_format": ("tensors are kept in the lake, which gives them as numpy arrays", "npy"),
+    "bench_path": (_COMPARE,),
+    "diff_nums": (_COMPARE, 1),
+    "slice": ("tensors are kept whole",),
+    "request_id": ("lakeprobe collects training, not requests to a server",),
+    "online_run_ut": (_ONE_LAKE,),
+    "nfs_path": (_ONE_LAKE,),
+    "host": (_ONE_LAKE,),
+    "port": (_ONE_LAKE, -1),
+    "rank_list": (_ONE_LAKE,),
+}
+"""Keys that are not supported: the reason, and values beside null, false and what is empty that ask for nothing."""

@@ -1,0 +1,132 @@
+"""msprobe's PrecisionDebugger over our collector: a training script that uses it changes one import.
+
+from lakeprobe.collect.debugger import PrecisionDebugger
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+from lakeprobe.collect import config
+from lakeprobe.collect.config import Configuration
+from lakeprobe.collect.session import Collector, beside
+from lakeprobe.errors import UsageError
+
+
+def _refused(name: str, reason: str) -> Callable[..., NoReturn]:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise UsageError(f"PrecisionDebugger.{name} is not supported: {reason}")
+
+    refuse.__doc__ = f"Raises UsageError: {reason}."
+    return refuse
+
+
+class PrecisionDebugger:
+    """The one debugger of a process. Making another gives the first back, as in msprobe; `close` ends it.
+
+    Its methods may be called on the class as well. What is collected goes into the lake as the run named after
+    dump_path's last folder, see `lakeprobe.collect.session.beside`; `run` and `lake` say otherwise.
+    """
+
+    _instance: ClassVar[PrecisionDebugger | None] = None
+
+    def __new__(cls, *_: Any, **__: Any) -> PrecisionDebugger:
+        """The one that there is, or a new one."""
+        return cls._instance or super().__new__(cls)
+
+    def __init__(
+        self,
+        config_path: str | os.PathLike[str] | None = None,
+        task: str | None = None,
+        dump_path: str | None = None,
+        level: str | None = None,
+        step: list[int | str] | None = None,
+        *,
+        model: Any = None,
+        run: str | None = None,
+        lake: str | os.PathLike[str] | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Read the config.json at `config_path`; arguments go before its keys. Nothing is watched before `start`.
+
+        Raises UsageError for a configuration that is wrong, or asks for what is not supported, and LakeError.
+        """
+        if PrecisionDebugger._instance is self:
+            return
+        overrides = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+        if config_path is None:
+            given = {key: value for key, value in overrides.items() if value is not None}
+            configuration = config.parse(given, "PrecisionDebugger")
+        else:
+            configuration = config.load(config_path, **overrides)
+        lake, run = _places(configuration, lake, run)
+        if configuration.seed is not None or configuration.deterministic:
+            from lakeprobe.collect.switches import seed_all
+
+            seed_all(1234 if configuration.seed is None else configuration.seed, configuration.deterministic)
+        self._records_saved = configuration.settings.level == "debug"
+        self._collector = Collector(model, configuration.settings, run=run, lake=lake, replace=replace)
+        PrecisionDebugger._instance = self
+
+    @classmethod
+    def start(cls, model: Any = None, token_range: Any = None, rank_id: int | None = None) -> None:
+        """Watch `model` from here on. Raises UsageError without a debugger, or with a `token_range`."""
+        if token_range is not None:
+            raise UsageError("token_range is not supported: lakeprobe collects training, not requests to a server")
+        cls._one()._collector.start(model, rank_id)
+
+    @classmethod
+    def stop(cls) -> None:
+        """Watch no more until the next start."""
+        cls._one()._collector.stop()
+
+    @classmethod
+    def step(cls) -> None:
+        """The step is over."""
+        cls._one()._collector.step()
+
+    @classmethod
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Record `variable` as `name`, at level debug; at other levels nothing, as in msprobe."""
+        if cls._one()._records_saved:
+            cls._one()._collector.save(name, variable, save_backward)
+
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Give the running step the number `step`."""
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise UsageError(f"set_init_step takes a whole number from 0, not {step!r}")
+        cls._one()._collector.current_step = step
+
+    @classmethod
+    def close(cls) -> None:
+        """End the step, and wait until all is in the lake. It happens by itself when the program ends."""
+        instance, cls._instance = cls._instance, None
+        if instance is not None:
+            instance._collector.close()
+
+    @classmethod
+    def _one(cls) -> PrecisionDebugger:
+        if cls._instance is None:
+            raise UsageError("there is no PrecisionDebugger; make one first")
+        return cls._instance
+
+    monitor = _refused("monitor", "levels L0 and mix record the gradients of parameters")
+    module_dump = _refused("module_dump", "give the name of the module in list, at level mix")
+    module_dump_end = _refused("module_dump_end", "give the name of the module in list, at level mix")
+    register_custom_api = _refused("register_custom_api", "save the values by name with lakeprobe's collector.save")
+    restore_custom_api = _refused("restore_custom_api", "there is no register_custom_api")
+
+
+def _places(
+    configuration: Configuration, lake: str | os.PathLike[str] | None, run: str | None
+) -> tuple[str | os.PathLike[str] | None, str]:
+    """The lake and the run: those given, else those that dump_path stands for."""
+    if configuration.dump_path is None:
+        if run is None:
+            raise UsageError("PrecisionDebugger needs a dump_path, whose last folder names the run, or a run")
+        return lake, run
+    by_path, named = beside(configuration.dump_path)
+    return lake or by_path, run or named

@@ -1,0 +1,189 @@
+"""The journal of a unit that is being collected: what the training process writes, and all that a kill leaves behind.
+
+LAKE/.collecting/run=R,step=S,rank=K/journal          records, one after the other
+LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the records name
+
+A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. It is handed
+to the system in one write, so a process that is killed loses the batch that it had not written yet and no other. Who
+collects holds a lock on the file (flock). A journal that nobody holds is finished, or its process is gone: in either
+case anybody may make a unit of it (`lakeprobe.collect.recovery`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from lakeprobe.errors import DumpError, LakeError
+from lakeprobe.lake.layout import UnitKey
+
+_FOLDER = ".collecting"
+_LENGTH = struct.Struct("<Q")
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a unit before its first op."""
+
+    run: str
+    step: int
+    rank: int
+    framework: str
+    task: str
+    level: str
+    source: str
+    """The program that ran, and where."""
+    head: dict[str, Any]
+    """The top-level keys of a dump.json of these ops, but data."""
+    replace: bool
+    """Whether a unit that is in the lake already is to be replaced."""
+    version: str
+    """Of lakeprobe."""
+
+    @property
+    def key(self) -> UnitKey:
+        """The unit that is collected."""
+        return UnitKey(self.run, self.step, self.rank)
+
+
+class Op(msgspec.Struct, array_like=True):
+    """One op as a sink takes it. `stack` is a place in all Batch.stacks so far; a tensor in `body` is its content hash.
+
+    A body that msgpack cannot hold (an integer of more than 64 bits) is JSON text.
+    """
+
+    op: str
+    body: Any
+    parent: str | None
+    micro_step: int | None
+    stack: int | None
+
+
+class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Ops, the call stacks that came up first with them, and rows of the table contents for their tensors."""
+
+    ops: list[msgspec.Raw] = []
+    stacks: list[list[str]] = []
+    contents: list[dict[str, Any]] = []
+    ended: bool = False
+    """Whether the step, or the part of it that was to be collected, was over after these ops."""
+
+
+def folder_of(lake: Path, key: UnitKey) -> Path:
+    """Where the unit `key` is collected."""
+    return lake / _FOLDER / f"run={key.run},step={key.step},rank={key.rank}"
+
+
+def folders(lake: Path) -> list[Path]:
+    """Where units are being collected, or were when their process ended."""
+    return sorted(lake.glob(f"{_FOLDER}/*/"))
+
+
+def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
+    """`op` as msgpack. `encoder` says what becomes of tensors."""
+    try:
+        return encoder.encode(op)
+    except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits; half of a surrogate pair in a text
+        text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
+        return encoder.encode(Op(op.op, text.decode(), op.parent, op.micro_step, op.stack))
+
+
+class Journal:
+    """The journal of one unit, open for writing and locked."""
+
+    def __init__(self, lake: Path, head: Head) -> None:
+        """Begin a journal. Raises LakeError if another process collects this unit, and OSError."""
+        self.folder = folder_of(lake, head.key)
+        self.unit_folder = self.folder / "unit"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file = (self.folder / "journal").open("ab", buffering=0)
+        if not _lock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB) or self._file.tell():
+            self._file.close()
+            raise LakeError(f"{lake}: another process collects {head.key}; give each process its own rank, or run")
+        self.unit_folder.mkdir()
+        self.write(head)
+
+    def write(self, record: Head | Batch) -> None:
+        """Append `record`. Raises OSError; the journal is then as it was before."""
+        payload = _encoder.encode(record)
+        data = memoryview(_LENGTH.pack(len(payload)) + payload)
+        end = self._file.tell()
+        try:
+            while data:  # the system may take a part only, of a large record
+                data = data[self._file.write(data) or 0 :]
+        except OSError:
+            self._file.truncate(end)
+            self._file.seek(end)
+            raise
+
+    def close(self) -> None:
+        """Let go of the journal: from here on it may be made a unit."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone does not, if a child process has the file too
+        self._file.close()
+
+
+@contextmanager
+def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
+    """The journal in `folder`, held; None if it is gone, or if another process holds it and we do not `wait`."""
+    path = folder / "journal"
+    try:
+        file = path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    with file:
+        held = _lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield path if held and _is_still(path, file) else None
+
+
+def _lock(file: IO[bytes], how: int) -> bool:
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: Path, file: IO[bytes]) -> bool:
+    """Whether `path` is the file that is open, and not gone or another one meanwhile."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def head(path: Path) -> Head | None:
+    """The head of the journal at `path`. None if its process ended before it wrote one: then there is nothing in it.
+
+    Raises DumpError if another release wrote it, whose journals are others.
+    """
+    first = next(_records(path), None)
+    try:
+        return None if first is None else msgspec.msgpack.decode(first, type=Head)
+    except msgspec.DecodeError:
+        raise DumpError(f"{path} was written by another release of lakeprobe; use that one, or remove it") from None
+
+
+def batches(path: Path) -> Iterator[Batch]:
+    """The batches of the journal at `path`, as far as they are whole."""
+    for record in islice(_records(path), 1, None):
+        yield msgspec.msgpack.decode(record, type=Batch)
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while len(start := file.read(_LENGTH.size)) == _LENGTH.size:
+            (length,) = _LENGTH.unpack(start)
+            payload = file.read(length)
+            if len(payload) < length:
+                return
+            yield payload

@@ -1,0 +1,247 @@
+"""Makes units of journals: of those that are finished, and of those whose process was killed, as far as they got.
+
+A process that collects only appends to a journal. What costs more (rows, Parquet) is done here, in a process of its own
+beside it: `python -m lakeprobe.collect.recovery LAKE`. If that is killed too, the next command that opens the lake does
+it. Nothing here imports a framework.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import xxhash
+
+from lakeprobe import diagnostics
+from lakeprobe.collect import journal
+from lakeprobe.collect.journal import Head, Op
+from lakeprobe.errors import DumpError, LakeError, LakeprobeError
+from lakeprobe.lake import layout, staging
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.unit import UnitWriter
+from lakeprobe.readers import names
+from lakeprobe.readers.source import Source
+from lakeprobe.readers.tables import Tables
+
+FORMAT = "lakeprobe"
+"""What dumps.format says of a unit that was collected."""
+
+_NOT_KEPT = "the tensor was not kept when it was collected"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A unit that was made of a journal. `complete` is False if its process was cut off in the middle of the step."""
+
+    key: UnitKey
+    complete: bool
+    ops: int
+
+
+def recover(lake: Path) -> tuple[list[Recovered], list[LakeprobeError]]:
+    """Make units of all journals of `lake` that no process holds. Returns them, and why others could not be made."""
+    made: list[Recovered] = []
+    errors: list[LakeprobeError] = []
+    for folder in journal.folders(lake):
+        try:
+            unit = build(lake, folder)
+        except LakeprobeError as error:
+            errors.append(error)
+        else:
+            made += [unit] if unit else []
+    return made, errors
+
+
+def settle(lake: Path) -> None:
+    """What every command does first with a lake: `recover`, and say on stderr what came in, and what could not."""
+    made, errors = recover(lake)
+    for unit in made:
+        state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
+        diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")
+    for error in errors:
+        diagnostics.fail(error)
+
+
+def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
+    """Make a unit of the journal in `folder`, put it in place, and remove the folder.
+
+    None if there is no op in it, or if another process does this now (with `wait`: after that has done it).
+    Raises DumpError and LakeError; the journal is then still there.
+    """
+    with staging.unchanged(lake), journal.taken(folder, wait) as path:
+        if path is None:
+            return None
+        head = journal.head(path)
+        has_ops = any(batch.ops for batch in journal.batches(path))
+        unit = _build(lake, path, head) if head and has_ops else None
+        shutil.rmtree(folder)
+        return unit
+
+
+def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
+    place = layout.unit_folder(lake, head.key)
+    fingerprint = _hash(path)
+    known = _fingerprint_of(place)
+    if known == fingerprint:  # who put it there was killed before the journal was removed
+        return None
+    if known is not None and not head.replace:
+        raise LakeError(f"{head.key} came into {lake} while it was collected; what was collected is in {path.parent}")
+    folder = path.parent / "unit"
+    row = _write_tables(folder, path, head) | {"fingerprint": fingerprint}
+    with UnitWriter(folder) as writer:
+        writer.write_rows("dumps", [row])
+        writer.close()
+    staging.put_in_place(folder, place)
+    return Recovered(head.key, row["complete"], row["ops"])
+
+
+class _RefusedError(Exception):
+    """An op that cannot become rows, by its place in the journal."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place, self.reason = place, reason
+
+
+def _write_tables(folder: Path, path: Path, head: Head) -> dict[str, Any]:
+    """Write the tables of a unit but dumps, whose row is returned. An op that cannot become rows is left out."""
+    left_out: dict[int, str] = {}
+    while True:
+        try:
+            return _write_without(left_out, folder, path, head)
+        except _RefusedError as refused:  # its rows are half in the batch, so begin anew
+            left_out[refused.place] = refused.reason
+
+
+def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: Head) -> dict[str, Any]:
+    contents: list[dict[str, Any]] = []
+    of_name: dict[str, str] = {}
+    stacks: list[int] = []
+    place = 0
+    ended = False
+
+    def content_of(name: object) -> tuple[str | None, str | None]:
+        content = of_name.pop(str(name), "") or None
+        return content, None if content else _NOT_KEPT
+
+    with UnitWriter(folder) as writer:
+        tables = Tables(Source(FORMAT, folder, folder, head.step, head.rank), path, content_of, writer.write)
+        for batch in journal.batches(path):
+            contents += batch.contents
+            stacks += [tables.stack(frames) for frames in batch.stacks]
+            for encoded in batch.ops:
+                if place not in left_out:
+                    try:
+                        _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
+                    except DumpError as error:
+                        raise _RefusedError(place, str(error)) from error
+                place += 1
+            ended = batch.ended
+        summary = tables.close()
+        writer.write_rows("contents", contents)
+        writer.close()
+    _remove_torn_values(folder, contents)
+    notes = [] if ended else [f"incomplete: collecting was cut off in the middle of the step, after {place} ops"]
+    notes += [f"an op was left out: {reason}" for reason in left_out.values()]
+    if summary.unreadable:
+        notes.append(f"{summary.unreadable} tensors were not kept (each is larger than 1 GiB)")
+    return {
+        "format": FORMAT,
+        "framework": head.framework,
+        "task": head.task,
+        "level": head.level,
+        "ops": summary.ops,
+        "tensor_rows": summary.tensor_rows,
+        "digests": summary.digests,
+        "files": summary.files,
+        "unreadable": summary.unreadable,
+        "contents": len(contents),
+        "content_bytes": sum(row["length"] for row in contents),
+        "dump_bytes": path.stat().st_size,
+        "tensor_storage": "copy",
+        "source": head.source,
+        "notes": notes,
+        "head": json.dumps(head.head),
+        "reader_version": head.version,
+        "complete": ended,
+    }
+
+
+def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
+    body = json.loads(op.body) if isinstance(op.body, str) else op.body
+    _take_contents(body, of_name)
+    name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
+    stack = None if op.stack is None else stacks[op.stack]
+    tables.add(op.op, name, body, parent=op.parent, micro_step=op.micro_step, stack=stack)
+
+
+def _take_contents(value: Any, of_name: dict[str, str]) -> None:
+    """Take the content hashes out of the leaves of a body; `of_name` gets them by the leaves' data_name."""
+    if isinstance(value, list):
+        for item in value:
+            _take_contents(item, of_name)
+    elif isinstance(value, dict):
+        if "data_name" in value and isinstance(value.get("tensor"), str):
+            of_name[value["data_name"]] = value.pop("tensor")
+        for item in value.values():
+            _take_contents(item, of_name)
+
+
+def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:
+    """Remove the values of a batch that was not written any more: their file has no end."""
+    whole = {row["file"] for row in contents}
+    for file in folder.glob("values-*"):
+        if file.name not in whole:
+            file.unlink()
+
+
+def _hash(path: Path) -> str:
+    """XXH3-128 over the journal."""
+    state = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
+
+
+def _fingerprint_of(place: Path) -> str | None:
+    """The fingerprint of the unit at `place`; None if there is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = place / "dumps.parquet"
+    try:
+        return str(pq.read_table(path, columns=["fingerprint"], partitioning=None)["fingerprint"][0])
+    except FileNotFoundError:
+        return None
+    except (pa.ArrowInvalid, IndexError) as error:
+        raise LakeError(f"{path} is damaged; remove its unit") from error
+
+
+def main() -> int:
+    """Build the journals whose folders stdin names, a line each; at its end also those that nobody holds any more.
+
+    stdin ends with the process that collects, however that ends. Errors go to stderr, a line each.
+    """
+    lake = Path(sys.argv[1])
+    os.nice(10)  # the training comes first
+    code = 0
+    for line in sys.stdin:
+        try:
+            build(lake, Path(line.rstrip("\n")), wait=True)
+        except LakeprobeError as error:
+            code = diagnostics.fail(error)
+    for failed in recover(lake)[1]:
+        code = diagnostics.fail(failed)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What to record of a training step: the choices that msprobe's config.json gives, checked and in one value."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["L0", "L1", "mix", "debug"]
+Task = Literal["statistics", "tensor", "structure"]
+SummaryMode = Literal["statistics", "md5", "xor"]
+Risk = Literal["ALL", "CORE", "FOCUS"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Plain values, as config.json has them once its defaults are filled in.
+
+    Whoever makes one checks it (`lakeprobe.errors.UsageError`); the capture trusts it.
+    """
+
+    level: Level = "L1"
+    task: Task = "statistics"
+    summary_mode: SummaryMode = "statistics"
+    scope: tuple[str, ...] = ()
+    """None, or two full names: only the ops from the first to the second, in the order of calls."""
+    list: tuple[str, ...] = ()
+    """Parts of names: only these ops; at level mix, for a module, also all that runs inside it."""
+    tensor_list: tuple[str, ...] = ()
+    """Parts of names: contents are kept of these ops though the task is statistics."""
+    data_mode: tuple[str, ...] = ("all",)
+    """"all", or any of "forward", "backward", "input", "output"."""
+    rank: tuple[int, ...] = ()
+    """The ranks to collect; empty for all."""
+    step: tuple[int, ...] = ()
+    """The steps to collect; empty for all."""
+    extra_info: bool = True
+    """Whether to record call stacks and the tree of modules."""
+    risk_level: Risk = "FOCUS"
+    """Which APIs to record: FOCUS leaves out shapes, casts and factories; CORE keeps matrix products and the like."""

@@ -1,0 +1,186 @@
+"""ptdbg_ascend's functions over our collector: a script that uses them changes one import.
+
+    from lakeprobe.collect.switches import set_dump_path, register_hook, acc_cmp_dump, set_dump_switch, seed_all
+
+What is between set_dump_switch("ON", …) and set_dump_switch("OFF") is a step of the run. All tensors and scalars are
+recorded, those of bool and int too, which ptdbg's filter_switch leaves out: SQL can do that afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from lakeprobe.collect import config
+from lakeprobe.collect.session import Collector, beside
+from lakeprobe.collect.settings import Settings
+from lakeprobe.errors import UsageError
+from lakeprobe.readers import names, ptdbg_names
+
+acc_cmp_dump = "acc_cmp_dump"
+"""For `register_hook`: record ops."""
+overflow_check = "overflow_check"
+"""For `register_hook`: not supported."""
+
+_DEFAULT_TAG = "ptdbg_dump"
+_TASKS = {"all": ("tensor", "statistics"), "summary": ("statistics", "statistics"), "md5": ("statistics", "md5")}
+"""Our task and summary_mode for ptdbg's summary_mode."""
+_MODES = ("all", "list", "range", "stack", "api_list", "api_stack")
+_ON_THE_DEVICE = (
+    "the device's own dumper does this; run ptdbg_ascend there, and read what it writes with: lakeprobe ingest FOLDER"
+)
+
+
+@dataclass
+class _Script:
+    """What a script has said so far."""
+
+    dump_path: str | None = None
+    tag: str = _DEFAULT_TAG
+    model: Any = None
+    rank: int | None = None
+    settings: Settings | None = None
+    collector: Collector | None = None
+
+
+_script = _Script()
+
+
+def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = _DEFAULT_TAG) -> None:
+    """Say where ptdbg would write: `fpath`, a folder or file.pkl, names the run; a `dump_tag` is put after its name."""
+    close()
+    _script.dump_path = os.fspath(fpath).removesuffix(".pkl")
+    _script.tag = dump_tag
+
+
+def register_hook(model: Any, hook: Any, *, overflow_nums: int = 1, dump_mode: str = "api", rank: int | None = None,
+                  dump_config: Any = None) -> None:  # fmt: skip
+    """Say which model is to be recorded. Raises UsageError for any `hook` but acc_cmp_dump, and for ACL dumps."""
+    if hook != acc_cmp_dump:
+        raise UsageError("register_hook: only acc_cmp_dump is supported; for overflow: lakeprobe overflow RUN")
+    if overflow_nums != 1:
+        raise UsageError("register_hook: overflow_nums is not supported: it goes with overflow_check")
+    if dump_mode != "api" or dump_config is not None:
+        raise UsageError(f"register_hook: dump_mode {dump_mode} is not supported: {_ON_THE_DEVICE}")
+    _script.model, _script.rank = model, rank
+
+
+def set_dump_switch(
+    switch: str,
+    mode: str = "all",
+    scope: Sequence[str] = (),
+    api_list: Sequence[str] = (),
+    filter_switch: str = "ON",
+    dump_mode: Sequence[str] = ("all",),
+    summary_only: bool = False,
+    summary_mode: str = "all",
+) -> None:
+    """Begin to record (ON), or stop and end the step (OFF).
+
+    `mode` says what is recorded: all, list, range, stack, api_list or api_stack. `scope` has names of ops, of msprobe's
+    form or ptdbg's: those to record for list and stack, the first and the last for range. `api_list` has parts of
+    names. The modes stack and api_stack record call stacks and no values. `summary_mode` all keeps contents, summary
+    statistics only, md5 statistics and digests. Raises UsageError and LakeError.
+    """
+    _check("switch", switch, ("ON", "OFF"))
+    _check("filter_switch", filter_switch, ("ON", "OFF"))
+    if switch == "OFF":
+        if _script.collector is not None:
+            _script.collector.stop()
+            _script.collector.step()
+        return
+    summary_mode = "summary" if summary_only else summary_mode
+    _collector(_settings(mode, scope, api_list, list(dump_mode) or ["all"], summary_mode)).start(rank=_script.rank)
+
+
+def _settings(
+    mode: str, scope: Sequence[str], api_list: Sequence[str], data_mode: Sequence[str], summary_mode: str
+) -> Settings:
+    if mode == "acl":
+        raise UsageError(f"set_dump_switch: mode acl is not supported: {_ON_THE_DEVICE}")
+    _check("mode", mode, _MODES)
+    _check("summary_mode", summary_mode, tuple(_TASKS))
+    task, digest = _TASKS[summary_mode]
+    options: dict[str, Any] = {"data_mode": data_mode, "summary_mode": digest}
+    if mode == "api_list":
+        if not api_list:
+            raise UsageError('set_dump_switch: mode api_list needs an api_list, such as ["relu"]')
+        options["list"] = list(api_list)
+    if mode in ("list", "range") and not scope:
+        raise UsageError(f"set_dump_switch: mode {mode} needs a scope with names of ops")
+    if scope and mode in ("list", "range", "stack"):
+        options["scope" if mode == "range" else "list"] = [_today(name) for name in scope]
+    settings = config.parse(
+        {"level": "L1", "task": task, "risk_level": "ALL", task: options}, "set_dump_switch"
+    ).settings
+    return replace(settings, task="structure") if mode in ("stack", "api_stack") else settings
+
+
+def _today(name: str) -> str:
+    today = ptdbg_names.today(name)
+    if names.parse(today).kind != "api":
+        raise UsageError(f"set_dump_switch: {name} in scope names no op; a name is as Tensor.permute.1.forward")
+    return today
+
+
+def _check(what: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UsageError(f"set_dump_switch: {what} should be one of {', '.join(choices)}, not {value!r}")
+
+
+def _collector(settings: Settings) -> Collector:
+    """The collector with these settings; where they are others than before, it goes on with the step after."""
+    if _script.collector is not None and _script.settings == settings:
+        return _script.collector
+    if _script.dump_path is None:
+        raise UsageError("set_dump_switch: call set_dump_path first")
+    step = 0 if _script.collector is None else _script.collector.current_step
+    close()
+    lake, run = beside(_script.dump_path)
+    run = run if _script.tag == _DEFAULT_TAG else f"{run}.{_script.tag}"
+    _script.collector = Collector(_script.model, settings, run=run, lake=lake)
+    _script.collector.current_step = step
+    _script.settings = settings
+    return _script.collector
+
+
+def close() -> None:
+    """End what is recorded, and wait until it is in the lake. It happens by itself when the program ends."""
+    collector, _script.collector = _script.collector, None
+    if collector is not None:
+        collector.close()
+
+
+def set_overflow_check_switch(*_: Any, **__: Any) -> NoReturn:
+    """Raises UsageError."""
+    raise UsageError("set_overflow_check_switch is not supported: collect, then: lakeprobe overflow RUN")
+
+
+def set_backward_input(*_: Any, **__: Any) -> NoReturn:
+    """Raises UsageError."""
+    raise UsageError(f"set_backward_input is not supported: it goes with mode acl; {_ON_THE_DEVICE}")
+
+
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> None:
+    """Seed random, numpy and torch (CPU, CUDA, NPU) with `seed`; with `mode` also ask for deterministic algorithms.
+
+    Raises UsageError for `rm_dropout`, which would change the training.
+    """
+    import torch
+
+    if rm_dropout:
+        raise UsageError("seed_all: rm_dropout is not supported: it changes the training; set p=0 in the model")
+    os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that are started from here on
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)  # of CUDA and NPU too
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.use_deterministic_algorithms(mode)
+    if mode:
+        os.environ |= {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "HCCL_DETERMINISTIC": "true"}

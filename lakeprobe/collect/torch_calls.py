@@ -1,0 +1,135 @@
+"""Records the calls of torch's functions, and the backward of each by a hook on its node in the graph."""
+
+import functools
+from collections.abc import Callable
+from sys import _getframe
+from typing import Any
+
+import torch
+
+from lakeprobe.collect.torch_entries import Op
+from lakeprobe.collect.torch_functions import Function, Place, places
+from lakeprobe.collect.torch_recorder import Recorder, apart
+
+_DROPOUT = frozenset(
+    f"{prefix}.{name}"
+    for prefix, names in (
+        ("Functional", "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"),
+        ("Torch", "dropout dropout_ alpha_dropout alpha_dropout_ feature_alpha_dropout feature_alpha_dropout_"),
+        ("Torch", "feature_dropout feature_dropout_"),
+        ("NPU", "_npu_dropout"),
+    )
+    for name in names.split()
+)
+
+
+class Calls:
+    """While started, every call of a recorded function becomes an op."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._replacements: dict[tuple[str, int], Function] = {}
+        self._places: list[Place] = []
+
+    def start(self) -> None:
+        """Puts the recording functions in place."""
+        if not self._places or not all(place.unchanged for place in self._places):
+            self._places = places()
+        for place in self._places:
+            place.put(self._replacement(place))
+
+    def stop(self) -> None:
+        """Takes them out: torch is as it was."""
+        for place in self._places:
+            place.restore()
+
+    def _replacement(self, place: Place) -> Function:
+        key = (place.name, id(place.function))
+        known = self._replacements.get(key)
+        if known is None:
+            make = self._recording if self.recorder.scope.wants_function(place.name) else self._silent
+            known = functools.update_wrapper(make(place.name, place.function), place.function)
+            self._replacements[key] = known
+        return known
+
+    def _silent(self, _name: str, function: Function) -> Function:
+        """What an unwanted function calls inside is not recorded either."""
+        recorder = self.recorder
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            thread = recorder.thread
+            if thread.inside or not recorder.running:
+                return function(*args, **kwargs)
+            thread.inside = True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                thread.inside = False
+
+        return call
+
+    def _recording(self, name: str, function: Function) -> Function:
+        recorder = self.recorder
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            thread = recorder.thread
+            if thread.inside or not recorder.running:
+                return function(*args, **kwargs)
+            number = recorder.count(name)
+            op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
+            thread.inside = True
+            try:
+                output = function(*args, **kwargs)
+            except BaseException:
+                if op is not None:
+                    recorder.breaks_off(op)
+                raise
+            finally:
+                thread.inside = False
+            self._called(name, number, op, args, kwargs, output)
+            return output
+
+        return call
+
+    @apart
+    def _called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:
+        recorder = self.recorder
+        if recorder.scope.backward:
+            self._watch_backward(name, number, args, kwargs, output)
+        if op is not None:
+            op.parent = recorder.parent_of_function()
+            recorder.ends(op, output)
+
+    def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any) -> None:
+        """Has the gradients recorded that pass the node which made the first tensor of the output."""
+        if not torch.is_grad_enabled():
+            return
+        tensor = _first_tensor(output)
+        if tensor is None or not tensor.requires_grad or tensor.grad_fn is None:
+            return
+        if name in _DROPOUT and (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0:
+            # Nothing is dropped and the node is that of another op.
+            return
+        tensor.grad_fn.register_hook(self._backward_hook(f"{name}.{number}.backward"))
+
+    def _backward_hook(self, name: str) -> Callable[[Any, Any], None]:
+        recorder = self.recorder
+        step = recorder.steps
+
+        def hook(outgoing: Any, incoming: Any) -> None:
+            if recorder.running and recorder.steps == step:
+                recorder.backward(name, incoming, outgoing, recorder.parent_of_function())
+
+        return hook
+
+
+def _first_tensor(value: Any) -> torch.Tensor | None:
+    """The first tensor of the first members of nested containers."""
+    while not isinstance(value, torch.Tensor):
+        if isinstance(value, dict):
+            value = next((item for item in value.values() if isinstance(item, torch.Tensor)), None)
+        elif isinstance(value, (list, tuple)) and value:
+            value = value[0]
+        else:
+            return None
+    return value

@@ -1,0 +1,145 @@
+"""Records the calls of torch.distributed: as results all arguments, of asynchronous calls once they are waited for."""
+
+import functools
+from sys import _getframe
+from typing import Any
+
+from torch import distributed
+
+from lakeprobe.collect.torch_apis import DISTRIBUTED
+from lakeprobe.collect.torch_entries import Op
+from lakeprobe.collect.torch_functions import Function, Place, place_of
+from lakeprobe.collect.torch_recorder import Recorder, apart
+
+_NOT_YET = {
+    "recv": (0,),
+    "irecv": (0, "tensor"),
+    "all_gather": (0,),
+    "gather": (1,),
+    "scatter": (0,),
+    "reduce_scatter": (0,),
+    "_reduce_scatter_base": (0,),
+    "_all_gather_base": (0,),
+    "all_to_all_single": (0,),
+    "all_to_all": (0,),
+    "all_gather_into_tensor": (0,),
+    "reduce_scatter_tensor": (0,),
+}
+"""Arguments that are only written to: before the call they hold nothing, and are recorded as null."""
+
+_NO_RESULT = {"isend": (0,)}
+"""Arguments that are not recorded as results: they may be in use again."""
+
+
+class Collectives:
+    """While started, every call of a function of torch.distributed becomes an op."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._places: list[Place] = []
+        self._pending: dict[int, tuple[Any, _Pending]] = {}
+
+    def start(self) -> None:
+        """Puts the recording functions in place."""
+        if not distributed.is_available():
+            return
+        owners = (distributed, distributed.distributed_c10d)
+        found = [place_of("Distributed", owner, name) for owner in owners for name in sorted(DISTRIBUTED)]
+        self._places = [place for place in found if place is not None]
+        replacements: dict[int, Function] = {}
+        for place in self._places:
+            function = place.function
+            if id(function) not in replacements:
+                replacements[id(function)] = functools.update_wrapper(self._recording(place), function)
+            place.put(replacements[id(function)])
+        wait = place_of("Distributed", distributed.Work, "wait")
+        if wait is not None:
+            wait.put(self._waiting(wait.function))
+            self._places.append(wait)
+
+    def stop(self) -> None:
+        """Takes them out. Calls not waited for keep the results that they had when they returned."""
+        for place in self._places:
+            place.restore()
+        self._places = []
+        self._pending = {}
+
+    def _recording(self, place: Place) -> Function:
+        recorder = self.recorder
+        function = place.function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            thread = recorder.thread
+            if thread.inside or not recorder.running:
+                return function(*args, **kwargs)
+            number = recorder.count(place.name)
+            name = f"{place.name}.{number}.forward"
+            empty = _NOT_YET.get(place.attribute, ())
+            op = recorder.starts(name, _without(args, empty), _without_keys(kwargs, empty), _getframe(1))
+            thread.inside = True
+            try:
+                work = function(*args, **kwargs)
+            except BaseException:
+                if op is not None:
+                    recorder.breaks_off(op)
+                raise
+            finally:
+                thread.inside = False
+            if op is not None:
+                self._called(_Pending(op, place.attribute, args, kwargs), work)
+            return work
+
+        return call
+
+    @apart
+    def _called(self, call: "_Pending", work: Any) -> None:
+        recorder = self.recorder
+        call.op.parent = recorder.parent_of_function()
+        works = work if isinstance(work, list) else [work]
+        call.works = [one for one in works if isinstance(one, distributed.Work)]
+        if not call.works:
+            recorder.ends(call.op, call.results())
+            return
+        recorder.results_so_far(call.op, call.results())
+        for one in call.works:
+            # The work is kept beside its number, which would else be given to another one.
+            self._pending[id(one)] = (one, call)
+
+    def _waiting(self, wait: Function) -> Function:
+        def call(work: Any, *args: Any, **kwargs: Any) -> Any:
+            done = wait(work, *args, **kwargs)
+            if self.recorder.running and id(work) in self._pending:
+                self._waited(work)
+            return done
+
+        return call
+
+    @apart
+    def _waited(self, work: Any) -> None:
+        _, call = self._pending.pop(id(work))
+        call.works = [one for one in call.works if one is not work]
+        if not call.works:
+            self.recorder.ends(call.op, call.results())
+
+
+class _Pending:
+    """A call and what it still waits for."""
+
+    def __init__(self, op: Op, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.op = op
+        self.works: list[Any] = []
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+
+    def results(self) -> tuple[Any, ...]:
+        """The arguments, which is where a collective writes to."""
+        return _without((*self._args, *self._kwargs.values()), _NO_RESULT.get(self._function, ()))
+
+
+def _without(values: tuple[Any, ...], places: tuple[int | str, ...]) -> tuple[Any, ...]:
+    return tuple(None if index in places else value for index, value in enumerate(values))
+
+
+def _without_keys(values: dict[str, Any], keys: tuple[int | str, ...]) -> dict[str, Any]:
+    return {key: None if key in keys else value for key, value in values.items()}

@@ -1,0 +1,76 @@
+"""Puts a function of ours in the place of each recorded function of torch, and takes it out again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lakeprobe.collect import torch_apis
+
+Function = Callable[..., Any]
+_INHERITED = object()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a recorded function is found: an attribute of a module or class."""
+
+    owner: Any
+    attribute: str
+    name: str
+    """As ops are named: `Functional.linear`."""
+    function: Function
+    own: Any
+    """What the owner itself holds under the attribute; _INHERITED where a base class holds it."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the function is still there."""
+        return vars(self.owner).get(self.attribute, _INHERITED) is self.own
+
+    def put(self, function: Function) -> None:
+        """Puts another function there."""
+        setattr(self.owner, self.attribute, function)
+
+    def restore(self) -> None:
+        """Puts the function back."""
+        if self.own is _INHERITED:
+            delattr(self.owner, self.attribute)
+        else:
+            setattr(self.owner, self.attribute, self.own)
+
+
+def places() -> list[Place]:
+    """Every recorded function that this torch has, as it is now."""
+    found: list[Place] = []
+    for prefix, owner, names in _groups():
+        for name in sorted(names):
+            place = place_of(prefix, owner, name)
+            if place is not None:
+                found.append(place)
+    return found
+
+
+def _groups() -> Iterator[tuple[str, Any, frozenset[str]]]:
+    yield "Functional", torch.nn.functional, torch_apis.FUNCTIONAL
+    yield "Tensor", torch.Tensor, torch_apis.TENSOR
+    yield "Torch", torch, torch_apis.TORCH
+    yield "VF", torch._VF, torch_apis.VARIABLE_FUNCTIONS
+    try:
+        import torch_npu
+    except ImportError:
+        return
+    yield "NPU", torch_npu, torch_apis.NPU
+
+
+def place_of(prefix: str, owner: Any, name: str) -> Place | None:
+    """Where a function is, whose name may have submodules of the owner before it; None where there is none."""
+    *path, attribute = name.split(".")
+    for part in path:
+        owner = getattr(owner, part, None)
+    function = getattr(owner, attribute, None)
+    if not callable(function):
+        return None
+    own = vars(owner).get(attribute, _INHERITED)
+    return Place(owner, attribute, f"{prefix}.{attribute}", function, own)

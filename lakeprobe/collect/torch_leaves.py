@@ -1,0 +1,239 @@
+"""Turns arguments, results and gradients into the leaves that dump.json has for them."""
+
+import dataclasses
+import zlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.torch_tensors import NONE, Statistics, Tensors, crc32, xor
+
+Leaf = dict[str, Any]
+
+_DEEPEST = 400
+"""Containers are followed no deeper, as in msprobe: what is deeper is null."""
+
+_PLAIN = (bool, int, float, str)
+_SPECIAL_KEYS = ("device", "dtype", "output_dtype")
+_OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)
+_NUMBERS = ("Max", "Min", "Mean", "Norm")
+_MEMORY_FORMATS = {
+    torch.contiguous_format: "contiguous_format",
+    torch.channels_last: "channels_last",
+    torch.channels_last_3d: "channels_last_3d",
+    torch.preserve_format: "preserve_format",
+}
+_DTYPES = {dtype: str(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_TENSOR_KINDS = {
+    "DTensor": "torch.distributed.tensor.DTensor",
+    "FakeTensor": "torch._subclasses.fake_tensor.FakeTensor",
+    "AsyncCollectiveTensor": "torch.distributed._functional_collectives.AsyncCollectiveTensor",
+    "NestedTensor": "torch.nested._internal.nested_tensor.NestedTensor",
+}
+"""How leaves name the classes of tensors that stand for others."""
+
+
+class Leaves:
+    """Makes leaves of one run's values: which numbers a tensor's leaf has follows from the settings."""
+
+    def __init__(self, settings: Settings, failures: list[str]) -> None:
+        self.tensors = Tensors()
+        self._summary = settings.summary_mode
+        self._digest = {"md5": crc32, "xor": xor}.get(settings.summary_mode)
+        self._keep_all = settings.task == "tensor"
+        self._keep_parts = settings.tensor_list
+        self._failures = failures
+
+    def of(self, value: Any, op: str, category: str) -> Any:
+        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+        keep = self._keep_all or any(part in op for part in self._keep_parts)
+        return self._leaf(value, None, f"{op}.{category}" if keep else None, 0)
+
+    def of_file(self, value: Any, op: str, file: str) -> Any:
+        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+        keep = self._keep_all or any(part in op for part in self._keep_parts)
+        return self._leaf(value, None, file if keep else None, 0)
+
+    def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+        kind = type(value)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            return self._tensor(value, file)
+        if value is None:
+            return None
+        if key in _SPECIAL_KEYS:
+            special = _special(value, key)
+            if special is not None:
+                return special
+        if kind in _PLAIN:
+            return {"type": kind.__name__, "value": value}
+        if kind is tuple or kind is list:
+            return self._items(enumerate(value), file, depth, [])
+        return self._unusual(value, file, depth)
+
+    def _items(self, items: Any, file: str | None, depth: int, into: Any) -> Any:
+        """The leaves of a container's members, in a list or dict."""
+        if depth >= _DEEPEST:
+            return None
+        for key, item in items:
+            leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", depth + 1)
+            if type(into) is list:
+                into.append(leaf)
+            else:
+                into[key if type(key) is str else str(key)] = leaf
+        return into
+
+    def _unusual(self, value: Any, file: str | None, depth: int) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, file)
+        if isinstance(value, np.ndarray):
+            return self._array(value, file)
+        if isinstance(value, _OF_TORCH):
+            return _of_torch(value)
+        if isinstance(value, (*_PLAIN, slice, type(...), np.generic)):
+            return _builtin(value)
+        if distributed.is_available():
+            if isinstance(value, distributed.P2POp):
+                return self._transfer(value, file)
+            if isinstance(value, (distributed.ProcessGroup, distributed.ReduceOp, distributed.ReduceOp.RedOpType)):
+                return _of_distributed(value)
+        items = _members(value)
+        return None if items is None else self._items(items, file, depth, [] if type(items) is enumerate else {})
+
+    def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
+        kind = type(tensor).__name__
+        if kind in _TENSOR_KINDS:
+            return self._wrapped(tensor, kind, file)
+        leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+        self._measure(tensor, leaf, tensor.requires_grad, file)
+        return leaf
+
+    def _wrapped(self, tensor: Any, kind: str, file: str | None) -> Leaf:
+        """The leaf of a tensor that stands for another one: its numbers are those of what this process holds of it."""
+        local = tensor.to_local() if kind == "DTensor" else tensor.values() if kind == "NestedTensor" else tensor
+        leaf: Leaf = {"type": _TENSOR_KINDS[kind], "dtype": _DTYPES[tensor.dtype], "shape": list(local.shape)}
+        if local is tensor:
+            leaf.update(zip(_NUMBERS, NONE, strict=True), requires_grad=tensor.requires_grad)
+            return leaf
+        self._measure(local, leaf, tensor.requires_grad, file)
+        if kind == "DTensor":
+            leaf["device_mesh"] = tensor.device_mesh.mesh.tolist()
+            leaf["placements"] = [_placement(placement) for placement in tensor.placements]
+        return leaf
+
+    def _measure(self, tensor: torch.Tensor, leaf: Leaf, requires_grad: bool, file: str | None) -> None:
+        """Adds a tensor's numbers to its leaf, in msprobe's order."""
+        numbers: Statistics = NONE
+        digest = array = None
+        try:
+            if self._digest is not None and not tensor.is_meta:
+                digest = self._digest(tensor.detach())
+            if self._summary != "xor":
+                numbers = self.tensors.statistics(tensor)
+            if file is not None and tensor.numel() and not tensor.is_meta:
+                array = self.tensors.copy(tensor)
+        except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
+            self._failures.append(f"{leaf['dtype']}{leaf['shape']}: {error}")
+        if self._summary == "xor":
+            leaf["md5"] = digest
+        else:
+            leaf["Max"], leaf["Min"], leaf["Mean"], leaf["Norm"] = numbers
+        leaf["requires_grad"] = requires_grad
+        if self._summary == "md5":
+            leaf["md5"] = digest
+        if array is not None:
+            leaf["data_name"] = f"{file}.pt"
+            leaf["tensor"] = array
+
+    def _transfer(self, transfer: Any, file: str | None) -> Leaf:
+        """The leaf of one of the operations that batch_isend_irecv takes."""
+        return {
+            "class_type": "torch.distributed.P2POp",
+            "tensor": self._tensor(transfer.tensor, file),
+            "op": transfer.op.__name__,
+            "peer": transfer.peer,
+            "tag": transfer.tag,
+            "group_id": _group_id(transfer.group or distributed.group.WORLD),
+        }
+
+    def _array(self, array: "np.ndarray[Any, Any]", file: str | None) -> Leaf:
+        leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
+        leaf.update(zip(_NUMBERS, _array_statistics(array), strict=True))
+        if file is not None and array.dtype.kind in "biufc":
+            leaf["data_name"] = file + ".pt"
+            leaf["tensor"] = array.copy()
+        return leaf
+
+
+def _array_statistics(array: "np.ndarray[Any, Any]") -> tuple[Any, ...]:
+    if not array.size or array.dtype.kind not in "iufc":
+        return NONE
+    return tuple(measure(array).item() for measure in (np.max, np.min, np.mean, np.linalg.norm))
+
+
+def _members(value: Any) -> Any:
+    """A container's members: an enumeration of them, or pairs of a name and a member; None for what is no container."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return zip(value._fields, value, strict=False)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, (list, tuple)):
+        return enumerate(value)
+    return value.items() if isinstance(value, dict) else None
+
+
+def _of_torch(value: Any) -> Leaf:
+    if isinstance(value, torch.Size):
+        return {"type": "torch.Size", "value": [int(size) for size in value]}
+    if isinstance(value, torch.memory_format):
+        return {"type": "torch.memory_format", "format": _MEMORY_FORMATS.get(value)}
+    # A dtype or device. As in msprobe, nothing of it, but where the argument's name is device or dtype.
+    return {}
+
+
+def _of_distributed(value: Any) -> Leaf:
+    if not isinstance(value, distributed.ProcessGroup):
+        return {"type": "torch.distributed.ReduceOp", "value": str(value)}
+    ranks = distributed.get_process_group_ranks(value)
+    return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": _group_id(value)}
+
+
+def _group_id(group: Any) -> str:
+    """CRC-32 of the ranks as Python writes a list, as msprobe does."""
+    return f"{zlib.crc32(str(distributed.get_process_group_ranks(group)).encode()):08x}"
+
+
+def _builtin(value: Any) -> Leaf:
+    """The leaf of a slice, of `...`, of a number of numpy, or of a value whose class is derived from a plain one."""
+    if isinstance(value, slice):
+        return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
+    if value is ...:
+        return {"type": "ellipsis", "value": "..."}
+    if isinstance(value, np.generic):
+        return {"type": type(value).__name__, "value": value.item()}
+    plain = next(kind for kind in _PLAIN if isinstance(value, kind))
+    return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _special(value: Any, key: str) -> Leaf | None:
+    """The leaf of an argument named device or dtype; None where its value is something else."""
+    if key == "device":
+        if isinstance(value, (int, str)):
+            return {"type": "torch.device", "value": value}
+        return {"type": "torch.device", "value": str(value)} if isinstance(value, torch.device) else None
+    return {"type": "torch.dtype", "value": str(value)} if isinstance(value, (*_PLAIN, torch.dtype)) else None
+
+
+def _placement(placement: Any) -> Leaf:
+    if placement.is_shard():
+        return {"Shard": {"dim": placement.dim}}
+    return {"Replicate": {}} if placement.is_replicate() else {"Partial": {"reduce_op": placement.reduce_op}}

@@ -1,0 +1,159 @@
+"""What happened, as ops: the part of a capture that functions, modules and gradients report to.
+
+Nothing that fails in here may stop the training step: see `apart`.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.torch_entries import Entries, Op
+from lakeprobe.collect.torch_leaves import Leaves
+from lakeprobe.collect.torch_scope import Scope
+from lakeprobe.collect.torch_stacks import Stacks
+from lakeprobe.collect.torch_tree import Tree
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Thread(threading.local):
+    """What goes on in one thread."""
+
+    inside = False
+    """A recorded function runs, or code of ours: calls of functions are not recorded."""
+
+
+def apart(method: Method) -> Method:
+    """For methods of a class with a `recorder`, which training code calls without knowing.
+
+    What they call themselves is not recorded, and no mode of torch sees it. An exception in them is noted and goes no
+    further: they return None, and the training step goes on as if nobody watched.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any) -> Any:
+        recorder = self.recorder
+        thread = recorder.thread
+        before = thread.inside
+        thread.inside = True
+        try:
+            if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+                with _disable_current_modes(), torch._C.DisableTorchFunction():
+                    return method(self, *args)
+            return method(self, *args)
+        except Exception as error:  # noqa: BLE001  see above: what is watched must not notice
+            recorder.failures.append(f"{type(error).__name__}: {error}")
+            return None
+        finally:
+            thread.inside = before
+
+    return call  # type: ignore[return-value]
+
+
+class Recorder:
+    """The ops of the running step, and the counters that name them."""
+
+    def __init__(self, settings: Settings, sink: Sink) -> None:
+        self.recorder = self
+        self.settings = settings
+        self.running = False
+        self.steps = 0
+        """Steps so far, so that a hook of an earlier one knows that it is late."""
+        self.failures: list[str] = []
+        self.thread = Thread()
+        self.leaves = Leaves(settings, self.failures)
+        self.entries = Entries(sink)
+        self._stacks = Stacks()
+        self._structure = settings.task == "structure"
+        self.next_step()
+
+    def next_step(self) -> None:
+        """Counters, the tree of modules and what is known of tensors begin anew."""
+        self.steps += 1
+        self.counts: dict[str, int] = {}
+        self.tree = Tree()
+        self.scope = Scope(self.settings)
+        self.phase: str | None = None
+        """"optimizer" or "clip_grad" while one of them runs."""
+        self.modules_with_backward: set[str] = set()
+        self.leaves.tensors.forget_all()
+
+    def count(self, key: str) -> int:
+        """0 for the first call under this key in the step, 1 for the second, …"""
+        number = self.counts.get(key, -1) + 1
+        self.counts[key] = number
+        return number
+
+    def parent_of_function(self) -> str | None:
+        """What construct.json gives as parent of an API that runs now."""
+        if self.settings.level != "mix" or not self.settings.extra_info:
+            return None
+        return self.phase or self.tree.top
+
+    @apart
+    def starts(
+        self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
+    ) -> Op | None:
+        """A forward begins: its inputs. None where it is not wanted."""
+        if not self.scope.wants(name):
+            return None
+        stack = self._stacks.of(frame) if self.settings.extra_info else None
+        op = Op(name, {}, module_parent, stack)
+        if self.scope.forward and self.scope.inputs and not self._structure:
+            op.body["input_args"] = self.leaves.of(args, name, "input")
+            op.body["input_kwargs"] = self.leaves.of(kwargs, name, "kwargs")
+        if op.body or self._structure:
+            self.entries.put(op)
+        return op
+
+    @apart
+    def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
+        """A forward has ended: its results, for a module also its parameters."""
+        if self.scope.forward and self.scope.outputs and not self._structure:
+            results = output if isinstance(output, tuple) else (output,)
+            op.body["output"] = self.leaves.of(results, op.name, "output")
+            if parameters is not None:
+                op.body["parameters"] = self.leaves.of(parameters, op.name, "parameters")
+        self._finish(op, moves=op.name.startswith("Module.") and self.scope.outputs)
+
+    def results_so_far(self, op: Op, output: tuple[Any, ...]) -> None:
+        """Results that may still change before the op ends."""
+        if self.scope.forward and self.scope.outputs and not self._structure:
+            op.body["output"] = self.leaves.of(output, op.name, "output")
+            if self.entries.find(op.name) is None:
+                self.entries.put(op)
+
+    @apart
+    def breaks_off(self, op: Op) -> None:
+        """A forward ends without results: by an exception, or because it left the range that is recorded."""
+        self._finish(op, moves=False)
+
+    def _finish(self, op: Op, *, moves: bool) -> None:
+        """The op is complete. It keeps its place, unless it has none or `moves` to the end."""
+        if moves or self.entries.find(op.name) is None:
+            if not (op.body or self._structure):
+                return
+            self.entries.put(op)
+        self.entries.finish(op)
+
+    @apart
+    def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None) -> None:
+        """A backward has ended: the gradients of its outputs and of its inputs."""
+        if not self.scope.wants(name):
+            return
+        op = Op(name, {}, parent)
+        if self.scope.backward and not self._structure:
+            if self.scope.inputs:
+                op.body["input"] = self.leaves.of(incoming, name, "input")
+            if self.scope.outputs:
+                op.body["output"] = self.leaves.of(outgoing, name, "output")
+        if op.body and name.startswith("Module."):
+            self.modules_with_backward.add(name.rsplit(".", 2)[0])
+        self._finish(op, moves=False)

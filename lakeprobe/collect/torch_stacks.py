@@ -1,0 +1,58 @@
+"""Call stacks as stack.json has them, each turned into text once.
+
+A frame's code and instruction tell the line, so a stack is known again by these numbers, which are cheap to gather:
+about 3 µs for 25 frames, against 40 µs for the lines.
+"""
+
+import linecache
+from pathlib import Path
+from types import CodeType, FrameType
+
+Stack = tuple[str, ...]
+
+_OURS = str(Path(__file__).parent)
+
+
+class Stacks:
+    """The stacks seen so far. Equal stacks are the same tuple."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[int, ...], Stack] = {}
+        self._by_text: dict[Stack, Stack] = {}
+        self._codes: set[CodeType] = set()
+
+    def of(self, frame: FrameType | None) -> Stack:
+        """The stack from `frame` outwards, innermost frame first, without frames of this package."""
+        key: list[int] = []
+        inner = frame
+        while frame is not None:
+            key.append(id(frame.f_code))
+            key.append(frame.f_lasti)
+            frame = frame.f_back
+        place = tuple(key)
+        stack = self._by_place.get(place)
+        if stack is None:
+            stack = self._by_place[place] = self._read(inner)
+        return stack
+
+    def _read(self, frame: FrameType | None) -> Stack:
+        lines: list[str] = []
+        while frame is not None:
+            # A code that is freed would leave its number to another one.
+            self._codes.add(frame.f_code)
+            line = _line(frame.f_code, frame.f_lineno)
+            if line is not None:
+                lines.append(line)
+            frame = frame.f_back
+        stack = tuple(lines)
+        return self._by_text.setdefault(stack, stack)
+
+
+def _line(code: CodeType, number: int) -> str | None:
+    """A frame as stack.json writes it; None where there is no source, or it is ours."""
+    if code.co_filename.startswith(_OURS):
+        return None
+    source = linecache.getline(code.co_filename, number).strip()
+    if not source:
+        return None
+    return f"File {code.co_filename}, line {number}, in {code.co_name}, \n {source}"

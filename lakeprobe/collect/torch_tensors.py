@@ -1,0 +1,219 @@
+"""What is recorded of a tensor: statistics in its own dtype, digests, contents.
+
+Most large tensors are seen several times within a few ops: as output of one, input of the next, argument of the module
+around it. What was measured is used again while the tensor's memory is alive and looks unchanged. The version counter
+alone does not tell: collectives, fused kernels, `.data` and corrupted memory pass it by, and above all the last has to
+be seen. So the mean must be the same to the last bit too, and of kept contents every byte.
+"""
+
+import zlib
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+
+Number = float | int | bool | None
+Statistics = tuple[Number, Number, Number, Number]
+"""Max, Min, Mean, Norm as msprobe gives them; None where it gives null."""
+
+NONE: Statistics = (None, None, None, None)
+
+# The functions as they are before any is replaced.
+_aminmax = torch.aminmax
+_mean = torch.mean
+_norm = torch.linalg.vector_norm
+_stack = torch.stack
+
+_REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
+_COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
+_NARROW = frozenset(
+    dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "float8" in str(dtype)
+)
+_REMEMBERED = 64
+"""Tensors that are known at most: few ops back is where nearly all are seen again."""
+
+_SMALL = 4096
+"""Up to so many elements the way of calling costs more than the work."""
+
+
+class Seen:
+    """A tensor's memory and the way it is read, at one moment, and what was worked out of it."""
+
+    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "statistics")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.statistics: Statistics | None = None
+        self.array: np.ndarray[Any, Any] | None = None
+        self._tensor = ref(tensor)
+        self._version = tensor._version
+        self._shape = tensor.shape
+        self._stride = tensor.stride()
+        self._dtype = tensor.dtype
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether the memory is alive, unchanged as far as it is counted, and read in the same way."""
+        known = self._tensor()
+        if known is None or self._version != tensor._version:
+            return False
+        return known is tensor or (
+            self._shape == tensor.shape and self._stride == tensor.stride() and self._dtype is tensor.dtype
+        )
+
+
+class Tensors:
+    """The last tensors that were seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Seen] = {}
+
+    def statistics(self, tensor: torch.Tensor) -> Statistics:
+        """As the function of this name."""
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _SMALL:
+            return statistics(_detached(tensor))
+        seen = self._find(tensor)
+        plain = _detached(tensor)
+        if seen.statistics is None or _mean(plain).item() != seen.statistics[2]:
+            seen.statistics = statistics(plain)
+        return seen.statistics
+
+    def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
+        """As the function of this name. Gives an array that it gave before, if it has the same bytes."""
+        seen = self._find(tensor)
+        made = copy(_detached(tensor))
+        if made is not None and seen.array is not None and np.array_equal(_raw(made), _raw(seen.array)):
+            return seen.array
+        seen.array = made
+        return made
+
+    def forget_all(self) -> None:
+        """Nothing is seen again."""
+        self._seen.clear()
+
+    def _find(self, tensor: torch.Tensor) -> Seen:
+        """What is known of the tensor; nothing where it is new."""
+        address = tensor.data_ptr()
+        seen = self._seen.get(address)
+        if seen is not None and seen.is_of(tensor):
+            return seen
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+        seen = self._seen[address] = Seen(tensor)
+        return seen
+
+
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its place in the graph, which what we compute has no part in."""
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def statistics(tensor: torch.Tensor) -> Statistics:
+    """Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype, bit-equal to msprobe's.
+
+    Complex: of the absolute values, without Norm. Bool: any and all. One value without dimensions: that value, four
+    times. Integers and float64: Max and Min. No elements, float8, meta: none.
+    """
+    if tensor.dtype not in _REAL or not tensor.dim():
+        return _unusual(tensor)
+    if not tensor.numel() or tensor.is_meta:
+        return NONE
+    if not tensor.is_cpu:
+        low, high = _aminmax(tensor)
+        on_device = _stack((high, low, _mean(tensor), _norm(tensor))).tolist()
+        return on_device[0], on_device[1], on_device[2], on_device[3]
+    high, low = _range(tensor)
+    return high, low, _mean(tensor).item(), _norm(tensor).item()
+
+
+def _range(tensor: torch.Tensor) -> tuple[float, float]:
+    """The highest and the lowest number, NaN where there is one."""
+    if tensor.dtype is torch.float32 and tensor.numel() > _SMALL:
+        # numpy is four times as fast as torch here.
+        array = tensor.resolve_neg().numpy()
+        high, low = array.max().item(), array.min().item()
+        if high and (low or not _has_negative_zero(array)):
+            return high, low
+        # Which of 0.0 and -0.0 is the higher one depends on the library.
+    low, high = _aminmax(tensor)
+    return high.item(), low.item()
+
+
+def _has_negative_zero(array: "np.ndarray[Any, Any]") -> bool:
+    """Whether -0.0 is among float32 numbers of which none is below zero; True also where that would cost too much."""
+    return not array.flags.c_contiguous or bool(array.view(np.int32).min() < 0)
+
+
+def _unusual(tensor: torch.Tensor) -> Statistics:
+    dtype = tensor.dtype
+    if not tensor.numel() or tensor.is_meta or dtype in _NARROW:
+        return NONE
+    if dtype in _COMPLEX:
+        size = np.abs(tensor.cpu().resolve_conj().numpy())
+        return np.max(size).item(), np.min(size).item(), np.mean(size).item(), None
+    if dtype is torch.bool:
+        return bool(tensor.any().item()), bool(tensor.all().item()), None, None
+    if not tensor.dim():
+        value = tensor.item()
+        return value, value, value, value
+    low, high = _aminmax(tensor)
+    return high.item(), low.item(), None, None
+
+
+def crc32(tensor: torch.Tensor) -> str:
+    """CRC-32 of the tensor's bytes in C order, as 8 hexadecimal digits. What msprobe writes as md5."""
+    return f"{zlib.crc32(_bytes(tensor).data):08x}"
+
+
+def xor(tensor: torch.Tensor) -> str | Number:
+    """All 64-bit words of the bytes in C order, the last filled up with zeros, XORed: 0x and 16 digits.
+
+    As in msprobe: None for float8 and for no elements, the value itself for one value without dimensions.
+    """
+    if not tensor.numel() or tensor.dtype in _NARROW:
+        return None
+    if not tensor.dim():
+        value: Number = tensor.item()
+        return value
+    data = _bytes(tensor)
+    whole = data.size // 8 * 8
+    word = np.bitwise_xor.reduce(data[:whole].view(np.uint64)) if whole else np.uint64(0)
+    rest = int.from_bytes(data[whole:].tobytes(), "little")
+    return f"0x{int(word) ^ rest:016x}"
+
+
+def copy(tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
+    """The contents as a numpy array of their own, read-only, C order; None for dtypes that numpy has no like of."""
+    contents = tensor.detach().cpu().resolve_conj().resolve_neg()
+    dtype = _numpy_dtype(contents.dtype)
+    if dtype is None:
+        return None
+    array = np.empty(tuple(contents.shape), dtype)
+    torch.from_numpy(_raw(array)).copy_(_flat(contents))
+    array.flags.writeable = False
+    return array
+
+
+def _numpy_dtype(dtype: torch.dtype) -> "np.dtype[Any] | None":
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        kind = getattr(ml_dtypes, name, None)
+        return None if kind is None else np.dtype(kind)
+
+
+def _raw(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The bytes of an array in C order, in place."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor on the CPU in C order."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _bytes(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
+    array: np.ndarray[Any, Any] = _flat(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
+    return array

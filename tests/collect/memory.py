@@ -1,0 +1,59 @@
+"""A sink that keeps what it is given."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Step:
+    """One step's ops in their order."""
+
+    number: int
+    rank: int | None
+    bodies: dict[str, Any] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
+    stacks: dict[str, Sequence[str] | None] = field(default_factory=dict)
+    ended: bool = False
+
+
+class Memory:
+    """The steps of a run."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.closed = False
+
+    def begin(self, step: int, rank: int | None) -> None:
+        self.steps.append(Step(step, rank))
+
+    def add(
+        self, op: str, body: Any, *, parent: str | None, micro_step: int | None, stack: Sequence[str] | None
+    ) -> None:
+        step = self.steps[-1]
+        assert op not in step.bodies, f"{op} came twice"
+        step.bodies[op], step.parents[op], step.stacks[op] = body, parent, stack
+
+    def end(self) -> None:
+        self.steps[-1].ended = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def plain(value: Any) -> Any:
+    """A body to be compared: floats by their digits, so that NaN and -0.0 count; keys in order; no contents."""
+    if isinstance(value, dict):
+        return [(key, plain(item)) for key, item in value.items() if key != "tensor"]
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return repr(value)
+
+
+def tensors(value: Any) -> Iterator[dict[str, Any]]:
+    """The leaves in a body whose contents were kept."""
+    if isinstance(value, dict) and "tensor" in value:
+        yield value
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors(item)

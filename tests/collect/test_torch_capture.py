@@ -1,0 +1,328 @@
+"""What a capture promises beside equality with msprobe: it disturbs nothing, loses nothing, its numbers are right."""
+
+import os
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from memory import Memory, tensors
+
+from lakeprobe.collect.settings import Settings
+from lakeprobe.errors import LakeError, UsageError
+
+torch = pytest.importorskip("torch")
+
+import models  # noqa: E402
+
+from lakeprobe.collect.torch_capture import Capture  # noqa: E402
+from lakeprobe.collect.torch_functions import places  # noqa: E402
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def capture(memory: Any, model: Any = None, **settings: Any) -> Capture:
+    return Capture(model, Settings(**settings), memory)
+
+
+def bodies(memory: Memory) -> dict[str, Any]:
+    return memory.steps[-1].bodies
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_stop_leaves_torch_and_the_model_as_they_were(memory: Memory, level: str) -> None:
+    model = models.Transformer()
+    functions = [(place.owner, place.attribute, vars(place.owner).get(place.attribute)) for place in places()]
+    clip = torch.nn.utils.clip_grad_norm_
+    watched = capture(memory, model, level=level)
+    watched.start()
+    watched.start()
+    loss = model(torch.zeros(1, 8, dtype=torch.long)).sum()
+    loss.backward()
+    watched.stop()
+    watched.stop()
+    assert [(owner, name, vars(owner).get(name)) for owner, name, _ in functions] == functions
+    assert torch.nn.utils.clip_grad_norm_ is clip
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert not module._forward_hooks_always_called
+    for parameter in model.parameters():
+        assert not parameter._post_accumulate_grad_hooks
+    before = len(bodies(memory))
+    model(torch.zeros(1, 8, dtype=torch.long)).sum().backward()
+    watched.stop()
+    assert len(bodies(memory)) == before
+
+
+def test_a_function_kept_from_within_a_step_records_nothing_after_it(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    kept = torch.relu
+    watched.stop()
+    kept(torch.ones(2))
+    assert "Torch.relu.0.forward" not in bodies(memory)
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_an_exception_stops_nothing(memory: Memory, level: str) -> None:
+    class Failing(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise ValueError("on purpose")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Linear(4, 4)
+            self.failing = Failing()
+            self.last = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            with pytest.raises(RuntimeError):
+                torch.matmul(y, torch.ones(7, 7))
+            with pytest.raises(ValueError, match="on purpose"):
+                self.failing(y)
+            return torch.matmul(self.last(y), torch.ones(4, 4))
+
+    watched = capture(memory, Model(), level=level)
+    watched.start()
+    watched._model(torch.ones(2, 4)).sum().backward()
+    watched.close()
+    found, parents = bodies(memory), memory.steps[-1].parents
+    if level != "L0":
+        assert set(found["Torch.matmul.0.forward"]) == {"input_args", "input_kwargs"}
+        assert set(found["Torch.matmul.1.forward"]) == {"input_args", "input_kwargs", "output"}
+        assert "Torch.matmul.1.backward" in found
+        assert "Functional.linear.1.forward" in found
+        assert "Functional.linear.0.backward" in found
+    if level != "L1":
+        assert set(found["Module.failing.Failing.forward.0"]) == {"input_args", "input_kwargs"}
+        assert "output" in found["Module.last.Linear.forward.0"]
+        assert set(found["Module.last.Linear.parameters_grad.0"]) == {"weight", "bias"}
+    if level == "mix":
+        assert parents["Functional.linear.1.forward"] == "Module.last.Linear.forward.0"
+        assert parents["Torch.matmul.1.forward"] is None
+
+
+def test_only_the_outermost_call_is_recorded_and_none_of_ours(memory: Memory) -> None:
+    watched = capture(memory, summary_mode="md5", task="tensor", risk_level="ALL")
+    watched.start()
+    torch.nn.functional.cross_entropy(torch.randn(3, 4).t().contiguous().t(), torch.tensor([0, 1, 2]))
+    watched.close()
+    names = [name for name in bodies(memory) if ".cross_entropy" in name or ".aminmax" in name or ".reshape" in name]
+    assert names == ["Functional.cross_entropy.0.forward"] or names == []
+    assert len(bodies(memory)) <= 3
+
+
+def test_counters_go_on_after_stop_and_begin_anew_after_step(memory: Memory) -> None:
+    watched = capture(memory, step=(0, 2))
+    for _ in range(3):
+        watched.start()
+        torch.relu(torch.ones(2))
+        watched.stop()
+        torch.relu(torch.ones(2))
+        watched.start()
+        torch.relu(torch.ones(2))
+        watched.stop()
+        watched.step()
+    watched.close()
+    watched.close()
+    assert [step.number for step in memory.steps] == [0, 2]
+    assert all(step.ended for step in memory.steps)
+    assert memory.closed
+    for step in memory.steps:
+        assert list(step.bodies) == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
+
+
+def test_gradients_of_an_earlier_step_are_not_recorded_under_its_names(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    late = torch.relu(torch.ones(2, requires_grad=True)).sum()
+    watched.step()
+    late.backward()
+    watched.close()
+    assert bodies(memory) == {}
+
+
+def test_two_captures_at_once_are_refused(memory: Memory) -> None:
+    first, second = capture(memory), capture(Memory())
+    first.start()
+    with pytest.raises(UsageError, match="another capture is running"):
+        second.start()
+    first.close()
+    second.start()
+    second.close()
+
+
+def test_modules_need_a_model(memory: Memory) -> None:
+    with pytest.raises(UsageError, match="give start"):
+        capture(memory, level="mix").start()
+
+
+def test_digest_and_contents_are_those_of_the_moment(memory: Memory) -> None:
+    watched = capture(memory, task="tensor", summary_mode="md5")
+    x = torch.randn(100, 70)
+    watched.start()
+    expected = [x.numpy().copy()]
+    for _ in range(3):
+        x.mul_(2)
+        expected.append(x.numpy().copy())
+    torch.relu(x.t())
+    # What the version counter does not see: the same memory by another tensor.
+    x.data.add_(1)
+    expected.append(x.numpy().copy())
+    torch.relu(x)
+    # Nor this, which is no operation of torch.
+    x.numpy()[3, 4] = 1000
+    expected.append(x.numpy().copy())
+    torch.relu(x)
+    watched.close()
+    found = bodies(memory)
+    for call in range(3):
+        body = found[f"Tensor.mul_.{call}.forward"]
+        _same(body["input_args"][0], expected[call])
+        _same(body["output"][0], expected[call + 1])
+    _same(found["Torch.relu.0.forward"]["input_args"][0], expected[3].T)
+    _same(found["Torch.relu.1.forward"]["input_args"][0], expected[4])
+    _same(found["Torch.relu.2.forward"]["input_args"][0], expected[5])
+
+
+def _same(leaf: dict[str, Any], array: Any) -> None:
+    assert np.array_equal(leaf["tensor"], array)
+    assert not leaf["tensor"].flags.writeable
+    assert leaf["md5"] == f"{zlib.crc32(np.ascontiguousarray(array)):08x}"
+    assert (leaf["Max"], leaf["Min"]) == (array.max(), array.min())
+    assert leaf["Norm"] == pytest.approx(np.linalg.norm(array.astype(np.float64)), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3,), (100, 100), (7, 1, 1000)])
+@pytest.mark.parametrize("special", [None, float("nan"), float("inf"), float("-inf"), -0.0])
+def test_statistics_are_those_of_float64(memory: Memory, shape: tuple[int, ...], special: float | None) -> None:
+    x = torch.rand(shape) if special == 0 else torch.randn(shape)
+    if special is not None:
+        x.view(-1)[1] = special
+    watched = capture(memory)
+    watched.start()
+    torch.relu(x)
+    watched.close()
+    (leaf,) = bodies(memory)["Torch.relu.0.forward"]["input_args"]
+    exact = x.numpy().astype(np.float64)
+    numbers = [leaf[key] for key in ("Max", "Min", "Mean", "Norm")]
+    with np.errstate(invalid="ignore"):
+        expected = [exact.max(), exact.min(), exact.mean(), np.linalg.norm(exact)]
+    assert numbers == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)
+    assert repr(leaf["Min"]) == repr(torch.min(x).item())
+
+
+def test_saved_values_and_their_gradients(memory: Memory) -> None:
+    watched = capture(memory, level="debug")
+    for _ in range(2):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        y = x * 3
+        watched.save("y", {"value": y, "more": [x, 4]})
+        watched.save("y", y, backward=False)
+        y.sum().backward()
+        watched.step()
+    watched.close()
+    assert [step.number for step in memory.steps] == [0, 1]
+    for step in memory.steps:
+        assert list(step.bodies) == ["y.0.debug", "y_grad.0.debug", "y.1.debug"]
+        assert step.bodies["y.0.debug"]["value"]["Max"] == 6
+        gradient = step.bodies["y_grad.0.debug"]
+        assert gradient["value"]["Max"] == 1
+        assert gradient["more"][0]["Max"] == 3
+        assert gradient["more"][1] is None
+
+
+def test_equal_stacks_are_one_object(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    for _ in range(2):
+        torch.relu(torch.ones(2))
+    torch.relu(torch.ones(2))
+    watched.close()
+    first, second, third = memory.steps[-1].stacks.values()
+    assert first is second
+    assert first is not None
+    assert third is not None
+    assert first[0].startswith(f"File {__file__}, line ")
+    assert first[0].endswith("in test_equal_stacks_are_one_object, \n torch.relu(torch.ones(2))")
+    assert first[0] != third[0]
+
+
+def test_an_error_of_the_sink_waits_for_the_end_of_the_step() -> None:
+    class Full(Memory):
+        def add(self, *_args: Any, **_options: Any) -> None:
+            raise LakeError("the disk is full")
+
+    watched = capture(Full(), task="tensor")
+    watched.start()
+    assert torch.relu(torch.ones(2)).sum() == 2
+    with pytest.raises(LakeError, match="disk is full"):
+        watched.stop()
+
+
+def test_what_cannot_be_measured_is_said_and_stops_nothing(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_tensor: Any) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr("lakeprobe.collect.torch_tensors.statistics", fail)
+    watched = capture(memory)
+    watched.start()
+    torch.relu(torch.ones(2))
+    watched.close()
+    (leaf,) = bodies(memory)["Torch.relu.0.forward"]["input_args"]
+    assert leaf["shape"] == [2]
+    assert leaf["Max"] is None
+    assert "2 things could not be recorded, the first: torch.float32[2]: no such kernel" in capsys.readouterr().err
+
+
+def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    watched = capture(memory)
+    x = torch.ones(2)
+    watched.start()
+    with Seeing():
+        torch.relu(x)
+    watched.close()
+    assert seen == ["aten.relu.default"]
+    assert bodies(memory)["Torch.relu.0.forward"]["output"][0]["Max"] == 1
+
+
+def test_a_forked_worker_is_not_watched(memory: Memory) -> None:
+    watched = capture(memory, task="tensor")
+    watched.start()
+    child = os.fork()
+    if child == 0:
+        torch.relu(torch.ones(2))
+        os._exit(len(bodies(memory)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    torch.relu(torch.ones(2))
+    watched.close()
+    assert len(bodies(memory)) == 1
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64", "int8", "bool", "complex64", "float8_e4m3fn"])
+def test_contents_of_every_dtype(memory: Memory, name: str) -> None:
+    x = torch.tensor([[0.0, 1.0], [2.0, -3.0]]).to(getattr(torch, name)).t()
+    watched = capture(memory, level="debug", task="tensor")
+    watched.save("x", x)
+    watched.close()
+    (leaf,) = tensors(bodies(memory)["x.0.debug"])
+    assert leaf["tensor"].dtype.name == name
+    assert leaf["tensor"].shape == (2, 2)
+    assert np.array_equal(leaf["tensor"].astype(np.complex64), x.to(torch.complex64).numpy())

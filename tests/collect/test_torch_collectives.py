@@ -1,0 +1,117 @@
+"""Communication as a capture records it, on two processes with gloo. Run as a program, it is one of them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory import Memory
+
+from lakeprobe.collect.settings import Settings
+
+torch = pytest.importorskip("torch")
+
+from torch import distributed, nn  # noqa: E402
+
+from lakeprobe.collect.torch_capture import Capture  # noqa: E402
+
+PAIR = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": f"{zlib.crc32(b'[0, 1]'):08x}"}
+
+
+def train(rank: int) -> dict[str, Any]:
+    """Two steps of what a process does: collectives by hand, then DistributedDataParallel. Gives the ops' bodies."""
+    torch.manual_seed(0)
+    x = torch.full((100, 100), float(rank + 1))
+    y = torch.zeros(4)
+    pair = distributed.new_group([0, 1])
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    memory = Memory()
+    watched = Capture(model, Settings(level="mix"), memory)
+    watched.start()
+    # An op before and after, on the same memory: what the collective wrote must be seen.
+    torch.relu(x)
+    distributed.all_reduce(x, op=distributed.ReduceOp.SUM, group=pair)
+    torch.relu(x)
+    work = distributed.irecv(y, 1 - rank) if rank else distributed.isend(y + 7, 1 - rank)
+    work.wait()
+    with pytest.raises((RuntimeError, ValueError)):
+        distributed.broadcast(y, src=99)
+    late = distributed.all_reduce(y, async_op=True)
+    late.wait()
+    model(torch.full((3, 4), float(rank))).sum().backward()
+    watched.stop()
+    watched.close()
+    step = memory.steps[0]
+    assert step.rank == rank
+    assert watched.recorder.failures == []
+    assert distributed.all_reduce is distributed.distributed_c10d.all_reduce
+    assert "lakeprobe" not in distributed.all_reduce.__code__.co_filename
+    assert "lakeprobe" not in repr(distributed.Work.wait)
+    return step.bodies
+
+
+def main(rank: str, port: str, file: str) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    distributed.init_process_group("gloo", rank=int(rank), world_size=2)
+    Path(file).write_text(json.dumps(train(int(rank))))
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The bodies of both processes' ops."""
+    if not distributed.is_available():
+        pytest.skip("this torch has no torch.distributed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    files = [tmp_path_factory.mktemp("ranks") / f"{rank}.json" for rank in range(2)]
+    commands = [[sys.executable, __file__, str(rank), port, str(file)] for rank, file in enumerate(files)]
+    checkout = Path(__file__).parents[2]
+    processes = [subprocess.Popen(command, cwd=checkout, stderr=subprocess.PIPE, text=True) for command in commands]
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    return [json.loads(file.read_text()) for file in files]
+
+
+def test_the_results_of_a_collective_are_its_arguments_afterwards(ranks: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(ranks):
+        call = found["Distributed.all_reduce.0.forward"]
+        assert call["input_args"][0]["Max"] == rank + 1
+        assert call["input_kwargs"]["group"] == PAIR
+        assert call["input_kwargs"]["op"] == {"type": "torch.distributed.ReduceOp", "value": "RedOpType.SUM"}
+        assert [leaf.get("Max") for leaf in call["output"]] == [3, None, None]
+        assert found["Torch.relu.0.forward"]["input_args"][0]["Max"] == rank + 1
+        assert found["Torch.relu.1.forward"]["input_args"][0]["Max"] == 3
+
+
+def test_asynchronous_results_are_those_after_waiting(ranks: list[dict[str, Any]]) -> None:
+    received = ranks[1]["Distributed.irecv.0.forward"]
+    assert received["input_args"][0] is None
+    assert received["output"][0]["Max"] == 7
+    assert ranks[0]["Distributed.isend.0.forward"]["input_args"][0]["Max"] == 7
+    assert ranks[0]["Distributed.isend.0.forward"]["output"][0] is None
+    for found in ranks:
+        assert found["Distributed.all_reduce.1.forward"]["output"][0]["Max"] == 7
+
+
+def test_a_collective_that_fails_keeps_its_inputs(ranks: list[dict[str, Any]]) -> None:
+    for found in ranks:
+        assert set(found["Distributed.broadcast.0.forward"]) == {"input_args", "input_kwargs"}
+
+
+def test_data_parallel_modules_have_their_names_and_gradients(ranks: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(ranks):
+        (leaf,) = found["Module.module.0.Linear.forward.0"]["input_args"]
+        assert leaf["Max"] == rank
+        assert set(found["Module.module.0.Linear.parameters_grad.0"]) == {"weight", "bias"}
+        assert "Module.module.1.ReLU.backward.0" in found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

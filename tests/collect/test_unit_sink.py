@@ -1,0 +1,509 @@
+"""What is collected becomes units of the lake: the same rows as from a dump, whoever is killed when."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from replay import DEMO, DUMPS, add_all, ops_of
+
+import lakeprobe
+from lakeprobe.collect import journal, recovery
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.unit_sink import OPS_PER_BATCH, UnitSink
+from lakeprobe.errors import LakeError
+from lakeprobe.lake import audits
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.unit import UnitWriter
+from lakeprobe.tensors import content_hash, read_tensor
+
+SHARED = Path(__file__).parents[3] / "shared" / "dumps" / "A_pt_lm"
+REAL = [
+    DEMO,  # mix
+    DUMPS / "cross" / "pt_L1_stat" / "golden" / "step0" / "proc4121",
+    DUMPS / "odd_keys_xor" / "step0" / "proc7125",
+    DUMPS / "p2p" / "step0" / "rank1",
+    DUMPS / "old_1.0.4" / "step0" / "rank",
+    DUMPS / "ranks" / "golden" / "step0" / "rank2",
+]
+
+
+def rows(lake: Path, table: str, run: str, step: int = 0, rank: int = 0) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        path = lake / f"run={run}/step={step}/rank={rank}/{table}.parquet"
+        return connection.execute(f"FROM read_parquet('{path}', hive_partitioning = false)").fetchall()
+
+
+def notes(lake: Path, run: str, rank: int = 0, step: int = 0) -> list[str]:
+    with duckdb.connect() as connection:
+        path = lake / f"run={run}/step={step}/rank={rank}/dumps.parquet"
+        found: list[tuple[list[str]]] = connection.execute(f"SELECT notes FROM '{path}'").fetchall()
+        return found[0][0]
+
+
+def violations(lake: Path) -> list[Any]:
+    with lakeprobe.open(lake) as opened:
+        return audits.run(opened.sql)
+
+
+def leaf(tensor: NDArray[Any] | None, name: str) -> dict[str, Any]:
+    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "data_name": name, "tensor": tensor}
+
+
+def add(sink: UnitSink, op: str, body: Any) -> None:
+    sink.add(op, body, parent=None, micro_step=None, stack=None)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def sink(lake: Path) -> Iterator[UnitSink]:
+    sink = UnitSink(lake, "npu", Settings())
+    yield sink
+    sink.close()
+
+
+# ---- rows -------------------------------------------------------------------------------------------------
+
+
+def test_ops_of_real_dumps_give_the_rows_that_reading_the_dumps_gives(lake: Path, sink: UnitSink) -> None:
+    for step, dump in enumerate(REAL):
+        sink.begin(step, None)
+        add_all(sink, ops_of(dump))
+        sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        for step, dump in enumerate(REAL):
+            opened.ingest(dump, run=f"dump{step}")
+            (key,) = lake.glob(f"run=dump{step}/step=*/rank=*")
+            read_step, rank = int(key.parent.name[5:]), int(key.name[5:])
+            for table in ("ops", "tensors"):
+                collected, read = rows(lake, table, "npu", step), rows(lake, table, f"dump{step}", read_step, rank)
+                if table == "ops":  # stack.json has its own order; the lake numbers stacks as they come
+                    collected, read = ([row[:13] + row[14:] for row in found] for found in (collected, read))
+                assert collected == read, (dump, table)
+            frames = (
+                "SELECT seq, frames FROM ops LEFT JOIN stacks USING (run, step, rank, stack) "
+                "WHERE run = ? AND step = ? ORDER BY seq"
+            )
+            collected = opened.sql(frames, ["npu", step]).fetchall()
+            assert collected == opened.sql(frames, [f"dump{step}", read_step]).fetchall()
+    assert violations(lake) == []
+
+
+def test_a_unit_says_what_it_is(lake: Path) -> None:
+    sink = UnitSink(lake, "npu", Settings(level="mix", task="structure", list=("linear",)), framework="mindspore")
+    sink.begin(3, 2)
+    add(sink, "Torch.add.0.forward", {"output": []})
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        row = opened.sql("FROM dumps").to_arrow_table().to_pylist()[0]
+    assert (row["run"], row["step"], row["rank"], row["format"]) == ("npu", 3, 2, "lakeprobe")
+    assert (row["framework"], row["task"], row["level"], row["ops"]) == ("mindspore", "structure", "mix", 1)
+    assert row["notes"] == []
+    assert json.loads(row["head"])["settings"]["list"] == ["linear"]
+
+
+def test_a_step_is_in_the_lake_when_it_is_over_not_when_all_are(lake: Path, sink: UnitSink) -> None:
+    sink.begin(0, 0)
+    add_all(sink, ops_of(DEMO))
+    sink.end()
+    assert not list(lake.glob("run=*"))
+    sink.finish()
+    deadline = time.monotonic() + 30
+    while not (lake / "run=npu/step=0/rank=0").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(rows(lake, "ops", "npu")) == len(ops_of(DEMO))
+
+
+def test_a_step_that_begins_again_goes_on(lake: Path, sink: UnitSink) -> None:
+    ops = ops_of(DEMO)
+    for part in (ops[:10], ops[10:300], ops[300:]):
+        sink.begin(0, 0)
+        add_all(sink, part)
+        sink.end()
+    sink.close()
+    assert [row[2] for row in rows(lake, "ops", "npu")] == [op for op, _ in ops]
+    assert notes(lake, "npu") == []
+
+
+def test_without_a_rank_the_environment_says_it(lake: Path, monkeypatch: pytest.MonkeyPatch, sink: UnitSink) -> None:
+    monkeypatch.setenv("RANK", "5")
+    sink.begin(0, None)
+    add(sink, "Torch.add.0.forward", {"output": []})
+    sink.end()
+    sink.close()
+    assert (lake / "run=npu/step=0/rank=5/ops.parquet").is_file()
+
+
+def test_a_step_without_ops_is_no_unit(lake: Path, sink: UnitSink) -> None:
+    sink.begin(0, 0)
+    sink.end()
+    sink.close()
+    assert not list(lake.glob("run=*"))
+    assert not list((lake / ".collecting").iterdir())
+
+
+def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> None:
+    values = [2**70, -(2**200), float("nan"), float("-inf"), "\ud800", "é", 2**63, True, 1.5]
+    sink.begin(0, 0)
+    add(sink, "Torch.add.0.forward", {"input_args": [{"type": type(v).__name__, "value": v} for v in values]})
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        found = opened.sql("SELECT value FROM tensors ORDER BY row").fetchall()
+    expected = [str(2**70), str(-(2**200)), "NaN", "-Infinity", "?", "é", str(2**63), "true", "1.5"]
+    assert [value for (value,) in found] == expected
+
+
+def test_an_op_that_cannot_become_rows_is_left_out_and_named(lake: Path, sink: UnitSink) -> None:
+    sink.begin(0, 0)
+    add(sink, "Torch.add.0.forward", {"output": []})
+    add(sink, "Torch.mul.0.forward", {"output": [{"type": "torch.Tensor", "dtype": "torch.int8", "shape": "none"}]})
+    add(sink, "Torch.add.0.forward", {"output": []})
+    add(sink, "Torch.sub.0.forward", {"output": []})
+    sink.end()
+    sink.close()
+    assert [row[2] for row in rows(lake, "ops", "npu")] == ["Torch.add.0.forward", "Torch.sub.0.forward"]
+    assert ["Torch.mul" in note or "Torch.add" in note for note in notes(lake, "npu")] == [True, True]
+
+
+def test_saved_values_are_debug_points(lake: Path, sink: UnitSink) -> None:
+    sink.begin(0, 0)
+    add(sink, "loss.0.debug", {"type": "float", "value": 2.5})
+    add(sink, "nested.1.debug", [{"a": {"type": "int", "value": 1}}])
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        found = opened.sql(
+            "SELECT o.kind, o.api, name, value FROM tensors JOIN ops o USING (seq) ORDER BY row"
+        ).fetchall()
+    assert found == [
+        ("debug", "loss", "loss.0.debug", "2.5"),
+        ("debug", "nested", "nested.1.debug.0.a", "1"),
+    ]
+
+
+# ---- tensors ----------------------------------------------------------------------------------------------
+
+TENSORS: dict[str, NDArray[Any]] = {
+    "floats": np.linspace(-1, 1, 1000, dtype=np.float32).reshape(10, 100),
+    "same": np.linspace(-1, 1, 1000, dtype=np.float32).reshape(10, 100),
+    "other_shape": np.linspace(-1, 1, 1000, dtype=np.float32).reshape(100, 10),
+    "strided": np.arange(24, dtype=np.int16).reshape(4, 6)[::2, 1::2],
+    "fortran": np.asfortranarray(np.arange(12, dtype=np.float64).reshape(3, 4)),
+    "big_endian": np.arange(5, dtype=">f4"),
+    "scalar": np.array(7, np.int64),
+    "empty": np.empty((0, 3), np.float16),
+    "bools": np.array([True, False, True]),
+    "complex": np.array([1 + 2j, np.nan]),
+    "bfloat16": np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16),
+    "large": np.arange(3_000_000, dtype=np.float32),
+}
+
+
+def test_tensors_are_kept_once_each_under_the_hash_that_ingest_gives(
+    lake: Path, sink: UnitSink, tmp_path: Path
+) -> None:
+    sink.begin(0, 0)
+    for number, (name, tensor) in enumerate(TENSORS.items()):
+        add(sink, f"Torch.{name}.0.forward", {"input_args": [leaf(tensor, f"{name}.pt")]})
+        if number == 4:
+            sink.end()  # so that there are several files of values
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        found = dict(opened.sql("SELECT data_name, content FROM tensors").fetchall())
+        kept = dict(opened.sql("SELECT content, data FROM values").fetchall())
+        fields = opened.sql("SELECT DISTINCT fields FROM tensors").fetchall()
+    assert fields == [("type dtype shape data_name",)]
+    for name, tensor in TENSORS.items():
+        if name == "bfloat16":
+            assert kept[found["bfloat16.pt"]] == tensor.tobytes()
+        else:
+            np.save(tmp_path / f"{name}.npy", tensor)
+            assert found[f"{name}.pt"] == content_hash(read_tensor(tmp_path / f"{name}.npy")), name
+            assert kept[found[f"{name}.pt"]] == tensor.astype(tensor.dtype.newbyteorder("<")).tobytes(), name
+    assert found["floats.pt"] == found["same.pt"]
+    assert len(kept) == len(TENSORS) - 1
+    assert len(list(lake.glob("run=npu/step=0/rank=0/values-*.parquet"))) == 2
+    assert violations(lake) == []
+
+
+def test_a_tensor_may_change_once_it_was_added(lake: Path, sink: UnitSink) -> None:
+    tensor = np.zeros(10, np.float32)
+    sink.begin(0, 0)
+    for step in range(3):
+        tensor[:] = step
+        add(sink, f"Torch.add.{step}.forward", {"output": [leaf(tensor, f"{step}.pt")]})
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        kept = dict(opened.sql("SELECT data_name, data FROM tensors JOIN values USING (content)").fetchall())
+    assert {name: np.frombuffer(data, np.float32)[0] for name, data in kept.items()} == {
+        "0.pt": 0,
+        "1.pt": 1,
+        "2.pt": 2,
+    }
+
+
+def test_a_tensor_that_is_too_large_is_a_row_without_content(
+    lake: Path, sink: UnitSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeprobe.collect.unit_sink.LARGEST_VALUE", 1000)
+    sink.begin(0, 0)
+    add(sink, "Torch.add.0.forward", {"output": [leaf(np.zeros(1001, np.uint8), "a.pt"), leaf(np.zeros(2), "b.pt")]})
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        found = opened.sql("SELECT content IS NULL, content_problem IS NULL FROM tensors ORDER BY row").fetchall()
+    assert found == [(True, False), (False, True)]
+    assert len(notes(lake, "npu")) == 1
+    assert violations(lake) == []
+
+
+# ---- what is there already --------------------------------------------------------------------------------
+
+
+def collected(lake: Path, op: str, step: int = 0, **options: Any) -> None:
+    sink = UnitSink(lake, "npu", Settings(), **options)
+    sink.begin(step, 0)
+    add(sink, op, {"output": []})
+    sink.end()
+    sink.close()
+
+
+def test_a_unit_is_replaced_on_request_only(lake: Path) -> None:
+    collected(lake, "Torch.add.0.forward")
+    with pytest.raises(LakeError, match=r"has run npu step 0 rank 0 already"):
+        collected(lake, "Torch.mul.0.forward")
+    collected(lake, "Torch.mul.0.forward", replace=True)
+    assert [row[2] for row in rows(lake, "ops", "npu")] == ["Torch.mul.0.forward"]
+    assert not list((lake / ".collecting").iterdir())
+
+
+def test_a_run_goes_on_where_it_stopped_and_not_before(lake: Path) -> None:
+    collected(lake, "Torch.add.0.forward", step=3)
+    with pytest.raises(LakeError, match=r"has run npu step 3 rank 0 already"):
+        collected(lake, "Torch.add.0.forward", step=2)
+    collected(lake, "Torch.add.0.forward", step=4)
+
+
+def test_two_processes_cannot_collect_the_same_unit(lake: Path, sink: UnitSink) -> None:
+    sink.begin(0, 0)
+    other = UnitSink(lake, "npu", Settings())
+    with pytest.raises(LakeError, match=r"another process collects run npu step 0 rank 0"):
+        other.begin(0, 0)
+    other.begin(0, 1)
+    other.close()
+    sink.end()
+
+
+def test_a_full_disk_is_said_once_and_what_was_written_stays(
+    lake: Path, sink: UnitSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = ops_of(DEMO)
+    sink.begin(0, 0)
+    add_all(sink, ops[:OPS_PER_BATCH])
+    write = os.write
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(journal.Journal, "write", full)
+    with pytest.raises(LakeError, match="No space left"):
+        add_all(sink, ops[OPS_PER_BATCH:])
+    monkeypatch.undo()
+    assert os.write is write
+    add_all(sink, ops[2 * OPS_PER_BATCH :])
+    sink.end()
+    sink.close()
+    assert [row[2] for row in rows(lake, "ops", "npu")] == [op for op, _ in ops[:OPS_PER_BATCH]]
+    assert notes(lake, "npu")[0].startswith("incomplete")
+
+
+# ---- killed -----------------------------------------------------------------------------------------------
+
+
+def replay(lake: Path, run: str, rank: int, ops: int) -> subprocess.Popen[bytes]:
+    program = Path(__file__).parent / "replay.py"
+    return subprocess.Popen([sys.executable, str(program), str(lake), run, str(rank), str(ops)])
+
+
+def wait_for_unit(lake: Path, run: str, rank: int, step: int = 0) -> None:
+    deadline = time.monotonic() + 60
+    while not (lake / f"run={run}/step={step}/rank={rank}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_of_four_ranks_one_is_killed_and_loses_less_than_a_batch(lake: Path) -> None:
+    ops = ops_of(DEMO)
+    killed_after = 2 * OPS_PER_BATCH + 44
+    processes = [replay(lake, "npu", rank, killed_after if rank == 2 else -1) for rank in range(4)]
+    assert [process.wait() for process in processes] == [0, 0, -signal.SIGKILL, 0]
+    wait_for_unit(lake, "npu", 2)  # its builder outlives it
+    for rank in (0, 1, 3):
+        assert len(rows(lake, "ops", "npu", rank=rank)) == len(ops)
+        assert notes(lake, "npu", rank) == []
+    left = [row[2] for row in rows(lake, "ops", "npu", rank=2)]
+    assert left == [op for op, _ in ops[: 2 * OPS_PER_BATCH]]
+    assert notes(lake, "npu", 2)[0].startswith("incomplete")
+    assert violations(lake) == []
+
+
+def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Path) -> None:
+    key = UnitKey("npu", 0, 0)
+    sink = UnitSink(lake, "npu", Settings())
+    sink.begin(0, 0)
+    add_all(sink, ops_of(DEMO)[: OPS_PER_BATCH + 5])
+    add(sink, "Torch.add.99.forward", {"output": [leaf(np.ones(4), "a.pt")]})  # its file of values has no end
+    assert sink._builder is not None
+    assert sink._journal is not None
+    sink._builder.kill()
+    sink._builder.communicate()
+    assert recovery.recover(lake) == ([], [])  # while it is held nobody touches it
+    fcntl.flock(sink._journal._file, fcntl.LOCK_UN)  # as the system does when the process dies
+    assert recovery.recover(lake) == ([recovery.Recovered(key, complete=False, ops=OPS_PER_BATCH)], [])
+    assert recovery.recover(lake) == ([], [])
+    assert not list((lake / ".collecting").iterdir())
+    assert [path.name for path in (lake / "run=npu/step=0/rank=0").glob("values*")] == []
+    assert violations(lake) == []
+    sink._journal._file.close()
+    sink._journal = None
+
+
+def abandoned(lake: Path, ops: int) -> Path:
+    """The folder of a journal whose processes are gone."""
+    sink = UnitSink(lake, "npu", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    sink.begin(0, 0)
+    for number in range(ops):
+        add(sink, f"Torch.add.{number}.forward", {"output": [leaf(np.full(3, number), f"{number}.pt")]})
+        sink._write_batch()
+    sink.close()
+    return journal.folder_of(lake, UnitKey("npu", 0, 0))
+
+
+def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = abandoned(lake, ops=3)
+    for target in ("lakeprobe.collect.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
+                   "shutil.rmtree"):  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(target, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                recovery.build(lake, folder)
+    recovery.build(lake, folder)
+    assert not folder.exists()
+    assert len(rows(lake, "ops", "npu")) == len(rows(lake, "contents", "npu")) == 3
+    assert violations(lake) == []
+
+
+@hypothesis_settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_journal_that_ends_anywhere_gives_its_whole_batches(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    lake = tmp_path_factory.mktemp("cut") / "lake"
+    path = abandoned(lake, ops=4) / "journal"
+    content = path.read_bytes()
+    whole = list(journal.batches(path))
+    ends = [len(content) - length for length in _tail_lengths(content)]
+    cut = data.draw(st.integers(0, len(content)))
+    path.write_bytes(content[:cut])
+    found = list(journal.batches(path))
+    assert found == whole[: len(found)]
+    assert len(found) == max(0, sum(end <= cut for end in ends) - 1)
+    made, errors = recovery.recover(lake)
+    assert errors == []
+    assert [unit.ops for unit in made] == ([len(found)] if found else [])
+    assert not list((lake / ".collecting").iterdir())
+
+
+def _tail_lengths(content: bytes) -> list[int]:
+    """How many bytes follow each record."""
+    tails, place = [], 0
+    while place < len(content):
+        place += 8 + int.from_bytes(content[place : place + 8], "little")
+        tails.append(len(content) - place)
+    return tails
+
+
+def test_a_command_says_what_it_found_left_behind(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = abandoned(lake, ops=2)
+    recovery.settle(lake)
+    said = capfd.readouterr().err
+    assert said.startswith("run npu step 0 rank 0 was left by a process that has ended; it is in the lake now: ")
+    assert said.endswith(": incomplete, its first 2 ops\n")
+    folder.mkdir()
+    (folder / "journal").write_bytes((3).to_bytes(8, "little") + b"\x93\x01\x02")
+    recovery.settle(lake)
+    assert "was written by another release of lakeprobe" in capfd.readouterr().err
+    recovery.settle(lake / "none")
+    assert capfd.readouterr().err == ""
+
+
+def test_the_unit_of_an_abandoned_step_is_made_before_the_step_is_collected_again(lake: Path) -> None:
+    abandoned(lake, ops=2)
+    with pytest.raises(LakeError, match="already"):
+        collected(lake, "Torch.mul.0.forward")
+    assert len(rows(lake, "ops", "npu")) == 2
+
+
+def test_a_journal_of_another_release_is_left_alone_and_named(lake: Path) -> None:
+    folder = abandoned(lake, ops=1)
+    (folder / "journal").write_bytes((3).to_bytes(8, "little") + b"\x93\x01\x02")
+    made, errors = recovery.recover(lake)
+    assert made == []
+    assert "another release" in str(errors[0])
+    assert (folder / "journal").exists()
+
+
+def test_an_unwritable_table_fails_that_unit_and_no_other(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = abandoned(lake, ops=1)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(UnitWriter, "write", fail)
+    made, errors = recovery.recover(lake)
+    assert made == []
+    assert "No space left" in str(errors[0])
+    monkeypatch.undo()
+    assert [unit.ops for unit in recovery.recover(lake)[0]] == [1]
+    assert not folder.exists()
+
+
+# ---- size -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared dumps")
+def test_a_step_of_functions_takes_a_twelfth_of_msprobes_bytes(lake: Path, sink: UnitSink) -> None:
+    dump = next((SHARED / "L1_stat" / "golden" / "step0").iterdir())
+    sink.begin(0, 0)
+    add_all(sink, ops_of(dump))
+    sink.end()
+    sink.close()
+    msprobe = sum((dump / name).stat().st_size for name in ("dump.json", "stack.json", "construct.json"))
+    ours = sum(file.stat().st_size for file in (lake / "run=npu/step=0/rank=0").iterdir())
+    assert ours * 12 <= msprobe, msprobe / ours
