@@ -25,7 +25,7 @@ from lakeprobe.collect.journal import Head, Op
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.lake.unit import UnitWriter
+from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers import names
 from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
@@ -213,16 +213,7 @@ def _hash(path: Path) -> str:
 
 def _fingerprint_of(place: Path) -> str | None:
     """The fingerprint of the unit at `place`; None if there is none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = place / "dumps.parquet"
-    try:
-        return str(pq.read_table(path, columns=["fingerprint"], partitioning=None)["fingerprint"][0])
-    except FileNotFoundError:
-        return None
-    except (pa.ArrowInvalid, IndexError) as error:
-        raise LakeError(f"{path} is damaged; remove its unit") from error
+    return str(read_dump(place)["fingerprint"]) if place.exists() else None
 
 
 def main() -> int:

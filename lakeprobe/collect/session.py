@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lakeprobe.collect import config
+from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.unit_sink import UnitSink
 from lakeprobe.errors import UsageError
@@ -79,7 +79,7 @@ class Collector:
         self.run = run
         self.lake = store.choose(lake)
         self._sink = UnitSink(self.lake, run, settings, replace=replace)
-        self._capture = _capture(model, settings, self._sink)
+        self._capture = frameworks.capture(model, settings, self._sink)
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -139,16 +139,6 @@ class Collector:
         if hasattr(sys, "last_value"):  # an exception that nobody caught ends the program
             self._cut_off()
         self.close()
-
-
-def _capture(model: Any, settings: Settings, sink: UnitSink) -> Any:
-    try:
-        from lakeprobe.collect import torch_capture
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError("collecting needs torch, which is not installed: pip install torch") from None
-    return torch_capture.capture(model, settings, sink)
 
 
 def beside(dump_path: str) -> tuple[Path, str]:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lakeprobe.collect import config
+from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.session import Collector, beside
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
@@ -167,20 +167,13 @@ def set_backward_input(*_: Any, **__: Any) -> NoReturn:
 
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> None:
-    """Seed random, numpy and torch (CPU, CUDA, NPU) with `seed`; with `mode` also ask for deterministic algorithms.
+    """Seed random, numpy and the framework with `seed`; with `mode` also ask for deterministic algorithms.
 
     Raises UsageError for `rm_dropout`, which would change the training.
     """
-    import torch
-
     if rm_dropout:
         raise UsageError("seed_all: rm_dropout is not supported: it changes the training; set p=0 in the model")
     os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that are started from here on
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)  # of CUDA and NPU too
-    torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.deterministic = True
-    torch.use_deterministic_algorithms(mode)
-    if mode:
-        os.environ |= {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "HCCL_DETERMINISTIC": "true"}
+    frameworks.seed(seed, deterministic=mode)

@@ -22,6 +22,7 @@ from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
 from lakeprobe.ingest.unit import check_storage, source_of
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.unit import read_dump
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.readers.locate import Located, locate_run
 from lakeprobe.version import __version__
@@ -117,10 +118,7 @@ def compare(
 
 
 def _is_complete(lake: Path, key: UnitKey) -> bool:
-    import pyarrow.parquet as pq
-
-    dumps = pq.read_table(layout.unit_folder(lake, key) / "dumps.parquet", partitioning=None)
-    return "complete" not in dumps.column_names or dumps["complete"][0].as_py() is not False  # absent before 0.7
+    return read_dump(layout.unit_folder(lake, key)).get("complete") is not False  # absent from older units
 
 
 def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
@@ -196,14 +194,10 @@ def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Lo
 
 def _is_of(lake: Path, run: str, dumps: Located) -> bool:
     """Whether every unit that the run has of these steps and ranks was read from these dumps."""
-    import pyarrow.parquet as pq
-
     for (step, rank), sources in groupby(dumps.sources, lambda source: (source.step, source.rank)):
-        path = layout.unit_folder(lake, UnitKey(run, step, rank)) / "dumps.parquet"
-        if path.is_file():
-            source = pq.read_table(path, columns=["source"]).column("source")[0].as_py()
-            if source != str(source_of(tuple(sources))):
-                return False
+        folder = layout.unit_folder(lake, UnitKey(run, step, rank))
+        if folder.exists() and read_dump(folder)["source"] != str(source_of(tuple(sources))):
+            return False
     return True
 
 

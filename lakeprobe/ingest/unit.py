@@ -18,7 +18,7 @@ import xxhash
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.lake.unit import UnitWriter
+from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import Emit, Source, Summary
 from lakeprobe.version import __version__
@@ -231,17 +231,10 @@ def _file_states(folder: Path) -> Iterator[str]:
 
 def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:
     """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     folder = layout.unit_folder(task.lake, task.key)
     if not folder.exists():
         return None
-    path = folder / "dumps.parquet"
-    try:
-        row = pq.read_table(path, columns=["fingerprint", "tensor_storage"]).to_pylist()[0]
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error
+    row = read_dump(folder)
     return row["fingerprint"], row["tensor_storage"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from test_unit_sink import notes, rows
 
 import lakeprobe
-from lakeprobe.collect import session, switches
+from lakeprobe.collect import frameworks, switches
 from lakeprobe.collect.debugger import PrecisionDebugger
 from lakeprobe.collect.session import collect
 from lakeprobe.collect.settings import Settings
@@ -81,7 +81,7 @@ class FakeCapture:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(session, "_capture", FakeCapture)
+    monkeypatch.setattr(frameworks, "capture", FakeCapture)
     FakeCapture.made = []
     yield
     PrecisionDebugger.close()
@@ -172,8 +172,8 @@ SCRIPT = """
 import sys
 sys.path[:0] = [{tests!r}]
 import test_debugger
-from lakeprobe.collect import session
-session._capture = test_debugger.FakeCapture
+from lakeprobe.collect import frameworks, session
+frameworks.capture = test_debugger.FakeCapture
 collector = session.collect(run="npu", lake={lake!r})
 collector.start()
 test_debugger.capture().op()

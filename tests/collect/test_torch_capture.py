@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from memory import Memory, tensors
 
+from lakeprobe.collect import frameworks
+from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import LakeError, UsageError
 
@@ -15,8 +17,7 @@ torch = pytest.importorskip("torch")
 
 import models  # noqa: E402
 
-from lakeprobe.collect.torch_capture import Capture  # noqa: E402
-from lakeprobe.collect.torch_functions import places  # noqa: E402
+from lakeprobe.collect.pytorch.functions import places  # noqa: E402
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def memory() -> Memory:
 
 
 def capture(memory: Any, model: Any = None, **settings: Any) -> Capture:
-    return Capture(model, Settings(**settings), memory)
+    return frameworks.capture(model, Settings(**settings), memory)
 
 
 def bodies(memory: Memory) -> dict[str, Any]:
@@ -272,7 +273,7 @@ def test_what_cannot_be_measured_is_said_and_stops_nothing(
     def fail(_tensor: Any) -> None:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr("lakeprobe.collect.torch_tensors.statistics", fail)
+    monkeypatch.setattr("lakeprobe.collect.pytorch.tensors.statistics", fail)
     watched = capture(memory)
     watched.start()
     torch.relu(torch.ones(2))

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from memory import Memory
 
+from lakeprobe.collect import frameworks
 from lakeprobe.collect.settings import Settings
 
 torch = pytest.importorskip("torch")
 
 from torch import distributed, nn  # noqa: E402
-
-from lakeprobe.collect.torch_capture import Capture  # noqa: E402
 
 PAIR = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": f"{zlib.crc32(b'[0, 1]'):08x}"}
 
@@ -31,7 +30,7 @@ def train(rank: int) -> dict[str, Any]:
     pair = distributed.new_group([0, 1])
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     memory = Memory()
-    watched = Capture(model, Settings(level="mix"), memory)
+    watched = frameworks.capture(model, Settings(level="mix"), memory)
     watched.start()
     # An op before and after, on the same memory: what the collective wrote must be seen.
     torch.relu(x)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from memory import Memory, Step, plain, tensors
 
+from lakeprobe.collect import frameworks
+from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
 
 torch = pytest.importorskip("torch")
@@ -21,8 +23,6 @@ if importlib.util.find_spec("msprobe") is None:
     pytest.skip("msprobe is not installed", allow_module_level=True)
 
 import models  # noqa: E402
-
-from lakeprobe.collect.torch_capture import Capture  # noqa: E402
 
 RUNS = [
     ("transformer", "L0", "statistics", "statistics"),
@@ -87,7 +87,7 @@ def run(request: pytest.FixtureRequest, dumps: dict[tuple[str, ...], Path]) -> t
     captures = []
 
     def watch(model: Any) -> Capture:
-        captures.append(Capture(model, settings, memory))
+        captures.append(frameworks.capture(model, settings, memory))
         return captures[0]
 
     losses = models.train(name, watch, batches=batches)
@@ -130,7 +130,7 @@ def test_equal_contents(dumps: dict[tuple[str, ...], Path]) -> None:
         kept = tuple(json.loads(keys[0].partition("=")[2])) if keys else ()
         memory = Memory()
         settings = Settings(level=level, task=task, tensor_list=kept)
-        models.train(name, lambda model, settings=settings, memory=memory: Capture(model, settings, memory))
+        models.train(name, lambda model, settings=settings, memory=memory: frameworks.capture(model, settings, memory))
         for step in memory.steps:
             for leaf in tensors(list(step.bodies.values())):
                 (file,) = folder.glob(f"step{step.number}/*/dump_tensor_data/{glob.escape(leaf['data_name'])}")

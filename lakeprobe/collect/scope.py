@@ -1,9 +1,6 @@
-"""Which ops are recorded: scope, list, risk level and data mode of the settings, asked op by op as they come."""
+"""Which ops are recorded: scope, list and data mode of the settings, asked op by op as they come."""
 
-from lakeprobe.collect import torch_apis
 from lakeprobe.collect.settings import Settings
-
-_CORE = torch_apis.CORE | torch_apis.DISTRIBUTED | torch_apis.NPU
 
 
 class Scope:
@@ -13,7 +10,6 @@ class Scope:
         self._level = settings.level
         self._range = settings.scope
         self._parts = settings.list
-        self._risk = settings.risk_level
         self._range_open = False
         self._listed_modules: set[str] = set()
         mode = set(settings.data_mode)
@@ -41,17 +37,10 @@ class Scope:
             return wanted
         return name in self._range or (self._range_open and self._listed(name))
 
-    def wants_function(self, name: str) -> bool:
-        """Whether calls of a function (`Functional.linear`) are recorded at the risk level.
-
-        Scope and list overrule it.
-        """
-        if self._range or self._parts or self._risk == "ALL":
-            return True
-        bare = name.rsplit(".", 1)[-1]
-        if self._risk == "CORE":
-            return bare in _CORE
-        return bare in _CORE or bare not in torch_apis.SHAPES_AND_FACTORIES
+    @property
+    def overrules_risk(self) -> bool:
+        """Whether functions are recorded whatever their risk level is: scope and list say which."""
+        return bool(self._range or self._parts)
 
     def open_module(self, name: str) -> None:
         """A module's forward or backward begins."""

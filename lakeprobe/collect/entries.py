@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Any
 
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.torch_stacks import Stack
+from lakeprobe.collect.stacks import Stack
 
 
 class Op:

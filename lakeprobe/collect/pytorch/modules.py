@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.utils.hooks import BackwardHook
 
-from lakeprobe.collect.torch_entries import Op
-from lakeprobe.collect.torch_recorder import Recorder, apart
+from lakeprobe.collect.entries import Op
+from lakeprobe.collect.recorder import Recorder, apart
 
 _WRAPPER = "FullyShardedDataParallel"
 """It stands in the path of its parts, but is no part of the user's model."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from lakeprobe.collect.torch_entries import Op
-from lakeprobe.collect.torch_functions import Function, Place, places
-from lakeprobe.collect.torch_recorder import Recorder, apart
+from lakeprobe.collect.entries import Op
+from lakeprobe.collect.pytorch import apis
+from lakeprobe.collect.pytorch.functions import Function, Place, places
+from lakeprobe.collect.recorder import Recorder, apart
 
 _DROPOUT = frozenset(
     f"{prefix}.{name}"
@@ -47,10 +48,14 @@ class Calls:
         key = (place.name, id(place.function))
         known = self._replacements.get(key)
         if known is None:
-            make = self._recording if self.recorder.scope.wants_function(place.name) else self._silent
+            make = self._recording if self._wants(place.name) else self._silent
             known = functools.update_wrapper(make(place.name, place.function), place.function)
             self._replacements[key] = known
         return known
+
+    def _wants(self, name: str) -> bool:
+        recorder = self.recorder
+        return recorder.scope.overrules_risk or apis.is_recorded(name, recorder.settings.risk_level)
 
     def _silent(self, _name: str, function: Function) -> Function:
         """What an unwanted function calls inside is not recorded either."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from lakeprobe.collect import torch_apis
+from lakeprobe.collect.pytorch import apis
 
 Function = Callable[..., Any]
 _INHERITED = object()
@@ -53,15 +53,15 @@ def places() -> list[Place]:
 
 
 def _groups() -> Iterator[tuple[str, Any, frozenset[str]]]:
-    yield "Functional", torch.nn.functional, torch_apis.FUNCTIONAL
-    yield "Tensor", torch.Tensor, torch_apis.TENSOR
-    yield "Torch", torch, torch_apis.TORCH
-    yield "VF", torch._VF, torch_apis.VARIABLE_FUNCTIONS
+    yield "Functional", torch.nn.functional, apis.FUNCTIONAL
+    yield "Tensor", torch.Tensor, apis.TENSOR
+    yield "Torch", torch, apis.TORCH
+    yield "VF", torch._VF, apis.VARIABLE_FUNCTIONS
     try:
         import torch_npu
     except ImportError:
         return
-    yield "NPU", torch_npu, torch_apis.NPU
+    yield "NPU", torch_npu, apis.NPU
 
 
 def place_of(prefix: str, owner: Any, name: str) -> Place | None:

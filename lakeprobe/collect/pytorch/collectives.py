@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import distributed
 
-from lakeprobe.collect.torch_apis import DISTRIBUTED
-from lakeprobe.collect.torch_entries import Op
-from lakeprobe.collect.torch_functions import Function, Place, place_of
-from lakeprobe.collect.torch_recorder import Recorder, apart
+from lakeprobe.collect.entries import Op
+from lakeprobe.collect.pytorch.apis import DISTRIBUTED
+from lakeprobe.collect.pytorch.functions import Function, Place, place_of
+from lakeprobe.collect.recorder import Recorder, apart
 
 _NOT_YET = {
     "recv": (0,),

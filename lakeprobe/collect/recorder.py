@@ -6,21 +6,31 @@ Nothing that fails in here may stop the training step: see `apart`.
 import functools
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-import torch
-from torch.utils._python_dispatch import _disable_current_modes
-
+from lakeprobe.collect.entries import Entries, Op
+from lakeprobe.collect.scope import Scope
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.torch_entries import Entries, Op
-from lakeprobe.collect.torch_leaves import Leaves
-from lakeprobe.collect.torch_scope import Scope
-from lakeprobe.collect.torch_stacks import Stacks
-from lakeprobe.collect.torch_tree import Tree
+from lakeprobe.collect.stacks import Stacks
+from lakeprobe.collect.tree import Tree
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Leaves(Protocol):
+    """Turns a framework's values into the leaves that dump.json has for them."""
+
+    def of(self, value: Any, op: str, category: str) -> Any:
+        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+
+    def of_file(self, value: Any, op: str, file: str) -> Any:
+        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+
+    def forget_all(self) -> None:
+        """What is remembered of tensors is out of date."""
 
 
 class Thread(threading.local):
@@ -33,8 +43,8 @@ class Thread(threading.local):
 def apart(method: Method) -> Method:
     """For methods of a class with a `recorder`, which training code calls without knowing.
 
-    What they call themselves is not recorded, and no mode of torch sees it. An exception in them is noted and goes no
-    further: they return None, and the training step goes on as if nobody watched.
+    What they call themselves is not recorded, and no mode of the framework sees it. An exception in them is noted and
+    goes no further: they return None, and the training step goes on as if nobody watched.
     """
 
     @functools.wraps(method)
@@ -44,10 +54,11 @@ def apart(method: Method) -> Method:
         before = thread.inside
         thread.inside = True
         try:
-            if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
-                with _disable_current_modes(), torch._C.DisableTorchFunction():
-                    return method(self, *args)
-            return method(self, *args)
+            hidden = recorder.hidden()
+            if hidden is None:
+                return method(self, *args)
+            with hidden:
+                return method(self, *args)
         except Exception as error:  # noqa: BLE001  see above: what is watched must not notice
             recorder.failures.append(f"{type(error).__name__}: {error}")
             return None
@@ -60,15 +71,26 @@ def apart(method: Method) -> Method:
 class Recorder:
     """The ops of the running step, and the counters that name them."""
 
-    def __init__(self, settings: Settings, sink: Sink) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sink: Sink,
+        leaves: Callable[[Settings, list[str]], Leaves],
+        hidden: Callable[[], AbstractContextManager[Any] | None],
+    ) -> None:
+        """Record for `sink`, with leaves that `leaves` makes; what cannot be measured goes to the list it is given.
+
+        `hidden` gives the context in which the framework's modes do not see what is done; None where there is no mode.
+        """
         self.recorder = self
+        self.hidden = hidden
         self.settings = settings
         self.running = False
         self.steps = 0
         """Steps so far, so that a hook of an earlier one knows that it is late."""
         self.failures: list[str] = []
         self.thread = Thread()
-        self.leaves = Leaves(settings, self.failures)
+        self.leaves = leaves(settings, self.failures)
         self.entries = Entries(sink)
         self._stacks = Stacks()
         self._structure = settings.task == "structure"
@@ -83,7 +105,7 @@ class Recorder:
         self.phase: str | None = None
         """"optimizer" or "clip_grad" while one of them runs."""
         self.modules_with_backward: set[str] = set()
-        self.leaves.tensors.forget_all()
+        self.leaves.forget_all()
 
     def count(self, key: str) -> int:
         """0 for the first call under this key in the step, 1 for the second, …"""

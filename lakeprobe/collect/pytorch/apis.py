@@ -4,6 +4,8 @@ The same names that msprobe 26.2.0 records, so that runs of both hold the same o
 lacks is passed over.
 """
 
+from lakeprobe.collect.settings import Risk
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -217,3 +219,14 @@ CORE = _names(
     """
 )
 """Products of matrices, convolutions, norms, embeddings: with DISTRIBUTED and NPU, what risk level CORE records."""
+
+
+_CORE = CORE | DISTRIBUTED | NPU
+
+
+def is_recorded(name: str, risk: Risk) -> bool:
+    """Whether calls of a function (`Functional.linear`) are recorded at a risk level."""
+    bare = name.rsplit(".", 1)[-1]
+    if risk == "ALL" or bare in _CORE:
+        return True
+    return risk == "FOCUS" and bare not in SHAPES_AND_FACTORIES

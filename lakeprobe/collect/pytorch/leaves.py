@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import distributed
 
+from lakeprobe.collect.pytorch.tensors import NONE, Statistics, Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.torch_tensors import NONE, Statistics, Tensors, crc32, xor
 
 Leaf = dict[str, Any]
 
@@ -46,6 +46,10 @@ class Leaves:
         self._keep_all = settings.task == "tensor"
         self._keep_parts = settings.tensor_list
         self._failures = failures
+
+    def forget_all(self) -> None:
+        """No tensor is known again."""
+        self.tensors.forget_all()
 
     def of(self, value: Any, op: str, category: str) -> Any:
         """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""

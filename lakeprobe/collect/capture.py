@@ -1,0 +1,211 @@
+"""Watches training steps and hands what happened to a sink, under msprobe's names and in its order."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lakeprobe import diagnostics
+from lakeprobe.collect.entries import Op
+from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.sink import Sink
+from lakeprobe.errors import UsageError
+
+
+class Watcher(Protocol):
+    """What knows a framework: it has the framework tell a recorder of every op."""
+
+    recorder: Recorder
+
+    def start(self, model: Any) -> None:
+        """Watch from here on what the recorder's settings ask for; `model` is None at level L1 if nobody gave one."""
+
+    def stop(self) -> None:
+        """Watch no more: framework and model are as they were."""
+
+    def next_step(self) -> None:
+        """What belongs to the step that is over is forgotten."""
+
+    def rank(self) -> int | None:
+        """This process's rank; None where the job is not distributed."""
+
+    def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
+        """Have `hook` called with the gradient of `value`, if it is a tensor that gets one.
+
+        Whether `value` is to be taken whole: a tensor, or what has no members with gradients.
+        """
+
+
+class Capture:
+    """Steps are numbered from 0. Between `start` and `stop` all is recorded that the settings ask for."""
+
+    _running: "Capture | None" = None
+
+    def __init__(self, model: Any, settings: Settings, sink: Sink, watcher: Watcher) -> None:
+        """Capture a model, a list of models, or none (level L1), not started yet."""
+        self.current_step = 0
+        """The number of the running step. May be set before the first start, to number on from an earlier run."""
+        self.recorder = watcher.recorder
+        self._model = model
+        self._settings = settings
+        self._sink = sink
+        self._watcher = watcher
+        self._rank: int | None = None
+        self._begun = False
+        self._closed = False
+        self._said = 0
+
+    def start(self, model: Any = None, rank: int | None = None) -> None:
+        """Starts recording, or goes on. Nothing happens where the step or rank is not asked for, or it is running.
+
+        `model` takes the place of the one given before; `rank` that of the framework's.
+        """
+        if model is not None:
+            self._model = model
+        self._rank = self._watcher.rank() if rank is None else rank
+        if self.recorder.running or not self._wanted() or self._settings.level == "debug":
+            return
+        if Capture._running is not None:
+            raise UsageError("another capture is running in this process: stop it first")
+        if self._settings.level in ("L0", "mix") and self._model is None:
+            raise UsageError(f"level {self._settings.level} records modules: give start() the model")
+        self._begin()
+        Capture._running = self
+        self.recorder.running = True
+        self._watcher.start(self._model)
+
+    def stop(self) -> None:
+        """Stops recording: the framework and the model are as they were, and the sink has all ops so far."""
+        if not self.recorder.running:
+            return
+        self.recorder.running = False
+        Capture._running = None
+        self._watcher.stop()
+        self.recorder.leaves.forget_all()
+        self._hand_over()
+
+    def step(self) -> None:
+        """The step is over, recorded or not; the next one begins. Recording goes on if it was running."""
+        running = self.recorder.running
+        self.stop()
+        self._end()
+        self.recorder.next_step()
+        self._watcher.next_step()
+        self.current_step += 1
+        if running:
+            self.start(rank=self._rank)
+
+    def close(self) -> None:
+        """Stops, ends the step and closes the sink. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop()
+        self._end()
+        self._sink.close()
+
+    def save(self, name: str, value: Any, backward: bool = True) -> None:
+        """Records a value by name: a tensor, a number, a text, or lists and dicts of them, and later its gradients.
+
+        Works at every level, started or not. The op is `NAME.N.debug`, that of the gradients `NAME_grad.N.debug`, with
+        N from 0 for each name in a step.
+        """
+        if not self.recorder.running:
+            self._rank = self._watcher.rank()
+        if not self._wanted():
+            return
+        self._begin()
+        self._save(name, value, backward)
+
+    @apart
+    def _save(self, name: str, value: Any, backward: bool) -> None:
+        recorder = self.recorder
+        number = recorder.count(f"{name}.debug")
+        op = Op(f"{name}.{number}.debug", None, None)
+        op.body = recorder.leaves.of_file(value, op.name, op.name)
+        recorder.entries.put(op)
+        recorder.entries.finish(op)
+        if backward:
+            self._save_gradients(f"{name}_grad.{number}.debug", value)
+
+    def _save_gradients(self, name: str, value: Any) -> None:
+        """An op in the value's form, with null where there is no gradient, or none yet."""
+        op = Op(name, None, None)
+
+        def whole(leaf: Any) -> None:
+            op.body = leaf
+
+        op.body = self._gradients(value, name, name, whole)
+        self.recorder.entries.put(op)
+
+    def _gradients(self, value: Any, op: str, file: str, put: Callable[[Any], None]) -> Any:
+        """The form of a value with null for its leaves; `put` gets the gradient's leaf when it is there."""
+        if self._watcher.on_gradient(value, self._gradient_hook(op, file, put)):
+            return None
+        if isinstance(value, dict):
+            form: dict[str, Any] = {}
+            for key, item in value.items():
+                form[str(key)] = self._gradients(item, op, f"{file}.{key}", _putter(form, str(key)))
+            return form
+        if isinstance(value, (list, tuple)):
+            items: list[Any] = [None] * len(value)
+            for index, item in enumerate(value):
+                items[index] = self._gradients(item, op, f"{file}.{index}", _putter(items, index))
+            return items
+        return None
+
+    def _gradient_hook(self, op: str, file: str, put: Callable[[Any], None]) -> Callable[[Any], None]:
+        step = self.recorder.steps
+
+        @apart
+        def record(self: Capture, gradient: Any) -> None:
+            if self.recorder.steps == step:
+                put(self.recorder.leaves.of_file(gradient, op, file))
+
+        def hook(gradient: Any) -> None:
+            record(self, gradient)
+
+        return hook
+
+    def _wanted(self) -> bool:
+        settings = self._settings
+        if settings.step and self.current_step not in settings.step:
+            return False
+        return not settings.rank or (self._rank or 0) in settings.rank
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._sink.begin(self.current_step, self._rank)
+
+    def _end(self) -> None:
+        if self._begun:
+            self._hand_over()
+            self._begun = False
+            self._sink.end()
+
+    def _hand_over(self) -> None:
+        self.recorder.entries.hand_over()
+        new = self.recorder.failures[self._said :]
+        if new:
+            diagnostics.note(f"lakeprobe: {len(new)} things could not be recorded, the first: {new[0]}")
+            self._said += len(new)
+
+
+def _putter(container: Any, key: Any) -> Callable[[Any], None]:
+    def put(leaf: Any) -> None:
+        container[key] = leaf
+
+    return put
+
+
+def _forget_in_child() -> None:
+    """A forked process (a worker that loads data) is not watched: the sink is its parent's."""
+    running = Capture._running
+    if running is not None:
+        running.recorder.running = False
+        Capture._running = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
