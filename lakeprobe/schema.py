@@ -14,7 +14,7 @@ from lakeprobe import resources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the lake's layout. A lake with a higher number was written by a newer lakeprobe."""
 
 UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")

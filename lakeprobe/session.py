@@ -23,7 +23,7 @@ from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, summarise
-from lakeprobe.collect import recovery
+from lakeprobe.collect.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, UsageError
@@ -62,7 +62,7 @@ class Lake:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; a new one is made where there is none."""
         self.path = store.create(store.choose(path))
-        recovery.settle(self.path)
+        settle(self.path)
         self._connection = connect()
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
         self._finalizer = weakref.finalize(self, self._connection.close)

@@ -24,9 +24,9 @@ from typing import IO, Any
 import msgspec
 
 from lakeprobe.errors import DumpError, LakeError
+from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 
-_FOLDER = ".collecting"
 _LENGTH = struct.Struct("<Q")
 _encoder = msgspec.msgpack.Encoder()
 
@@ -80,12 +80,12 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def folder_of(lake: Path, key: UnitKey) -> Path:
     """Where the unit `key` is collected."""
-    return lake / _FOLDER / f"run={key.run},step={key.step},rank={key.rank}"
+    return layout.collecting_folder(lake) / f"run={key.run},step={key.step},rank={key.rank}"
 
 
 def folders(lake: Path) -> list[Path]:
     """Where units are being collected, or were when their process ended."""
-    return sorted(lake.glob(f"{_FOLDER}/*/"))
+    return sorted(layout.collecting_folder(lake).glob("*/"))
 
 
 def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:

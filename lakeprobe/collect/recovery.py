@@ -59,16 +59,6 @@ def recover(lake: Path) -> tuple[list[Recovered], list[LakeprobeError]]:
     return made, errors
 
 
-def settle(lake: Path) -> None:
-    """What every command does first with a lake: `recover`, and say on stderr what came in, and what could not."""
-    made, errors = recover(lake)
-    for unit in made:
-        state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
-        diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")
-    for error in errors:
-        diagnostics.fail(error)
-
-
 def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
     """Make a unit of the journal in `folder`, put it in place, and remove the folder.
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lakeprobe.lake.layout import UnitKey
 
 Pair = tuple[UnitKey, UnitKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a run, and those of its units that take part."""
+
+    run: str
+    units: tuple[UnitKey, ...]
 
 
 def pair_units(target: Sequence[UnitKey], golden: Sequence[UnitKey]) -> tuple[list[Pair], list[UnitKey]]:

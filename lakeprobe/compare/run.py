@@ -5,36 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from dataclasses import replace as replaced
-from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakeprobe.collect import recovery
+from lakeprobe.collect.settle import settle
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
-from lakeprobe.compare.plan import Pair, pair_units
+from lakeprobe.compare.plan import Pair, Side, pair_units
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
-from lakeprobe.ingest.unit import check_storage, source_of
 from lakeprobe.lake import comparison, layout, staging, store
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.lake.unit import read_dump
 from lakeprobe.mapping.files import Mappings
-from lakeprobe.readers.locate import Located, locate_run
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison: a run, and those of its units that take part."""
-
-    run: str
-    units: tuple[UnitKey, ...]
+if TYPE_CHECKING:
+    from lakeprobe.ingest import IngestReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +79,9 @@ def compare(
     loaded = rules.load(rule) if rule else None
     mappings = mappings or Mappings()
     most = limits.memory_bytes(memory) if memory else None
-    check_storage(tensors)
+    layout.check_storage(tensors)
     path = store.choose(lake)
-    recovery.settle(path)
+    settle(path)
     sides, ingested = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
     pairs, unpaired = pair_units(*(_chosen(side.units, steps, ranks) for side in sides))
     if not pairs:
@@ -112,13 +101,9 @@ def compare(
             staging.put_in_place(folder, layout.comparison_folder(path, name))
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
-    incomplete = tuple(key for pair in pairs for key in pair if not _is_complete(path, key))
+    incomplete = tuple(key for report in reports for key in report.incomplete)
     seconds = time.monotonic() - started
     return CompareReport(name, tuple(reports), tuple(unpaired), ingested, seconds, incomplete)
-
-
-def _is_complete(lake: Path, key: UnitKey) -> bool:
-    return read_dump(layout.unit_folder(lake, key)).get("complete") is not False  # absent from older units
 
 
 def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
@@ -136,69 +121,12 @@ def _sides(
 ) -> tuple[list[Side], tuple[IngestReport, ...]]:
     """Both sides as units of the lake; of what is given as a path, the `chosen` steps and ranks are ingested first."""
     known = layout.runs(lake)
-    with ExitStack() as archives:
-        located = {
-            number: locate_run(archives.enter_context(opened(_path(side, known, lake), tensors)), *chosen)
-            for number, side in enumerate(given) if str(side) not in known
-        }  # fmt: skip
-        names: dict[int, str] = {}
-        for number, dumps in located.items():
-            taken = {names[other]: located[other] for other in names}
-            names[number] = _free_name(lake, dumps, known, taken)
-        if not located:
-            store.check(lake)
-            return [Side(str(side), tuple(layout.units(lake, str(side)))) for side in given], ()
-        store.create(lake)
-        started = time.monotonic()
-        dumps_of = {names[number]: dumps for number, dumps in located.items()}
-        units = read_dumps(lake, dumps_of, tensors, replace, jobs, progress)
-    seconds = time.monotonic() - started
-    ingested = tuple(
-        IngestReport((run,), tuple(unit for unit in units if unit.key.run == run), seconds)
-        for run in dict.fromkeys(names.values())
-    )
-    sides = []
-    for number, side in enumerate(given):
-        if number in located:
-            run = names[number]
-            keys = tuple(dict.fromkeys(UnitKey(run, source.step, source.rank) for source in located[number].sources))
-        else:
-            run = str(side)
-            keys = tuple(layout.units(lake, run))
-        sides.append(Side(run, keys))
-    return sides, ingested
+    if not all(str(side) in known for side in given):
+        from lakeprobe.compare import paths  # reading dumps needs more than comparing: numpy and pyarrow
 
-
-def _path(side: Any, known: list[str], lake: Path) -> Path:
-    path = Path(side).expanduser()
-    if not path.exists():
-        runs = ", ".join(known) or "none"
-        raise UsageError(f"{side} is neither a run in {lake} (there: {runs}) nor a path")
-    return path
-
-
-def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Located]) -> str:
-    """A run name for located dumps: the folder's, with its parents' before it where that is another dump's already."""
-    parts = [*(part for part in dumps.root.parts[:-1] if part != dumps.root.anchor), run_name(dumps)]
-    for length in range(1, len(parts) + 1):
-        name = ".".join(parts[-length:])
-        if name in taken:
-            if taken[name].root == dumps.root:
-                return name
-        elif name not in known or _is_of(lake, name, dumps):
-            return layout.check_name(name, "run")
-    raise UsageError(
-        f"the run {parts[-1]} is in {lake} already, from elsewhere; ingest {dumps.root} under another --run"
-    )
-
-
-def _is_of(lake: Path, run: str, dumps: Located) -> bool:
-    """Whether every unit that the run has of these steps and ranks was read from these dumps."""
-    for (step, rank), sources in groupby(dumps.sources, lambda source: (source.step, source.rank)):
-        folder = layout.unit_folder(lake, UnitKey(run, step, rank))
-        if folder.exists() and read_dump(folder)["source"] != str(source_of(tuple(sources))):
-            return False
-    return True
+        return paths.ingested(lake, given, known, chosen, tensors, replace, jobs, progress)
+    store.check(lake)
+    return [Side(str(side), tuple(layout.units(lake, str(side)))) for side in given], ()
 
 
 def _tasks(

@@ -75,6 +75,7 @@ class PairTask:
 class PairReport:
     """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows.
 
+    `incomplete`: those of the two whose collecting process was cut off in the middle of the step.
     `idle`: names in the mapping files that the units do not have, each with its mapping and its side.
     """
 
@@ -83,6 +84,7 @@ class PairReport:
     kind: str
     rule: Rule
     rows: int
+    incomplete: tuple[UnitKey, ...]
     idle: tuple[tuple[str, str, str], ...]
 
 
@@ -115,6 +117,7 @@ def compare_units(task: PairTask) -> PairReport:
             _judge(connection, rule)
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
+            whole = _rows(connection, "SELECT target_complete, golden_complete FROM comparison_kind")[0]
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
@@ -123,7 +126,9 @@ def compare_units(task: PairTask) -> PairReport:
     finally:
         connection.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
-    return PairReport(task.target, task.golden, kind, rule, rows, idle)
+    units = (task.target, task.golden)
+    incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
+    return PairReport(*units, kind, rule, rows, incomplete, idle)
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> Rule:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakeprobe.errors import UsageError
 from lakeprobe.ingest.tables import TableReport, staged_tables
-from lakeprobe.ingest.unit import UnitReport, UnitTask, check_storage, ingest_unit, put_in_place
+from lakeprobe.ingest.unit import UnitReport, UnitTask, ingest_unit, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers import archive
@@ -74,7 +74,7 @@ def ingest(
 
     Raises DumpError, LakeError and UsageError; the lake is then as it was before.
     """
-    check_storage(tensors)
+    layout.check_storage(tensors)
     started = time.monotonic()
     with opened(Path(path).expanduser(), tensors) as top:
         found = locate(top, steps, ranks)

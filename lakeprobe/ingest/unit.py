@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -23,8 +23,6 @@ from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import Emit, Source, Summary
 from lakeprobe.version import __version__
 
-STORAGES = ("copy", "link", "none")
-"""Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 _NUMBERS = {
     "ops": ("seq", "first_row", "stack"),
     "tensors": ("seq", "row"),
@@ -65,12 +63,6 @@ class UnitReport:
     dump_bytes: int = 0
     unreadable: int = 0
     notes: list[str] = field(default_factory=list)
-
-
-def check_storage(tensors: str) -> None:
-    """Raise UsageError if `tensors` is none of STORAGES."""
-    if tensors not in STORAGES:
-        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
 
 
 def ingest_unit(task: UnitTask) -> UnitReport:

@@ -6,6 +6,7 @@ LAKE/comparisons/comparison=C/comparison.yaml
 LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
 LAKE/tables/T.parquet                                       a result table of another tool
 LAKE/.staging/                                              what is being written, and locks
+LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lakeprobe.errors import UsageError
 
 _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
+STORAGES = ("copy", "link", "none")
+"""Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +49,17 @@ def comparison_folder(lake: Path, name: str) -> Path:
 def staging_folder(lake: Path) -> Path:
     """Where units and comparisons are written before they are put in place."""
     return lake / ".staging"
+
+
+def collecting_folder(lake: Path) -> Path:
+    """Where units are collected before they are put in place."""
+    return lake / ".collecting"
+
+
+def check_storage(tensors: str) -> None:
+    """Raise UsageError if `tensors` is none of STORAGES."""
+    if tensors not in STORAGES:
+        raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
 
 
 def units(lake: Path, run: str | None = None) -> list[UnitKey]:

@@ -41,7 +41,7 @@ def _is_draft(path: Path) -> bool:
 
 
 def check(path: Path) -> Path:
-    """The lake at `path`. Raises LakeError if there is none, or if a newer lakeprobe wrote it."""
+    """The lake at `path`. Raises LakeError if there is none, or if another release of lakeprobe wrote it."""
     try:
         described = yaml.safe_load((path / _FILE).read_text(encoding="utf-8"))
         version = described["format"]
@@ -53,8 +53,7 @@ def check(path: Path) -> Path:
         raise LakeError(f"{path / _FILE} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
         raise LakeError(f"{path / _FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise LakeError(
-            f"{path} has the format {version}; this lakeprobe reads up to {FORMAT_VERSION}. Install a newer one"
-        )
+    if version != FORMAT_VERSION:
+        advice = "ingest the dumps into a new one" if version in range(FORMAT_VERSION) else "install a newer lakeprobe"
+        raise LakeError(f"the lake {path} has the format {version}, this lakeprobe {FORMAT_VERSION}; {advice}")
     return path

@@ -72,10 +72,7 @@ class UnitWriter:
 
 
 def read_dump(folder: Path) -> dict[str, Any]:
-    """The row of dumps of the unit in `folder`, by column; a unit of an earlier release lacks the later ones.
-
-    Raises LakeError.
-    """
+    """The row of dumps of the unit in `folder`, by column. Raises LakeError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
-from lakeprobe.ingest import IngestReport
-from lakeprobe.ingest.unit import UnitReport
 from lakeprobe.lake.comparison import StoredComparison
 
 if TYPE_CHECKING:
     import duckdb
+
+    from lakeprobe.ingest import IngestReport
+    from lakeprobe.ingest.unit import UnitReport
 
 Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
 """Runs a query with named parameters on a lake."""

@@ -9,6 +9,5 @@ SELECT
 FROM read_parquet(
     getvariable('lake') || '/run=*/step=*/rank=*/dumps.parquet',
     hive_partitioning = true,
-    union_by_name = true,
     hive_types = {'run': VARCHAR, 'step': INTEGER, 'rank': INTEGER}
 )

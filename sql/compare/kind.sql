@@ -17,6 +17,8 @@ SELECT
         WHEN t.framework <> g.framework THEN 'cross_framework'
         ELSE 'same_framework'
     END AS usual_rule,
-    t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names
+    t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names,
+    t.complete AS target_complete,
+    g.complete AS golden_complete
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t
 CROSS JOIN read_parquet(getvariable('golden_unit') || '/dumps.parquet') AS g

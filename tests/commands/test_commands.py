@@ -70,6 +70,24 @@ def test_wrong_usage(words: tuple[str, ...]) -> None:
     assert done.err.startswith("Usage: ")
 
 
+COMPARE = """
+import sys
+from lakeprobe.cli import main
+sys.argv = ["lakeprobe", "compare", "bad", "good", "--lake", {lake!r}, "--output", {out!r}]
+try:
+    main()
+finally:
+    print(sorted({{"numpy", "pyarrow", "msgspec", "torch"}} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_comparing_statistics_in_the_lake_starts_without_what_only_reading_needs(folder: Path, tmp_path: Path) -> None:
+    program = COMPARE.format(lake=str(folder / "lake"), out=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "The first op that differs: Torch.mul.0.forward" in done.stdout
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 # ---- compare ----------------------------------------------------------------------------------------------
 
 
@@ -225,11 +243,14 @@ def test_no_lake(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_lake_of_a_newer_format(tmp_path: Path) -> None:
-    (tmp_path / "lake.yaml").write_text("format: 99\n")
+@pytest.mark.parametrize(
+    ("format", "advice"), [(1, "ingest the dumps into a new one"), (99, "install a newer lakeprobe")]
+)
+def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> None:
+    (tmp_path / "lake.yaml").write_text(f"format: {format}\n")
     done = lakeprobe("ls", LAKEPROBE_LAKE=tmp_path)
     assert done.code == 3
-    assert "has the format 99; this lakeprobe reads up to 1" in done.line
+    assert f"has the format {format}, this lakeprobe 2; {advice}" in done.line
 
 
 def test_check(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_any_tool_reads_the_units(gpu: Path, lake: Path) -> None:
     ]
     assert query(f"SELECT DISTINCT file FROM {table(lake, 'contents')}") == [("values-0.parquet",)]
     assert {path.name for path in lake.iterdir()} == {"lake.yaml", "run=gpu", ".staging"}
-    assert (lake / "lake.yaml").read_text() == "format: 1\n"
+    assert (lake / "lake.yaml").read_text() == "format: 2\n"
     assert not [path for path in (lake / ".staging").iterdir() if path.suffix != ".lock"]
 
 

@@ -25,16 +25,19 @@ def refused(path: Path, says: str) -> None:
 def test_a_new_lake(tmp_path: Path) -> None:
     path = tmp_path / "a" / "lake"
     assert store.create(path) == store.check(path) == store.create(path) == path
-    assert [(child.name, child.read_text()) for child in path.iterdir()] == [("lake.yaml", "format: 1\n")]
+    assert [(child.name, child.read_text()) for child in path.iterdir()] == [("lake.yaml", "format: 2\n")]
 
 
-def test_a_lake_of_a_newer_format(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("format", "advice"), [(1, "ingest the dumps into a new one"), (3, "install a newer lakeprobe")]
+)
+def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> None:
     run = write_run(tmp_path / "gpu", ops=1, steps=1, ranks=1)
     ingest(run, lake=tmp_path / "lake")
-    (tmp_path / "lake" / "lake.yaml").write_text("format: 2\n")
+    (tmp_path / "lake" / "lake.yaml").write_text(f"format: {format}\n")
     before = files(tmp_path / "lake")
-    refused(tmp_path / "lake", "format 2; this lakeprobe reads up to 1. Install a newer one")
-    with pytest.raises(LakeError, match="format 2"):
+    refused(tmp_path / "lake", f"format {format}, this lakeprobe 2; {advice}")
+    with pytest.raises(LakeError, match=f"format {format}"):
         ingest(run, lake=tmp_path / "lake", replace=True)
     assert files(tmp_path / "lake") == before
 
@@ -44,7 +47,7 @@ def test_a_lake_of_a_newer_format(tmp_path: Path) -> None:
 )
 def test_a_damaged_lake(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lake.yaml").write_bytes(content)
-    refused(tmp_path, "lake.yaml is damaged; it should read 'format: 1'")
+    refused(tmp_path, "lake.yaml is damaged; it should read 'format: 2'")
 
 
 @pytest.mark.parametrize("content", [b"format: one", b"format: 1.5", b"format:", b"format: 99"])
