@@ -133,6 +133,15 @@ class Lake:
         with query_errors():
             return communicating.communication(self._connection, run, comparison, step)
 
+    def transfers(self, run: str) -> duckdb.DuckDBPyRelation:
+        """Every collective call, send and receive of `run`, a row each, with its group, partners and tensors.
+
+        Raises UsageError if the lake has no such run.
+        """
+        run, _ = self._run_of(run)
+        with query_errors():
+            return communicating.transfers(self._connection, run)
+
     def overflow(self, name: str, **options: Any) -> Overflow:
         """Where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lakeprobe import resources
-from lakeprobe.analysis.communication import communication, transfers
+from lakeprobe.analysis.communication import communication
 from lakeprobe.cli import app
 from lakeprobe.session import Lake
 from lakeprobe.tensors.collectives import BLOCK, Piece, agreement
@@ -33,7 +33,7 @@ def transfers_of(folder: Path, dump: Path) -> Rows:
     """The transfers of a dump; given and taken as the slots of their rows."""
     with Lake(folder / "lake") as lake:
         lake.ingest(dump, run="run", jobs=1)
-        found = transfers(lake._connection, "run")
+        found = lake.transfers("run")
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
         slots = {tuple(key): slot for *key, slot in lake.sql("SELECT step, rank, row, slot FROM tensors").fetchall()}
     for row in rows:
