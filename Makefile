@@ -1,4 +1,5 @@
-# make demo: sets up and compares two bundled dumps.   make test: sets up and passes the tests.
+# make demo: sets up, compares two bundled dumps, then trains a model twice and compares that.
+# make test: sets up and passes the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,6 +17,10 @@ demo: $(VENV)/ready
 	$(BIN)/lakeprobe ingest tests/data/dumps/demo/target --lake .demo
 	$(BIN)/lakeprobe ingest tests/data/dumps/demo/golden --lake .demo
 	$(BIN)/lakeprobe compare target golden --lake .demo --output .demo-results --format xlsx
+	@echo
+	$(BIN)/python demo/train.py trained_golden --lake .demo
+	$(BIN)/python demo/train.py trained_target --lake .demo --defect
+	$(BIN)/lakeprobe compare trained_target trained_golden --lake .demo
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest --numprocesses auto

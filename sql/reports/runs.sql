@@ -1,5 +1,6 @@
 -- runs: what each run of the lake holds.
 -- grain: one run
+-- incomplete: how many of its units were cut off while they were collected; NULL for none
 -- parameters: the view dumps
 SELECT
     run,
@@ -9,6 +10,7 @@ SELECT
     array_to_string(list(DISTINCT level ORDER BY level), ' ') AS level,
     count(DISTINCT step) AS steps,
     count(DISTINCT rank) AS ranks,
+    nullif(count(*) FILTER (NOT complete), 0) AS incomplete,
     sum(ops)::BIGINT AS ops,
     sum(tensor_rows)::BIGINT AS tensor_rows,
     sum(contents)::BIGINT AS contents,
