@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+MINDSPORE := .venv-mindspore
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-mindspore lint bench clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +26,19 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest --numprocesses auto
 
+# MindSpore 2.8 wants numpy below 2, so it has an environment of its own. It is not made for Python 3.13 on.
+ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 13))'),True)
+test: test-mindspore
+endif
+
+$(MINDSPORE)/ready: pyproject.toml
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/python -m pip install --quiet --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' hypothesis
+	touch $@
+
+test-mindspore: $(MINDSPORE)/ready
+	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest tests/collect/test_mindspore_*.py tests/tensors
+
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,4 +50,4 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .demo .demo-results
+	rm -rf $(VENV) $(MINDSPORE) .demo .demo-results

@@ -25,6 +25,12 @@ class TensorError(DumpError):
     """A tensor file cannot be read. While a unit is ingested this is recorded with the row, not raised."""
 
 
+class OverflowFoundError(LakeprobeError):
+    """Collecting with task overflow_check found as many ops that make NaN or inf as it was to find: training ends."""
+
+    exit_code = 1
+
+
 class RuleError(LakeprobeError):
     """A SQL rule or query does not run, or does not keep the contract of `docs/rules.md`."""
 

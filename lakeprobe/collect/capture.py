@@ -46,6 +46,7 @@ class Capture:
         self.current_step = 0
         """The number of the running step. May be set before the first start, to number on from an earlier run."""
         self.recorder = watcher.recorder
+        self.recorder.when_enough = self._stop_for_good
         self._model = model
         self._settings = settings
         self._sink = sink
@@ -65,14 +66,16 @@ class Capture:
         self._rank = self._watcher.rank() if rank is None else rank
         if self.recorder.running or not self._wanted() or self._settings.level == "debug":
             return
+        if self.recorder.births is not None and self.recorder.births.enough:
+            return
         if Capture._running is not None:
             raise UsageError("another capture is running in this process: stop it first")
         if self._settings.level in ("L0", "mix") and self._model is None:
             raise UsageError(f"level {self._settings.level} records modules: give start() the model")
         self._begin()
+        self._watcher.start(self._model)
         Capture._running = self
         self.recorder.running = True
-        self._watcher.start(self._model)
 
     def stop(self) -> None:
         """Stops recording: the framework and the model are as they were, and the sink has all ops so far."""
@@ -172,6 +175,11 @@ class Capture:
         if settings.step and self.current_step not in settings.step:
             return False
         return not settings.rank or (self._rank or 0) in settings.rank
+
+    def _stop_for_good(self) -> None:
+        """What was to be found is found: the step is whole as far as it got, and no other follows."""
+        self.stop()
+        self._end()
 
     def _begin(self) -> None:
         if not self._begun:

@@ -11,11 +11,12 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.collect import device, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
 from lakeprobe.readers import names
@@ -54,9 +55,16 @@ def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
 
 
 def parse(content: Mapping[str, Any], where: str) -> Configuration:
-    """The configuration that the keys of a config.json give. Raises UsageError; its text begins with `where`."""
+    """The configuration that the keys of a config.json give. Raises UsageError; its text begins with `where`.
+
+    At level L2 too, once the device has its configuration file: the text says what to do with it.
+    """
+    if content.get("level") == "L2":
+        raise UsageError(f"{where}: {device.prepare(_kernels(content, where), where)}")
     top = _read(content, _TOP, (*_SECTIONS, *_REFUSED_TASKS), where)
-    sections = {task: _read_section(content.get(task), task, where) for task in _SECTIONS}
+    sections = {
+        task: _read_section(content.get(task), checks, (), f"{where}: {task}") for task, checks in _SECTIONS.items()
+    }
     task = top.pop("task", "statistics")
     _refuse(content, where)
     _refuse(content.get(task) or {}, f"{where}: {task}")
@@ -68,11 +76,11 @@ def parse(content: Mapping[str, Any], where: str) -> Configuration:
     return Configuration(settings, dump_path, seed, deterministic)
 
 
-def _read_section(section: Any, task: str, where: str) -> dict[str, Any]:
-    """The options of `task`. Those of a task that is not asked for are checked too, and not used."""
+def _read_section(section: Any, checks: Mapping[str, Check], others: tuple[str, ...], where: str) -> dict[str, Any]:
+    """The options of a task. Those of a task that is not asked for are checked too, and not used."""
     if not isinstance(section or {}, dict):
-        raise UsageError(f"{where}: {task} should be an object, not {json.dumps(section)}")
-    return _read(section or {}, _SECTIONS[task], (), f"{where}: {task}")
+        raise UsageError(f"{where} should be an object, not {json.dumps(section)}")
+    return _read(section or {}, checks, others, where)
 
 
 def _read(
@@ -86,12 +94,21 @@ def _read(
                 values[key] = check(content[key])
             except ValueError as error:
                 raise UsageError(f"{where}: {key} {error}") from None
-    known = (*checks, *others, *_REFUSED)
     for key in content:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise UsageError(f"{where}: there is no key {key}" + (f"; {near[0]} is meant?" if near else ""))
+        if key not in (*checks, *others, *_REFUSED):
+            raise UsageError(f"{where}: there is no key {key}" + _hint(key, (*checks, *others)))
     return values
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    """What may be meant by a `key` that is not `known` where it stands."""
+    if key in _TOP:
+        return "; it belongs to the top"
+    owners = [task for task, checks in _SECTIONS.items() if key in checks]
+    if owners:
+        return f"; it belongs to {' or '.join(owners)}"
+    near = difflib.get_close_matches(key, known, 1)
+    return f"; {near[0]} is meant?" if near else ""
 
 
 def _refuse(content: Mapping[str, Any], where: str) -> None:
@@ -100,6 +117,29 @@ def _refuse(content: Mapping[str, Any], where: str) -> None:
             reason, *harmless = _REFUSED[key]
             if value not in (None, False, "", [], {}, [""], *harmless):
                 raise UsageError(f"{where}: {key} is not supported: {reason}")
+
+
+def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
+    """What a config.json of level L2 asks of the device. What says how lakeprobe records is checked, and not used."""
+    framework = frameworks.name_of()
+    keys, tasks = _KERNEL_KEYS[framework], _KERNEL_TASKS[framework]
+    top = _read(content, {**_TOP, **keys}, (*_SECTIONS, *_REFUSED_TASKS), where)
+    task = top.get("task", "statistics")
+    if task not in tasks:
+        raise UsageError(f"{where}: level L2 of {framework} needs task {' or '.join(tasks)}, not {task}")
+    options = _read_section(content.get(task), tasks[task], _NOT_OF_KERNELS, f"{where}: {task}")
+    section = content.get(task) or {}
+    for name in _NOT_OF_KERNELS:
+        if section.get(name):
+            raise UsageError(f"{where}: {task}: {name} is not supported at level L2: name what is dumped in list")
+    _refuse({key: value for key, value in content.items() if key not in keys}, where)
+    _refuse({key: value for key, value in section.items() if key not in tasks[task]}, f"{where}: {task}")
+    if framework == "pytorch" and "list" not in options:
+        raise UsageError(f"{where}: level L2 needs a list with the one op to dump, such as {_API_EXAMPLE}")
+    if "dump_path" not in top:
+        raise UsageError(f"{where}: level L2 needs a dump_path, the folder that the device writes to")
+    taken = {key: top[key] for key in ("dump_path", "rank", "step", "acl_config") if key in top}
+    return device.Kernels(framework, task=task, asynchronous=top.get("async_dump", False), **taken, **options)
 
 
 def _check_together(settings: Settings, where: str) -> None:
@@ -111,10 +151,12 @@ def _check_together(settings: Settings, where: str) -> None:
     for name in settings.scope:
         kinds = {"L0": ("module",), "L1": ("api",)}.get(settings.level, ("api", "module"))
         if names.parse(name).kind not in kinds:
-            example = {"module": "Module.layer1.conv.Conv2d.forward.0", "api": "Functional.conv2d.0.forward"}[kinds[0]]
+            example = {"module": "Module.layer1.conv.Conv2d.forward.0", "api": _API_EXAMPLE}[kinds[0]]
             raise UsageError(f"{where}: {name} in scope is no full name at level {settings.level}, such as {example}")
     if settings.task == "structure" and settings.level not in ("L0", "mix"):
         raise UsageError(f"{where}: task structure needs level L0 or mix, not {settings.level}, which has no modules")
+    if settings.task == "overflow_check" and settings.level == "debug":
+        raise UsageError(f"{where}: task overflow_check needs level L0, L1 or mix, whose ops it judges, not debug")
     if settings.level == "debug" and (settings.scope or settings.list or settings.tensor_list):
         raise UsageError(f"{where}: level debug records what is saved by name; leave scope, list and tensor_list empty")
 
@@ -170,6 +212,18 @@ def _data_mode(value: Any) -> tuple[str, ...]:
     return tuple(value) or ("all",)
 
 
+def _whole_ops(value: Any) -> tuple[str, ...]:
+    if _data_mode(value) != ("all",):
+        raise _should_be("all: what comes out of an op is judged by what goes in", value)
+    return ("all",)
+
+
+def _overflow_nums(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and value != -1):
+        raise _should_be("a whole number from 1, or -1 for no end", value)
+    return value
+
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -196,14 +250,31 @@ def _task(value: Any) -> Any:
     return _one_of(*_SECTIONS)(value)
 
 
-def _level(value: Any) -> Any:
-    if value == "L2":
-        raise ValueError(f"L2 is not supported: the device dumps its kernels itself; {_ON_THE_DEVICE}")
-    return _one_of("L0", "L1", "mix", "debug")(value)
+def _one_op(value: Any) -> tuple[str, ...]:
+    found = _texts(value)
+    if len(found) != 1 or names.parse(found[0]).kind != "api":
+        raise _should_be(f"a list of one full name, such as {_API_EXAMPLE}", value)
+    return found
+
+
+def _one_mode(*choices: str) -> Check:
+    def check(value: Any) -> str:
+        if not isinstance(value, (list, tuple)) or len(value) != 1 or value[0] not in choices:
+            raise _should_be(f"a list of one of {', '.join(choices)} at level L2", value)
+        return str(value[0])
+
+    return check
+
+
+def _kernel_summary(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_one_of(*_KERNEL_STATISTICS)(item) for item in value)
+    return _one_of("statistics", "md5")(value)
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
+_API_EXAMPLE = "Functional.conv2d.0.forward"
 _ON_THE_DEVICE = "run msprobe there, and read what it writes with: lakeprobe ingest FOLDER"
 _NO_REPLAY = "lakeprobe runs no op again"
 _TO_ACC_CHECK = f"{_NO_REPLAY}; collect with task tensor, and give that to msprobe acc_check"
@@ -215,12 +286,13 @@ _TOP: Mapping[str, Check] = {
     "dump_path": _text,
     "rank": _numbers,
     "step": _numbers,
-    "level": _level,
+    "level": _one_of("L0", "L1", "L2", "mix", "debug"),
     "extra_info": _flag,
     "risk_level": _one_of("ALL", "CORE", "FOCUS"),
     "seed": _seed,
     "is_deterministic": _flag,
     "async_dump": _flag,
+    "precision": _one_of("low", "high"),
 }
 _OPTIONS: Mapping[str, Check] = {"scope": _texts, "list": _texts, "data_mode": _data_mode}
 _SUMMARY: Mapping[str, Check] = {"summary_mode": _one_of("statistics", "md5", "xor")}
@@ -228,7 +300,32 @@ _SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "statistics": {**_OPTIONS, **_SUMMARY, "tensor_list": _texts},
     "tensor": {**_OPTIONS, **_SUMMARY},
     "structure": _OPTIONS,
+    "overflow_check": {**_OPTIONS, "data_mode": _whole_ops, "overflow_nums": _overflow_nums},
 }
+
+_KERNEL_STATISTICS = (
+    "max", "min", "mean", "l2norm", "count", "negative zero count", "positive zero count", "zero count", "nan count",
+    "negative inf count", "positive inf count", "hash", "md5",
+)  # fmt: skip
+_KERNEL_OPTIONS: dict[str, Check] = {
+    "list": _texts,
+    "data_mode": _one_mode("all", "input", "output"),
+    "summary_mode": _kernel_summary,
+}
+_KERNEL_KEYS: Mapping[str, Mapping[str, Check]] = {
+    "pytorch": {"task": _text, "acl_config": _text},
+    "mindspore": {"task": _text},
+}
+_KERNEL_TASKS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
+    "pytorch": {"tensor": {"list": _one_op, "data_mode": _one_mode("all"), "summary_mode": _one_of("statistics")}},
+    "mindspore": {
+        "statistics": _KERNEL_OPTIONS | {"device": _one_of("host", "device"), "precision": _one_of("high", "low")},
+        "tensor": _KERNEL_OPTIONS,
+        "exception_dump": {},
+    },
+}
+"""What level L2 honours: tasks, and the options of each."""
+_NOT_OF_KERNELS = ("scope", "tensor_list")
 
 _REFUSED_TASKS = {
     "acc_check": _TO_ACC_CHECK,
@@ -236,18 +333,18 @@ _REFUSED_TASKS = {
     "free_benchmark": _NO_REPLAY,
     "diff_check": _COMPARE,
     "grad_probe": "levels L0 and mix record the gradients of parameters",
-    "overflow_check": "collect with task statistics, then: lakeprobe overflow RUN",
-    "nan_check": f"it reads the device's overflow flag; {_ON_THE_DEVICE}",
-    "exception_dump": f"the device's own dumper does this; {_ON_THE_DEVICE}",
+    "nan_check": f"msprobe's own extension reads the device's overflow flag, no file asks for it; {_ON_THE_DEVICE}",
+    "exception_dump": "it needs level L2, and MindSpore",
 }
 """Tasks, and the reason. A section of such a task may be in the file; it is not used."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
-    "acl_config": (f"it belongs to level L2, for which the device has its own dumper; {_ON_THE_DEVICE}",),
-    "backward_input": (f"it belongs to level L2, for which the device has its own dumper; {_ON_THE_DEVICE}",),
+    "acl_config": ("it belongs to level L2 of PyTorch",),
+    "backward_input": ("it belongs to level L2; give the gradient to backward() between init_dump and finalize_dump",),
+    "device": ("it belongs to level L2 of MindSpore", "host"),
     "enable_dataloader": ("call start() before the step, and stop() and step() after it",),
     "dump_enable": ("settings hold for the whole run; call start() and stop() where they are to",),
-    "precision": ("statistics are in the tensor's own dtype, as with low, which can be compared with msprobe", "low"),
+    "check_mode": ("it chooses kernels of MindSpore's static graph, for which the device has its own check", "all"),
     "custom_op_namespaces": ("only the libraries that msprobe lists are recorded", ["_C_ascend"]),
     "load": ("lakeprobe does not change the inputs of modules",),
     "file_format": ("tensors are kept in the lake, which gives them as numpy arrays", "npy"),
@@ -260,5 +357,7 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "host": (_ONE_LAKE,),
     "port": (_ONE_LAKE, -1),
     "rank_list": (_ONE_LAKE,),
+    "tls_path": (_ONE_LAKE, "./"),
+    "online_run_ut_recompute": (_ONE_LAKE,),
 }
 """Keys that are not supported: the reason, and values beside null, false and what is empty that ask for nothing."""

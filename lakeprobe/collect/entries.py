@@ -14,13 +14,16 @@ from lakeprobe.collect.stacks import Stack
 class Op:
     """An op that is being recorded, or has been."""
 
-    __slots__ = ("body", "finished", "name", "parent", "stack")
+    __slots__ = ("began", "body", "finished", "name", "parent", "stack")
 
-    def __init__(self, name: str, body: Any, parent: str | None, stack: Stack | None = None) -> None:
+    def __init__(
+        self, name: str, body: Any, parent: str | None, stack: Stack | None = None, began: int | None = None
+    ) -> None:
         self.name = name
         self.body = body
         self.parent = parent
         self.stack = stack
+        self.began = began
         self.finished = False
 
 
@@ -72,4 +75,4 @@ class Entries:
             if not (op.finished or all_of_them):
                 return
             self._waiting.popitem(last=False)
-            self._sink.add(op.name, op.body, parent=op.parent, micro_step=None, stack=op.stack)
+            self._sink.add(op.name, op.body, parent=op.parent, began=op.began, micro_step=None, stack=op.stack)

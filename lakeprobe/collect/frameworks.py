@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 from lakeprobe.collect.capture import Capture
@@ -9,20 +13,34 @@ from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.errors import UsageError
 
+_MODULES = {"torch": "pytorch", "mindspore": "mindspore"}
+"""The module of each framework, and what lakeprobe and msprobe call the framework."""
+
+
+def name_of(model: Any = None) -> str:
+    """The name of the framework of `model` (a module or cell, a list of them, or None): pytorch or mindspore.
+
+    It is that of the model's class; else the one that was imported first; else the one that is installed. Raises
+    UsageError where neither is.
+    """
+    first = model[0] if isinstance(model, Sequence) and model else model
+    classes = [kind.__module__.partition(".")[0] for kind in type(first).__mro__]
+    for module in (*classes, *sys.modules):
+        if module in _MODULES:
+            return _MODULES[module]
+    for module, name in _MODULES.items():
+        if importlib.util.find_spec(module) is not None:
+            return name
+    raise UsageError("collecting needs torch or mindspore, and neither is installed: pip install one of them")
+
 
 def capture(model: Any, settings: Settings, sink: Sink) -> Capture:
-    """A capture of `model` (a module, a list of them, or None), not started yet. Raises UsageError without torch."""
-    try:
-        from lakeprobe.collect.pytorch.watcher import Watcher
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError("collecting needs torch, which is not installed: pip install torch") from None
-    return Capture(model, settings, sink, Watcher(settings, sink))
+    """A capture of `model` (a module, a list of them, or None), not started yet. Raises UsageError."""
+    watcher = importlib.import_module(f"lakeprobe.collect.{name_of(model)}.watcher")
+    return Capture(model, settings, sink, watcher.Watcher(settings, sink))
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed the framework, and have it use deterministic algorithms or not."""
-    from lakeprobe.collect.pytorch import seeding
-
+    """Seed the framework, and have it use deterministic algorithms or not. Raises UsageError."""
+    seeding = importlib.import_module(f"lakeprobe.collect.{name_of()}.seeding")
     seeding.seed(number, deterministic=deterministic)

@@ -66,6 +66,7 @@ class Op(msgspec.Struct, array_like=True):
     parent: str | None
     micro_step: int | None
     stack: int | None
+    began: int | None = None
 
 
 class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -94,7 +95,7 @@ def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
         return encoder.encode(op)
     except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits; half of a surrogate pair in a text
         text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
-        return encoder.encode(Op(op.op, text.decode(), op.parent, op.micro_step, op.stack))
+        return encoder.encode(Op(op.op, text.decode(), op.parent, op.micro_step, op.stack, op.began))
 
 
 class Journal:

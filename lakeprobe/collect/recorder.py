@@ -10,12 +10,14 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
+from lakeprobe.collect.births import Births
 from lakeprobe.collect.entries import Entries, Op
-from lakeprobe.collect.scope import Scope
+from lakeprobe.collect.scope import MODULES, Scope
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.stacks import Stacks
 from lakeprobe.collect.tree import Tree
+from lakeprobe.errors import OverflowFoundError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -44,7 +46,8 @@ def apart(method: Method) -> Method:
     """For methods of a class with a `recorder`, which training code calls without knowing.
 
     What they call themselves is not recorded, and no mode of the framework sees it. An exception in them is noted and
-    goes no further: they return None, and the training step goes on as if nobody watched.
+    goes no further: they return None, and the training step goes on as if nobody watched. Only OverflowFoundError is
+    meant for the training.
     """
 
     @functools.wraps(method)
@@ -59,6 +62,8 @@ def apart(method: Method) -> Method:
                 return method(self, *args)
             with hidden:
                 return method(self, *args)
+        except OverflowFoundError:
+            raise
         except Exception as error:  # noqa: BLE001  see above: what is watched must not notice
             recorder.failures.append(f"{type(error).__name__}: {error}")
             return None
@@ -94,6 +99,12 @@ class Recorder:
         self.entries = Entries(sink)
         self._stacks = Stacks()
         self._structure = settings.task == "structure"
+        self.births = Births(settings.overflow_nums) if settings.task == "overflow_check" else None
+        """What decides which ops are kept; None where all are."""
+        self.when_enough: Callable[[], None] = lambda: None
+        """Called when so many births were found that the training ends."""
+        self._has_tree = settings.extra_info and settings.level in ("L0", "mix")
+        self._has_places = self._has_tree or self.births is not None
         self.next_step()
 
     def next_step(self) -> None:
@@ -106,6 +117,8 @@ class Recorder:
         """"optimizer" or "clip_grad" while one of them runs."""
         self.modules_with_backward: set[str] = set()
         self.leaves.forget_all()
+        if self.births is not None:
+            self.births.next_step()
 
     def count(self, key: str) -> int:
         """0 for the first call under this key in the step, 1 for the second, …"""
@@ -119,6 +132,10 @@ class Recorder:
             return None
         return self.phase or self.tree.top
 
+    def began(self, name: str) -> int | None:
+        """The op's place in the order of calls, asked once when it is recorded; None where no tree is recorded."""
+        return self.tree.place(name) if self._has_places else None
+
     @apart
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
@@ -127,11 +144,11 @@ class Recorder:
         if not self.scope.wants(name):
             return None
         stack = self._stacks.of(frame) if self.settings.extra_info else None
-        op = Op(name, {}, module_parent, stack)
+        op = Op(name, {}, module_parent, stack, self.began(name))
         if self.scope.forward and self.scope.inputs and not self._structure:
             op.body["input_args"] = self.leaves.of(args, name, "input")
             op.body["input_kwargs"] = self.leaves.of(kwargs, name, "kwargs")
-        if op.body or self._structure:
+        if (op.body or self._structure) and self.births is None:
             self.entries.put(op)
         return op
 
@@ -143,39 +160,48 @@ class Recorder:
             op.body["output"] = self.leaves.of(results, op.name, "output")
             if parameters is not None:
                 op.body["parameters"] = self.leaves.of(parameters, op.name, "parameters")
-        self._finish(op, moves=op.name.startswith("Module.") and self.scope.outputs)
+        self._finish(op, moves=op.name.startswith(MODULES) and self.scope.outputs)
 
     def results_so_far(self, op: Op, output: tuple[Any, ...]) -> None:
         """Results that may still change before the op ends."""
         if self.scope.forward and self.scope.outputs and not self._structure:
             op.body["output"] = self.leaves.of(output, op.name, "output")
-            if self.entries.find(op.name) is None:
+            if self.entries.find(op.name) is None and self.births is None:
                 self.entries.put(op)
 
     @apart
     def breaks_off(self, op: Op) -> None:
         """A forward ends without results: by an exception, or because it left the range that is recorded."""
-        self._finish(op, moves=False)
+        if self.births is None:
+            self._finish(op, moves=False)
 
     def _finish(self, op: Op, *, moves: bool) -> None:
         """The op is complete. It keeps its place, unless it has none or `moves` to the end."""
+        if self.births is not None and not self.births.is_birth(op):
+            return
         if moves or self.entries.find(op.name) is None:
             if not (op.body or self._structure):
                 return
             self.entries.put(op)
         self.entries.finish(op)
+        if self.births is not None and self.births.enough:
+            self.when_enough()
+            raise OverflowFoundError(
+                f"{op.name} made NaN or inf of finite numbers, the birth that training was to end with "
+                f"(overflow_nums: {self.births.number}); what was found is in the lake, with inputs and outputs"
+            )
 
     @apart
     def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None) -> None:
         """A backward has ended: the gradients of its outputs and of its inputs."""
         if not self.scope.wants(name):
             return
-        op = Op(name, {}, parent)
+        op = Op(name, {}, parent, began=self.began(name))
         if self.scope.backward and not self._structure:
             if self.scope.inputs:
                 op.body["input"] = self.leaves.of(incoming, name, "input")
             if self.scope.outputs:
                 op.body["output"] = self.leaves.of(outgoing, name, "output")
-        if op.body and name.startswith("Module."):
+        if op.body and name.startswith(MODULES):
             self.modules_with_backward.add(name.rsplit(".", 2)[0])
         self._finish(op, moves=False)

@@ -27,6 +27,7 @@ from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers import names
+from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, MISSING, STACK_FILE
 from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
 
@@ -159,9 +160,14 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
         "source": head.source,
         "notes": notes,
         "head": json.dumps(head.head),
+        "layout": json.dumps({"": dict.fromkeys((STACK_FILE, CONSTRUCT_FILE), _side_files(head))}),
         "reader_version": head.version,
         "complete": ended,
     }
+
+
+def _side_files(head: Head) -> str:
+    return COLLECTED if head.head.get("settings", {}).get("extra_info", True) else MISSING
 
 
 def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
@@ -169,7 +175,7 @@ def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> 
     _take_contents(body, of_name)
     name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
     stack = None if op.stack is None else stacks[op.stack]
-    tables.add(op.op, name, body, parent=op.parent, micro_step=op.micro_step, stack=stack)
+    tables.add(op.op, name, body, parent=op.parent, began=op.began, micro_step=op.micro_step, stack=stack)
 
 
 def _take_contents(value: Any, of_name: dict[str, str]) -> None:

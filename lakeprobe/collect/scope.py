@@ -2,6 +2,9 @@
 
 from lakeprobe.collect.settings import Settings
 
+MODULES = ("Module.", "Cell.")
+"""How the names of modules begin: PyTorch's, and MindSpore's cells."""
+
 
 class Scope:
     """What is wanted of a step. It has a memory: a range opens and closes by the names of ops as they are asked for."""
@@ -23,7 +26,7 @@ class Scope:
         """Whether the op is recorded. Asked once per op, when it starts."""
         if not self._range and not self._parts:
             return True
-        by_module = self._range and self._level != "mix" and self._range[0].startswith("Module.")
+        by_module = self._range and self._level != "mix" and self._range[0].startswith(MODULES)
         if self._range and not by_module and name == self._range[0]:
             self._range_open = True
         wanted = (not self._range or self._range_open) and self._listed(name)

@@ -33,14 +33,19 @@ def collect(
     step: Sequence[int | str] = (),
     extra_info: bool = True,
     risk_level: str = "FOCUS",
+    overflow_nums: int = 1,
+    precision: str = "low",
     replace: bool = False,
 ) -> Collector:
     """Collect training steps of `model` into the run `run` of `lake` ($LAKEPROBE_LAKE or ./lake where it is not given).
 
     `model` is a module, a list of them, or none at level L1. The options are those of msprobe's config.json:
     `level` L0 (modules), L1 (functions), mix (both) or debug (only what is saved by name), `task` statistics, tensor
-    (contents too) or structure (neither), `summary_mode` statistics, md5 or xor. `scope` has the full names of the
-    first and the last op, `list` parts of names, `tensor_list` parts of the names of ops whose contents are kept.
+    (contents too), structure (neither) or overflow_check, `summary_mode` statistics, md5 or xor. `scope` has the full
+    names of the first and the last op, `list` parts of names, `tensor_list` parts of the names of ops whose contents
+    are kept. With `precision` high wide_mean and wide_norm of float32 tensors are accumulated in float64, not float32.
+    Task overflow_check keeps only the ops in which NaN or inf is born, with contents. The `overflow_nums`-th of them
+    ends the collecting, with its step whole, and raises OverflowFoundError out of the training; -1 never does.
     `rank` and `step` are numbers or ranges such as "4-6"; empty for all. `replace` units that the lake has already.
 
     >>> with lakeprobe.collect(model, run="npu", level="mix") as collector:
@@ -50,13 +55,15 @@ def collect(
 
     Without `with`, call `start`, `stop`, `step` and in the end `close`. Raises UsageError and LakeError.
     """
-    options = {"scope": scope, "list": list, "data_mode": data_mode}
-    if task != "structure":
+    options: dict[str, Any] = {"scope": scope, "list": list, "data_mode": data_mode}
+    if task == "overflow_check":
+        options["overflow_nums"] = overflow_nums
+    elif task != "structure":
         options["summary_mode"] = summary_mode
     if tensor_list:
         options["tensor_list"] = tensor_list
     asked = {"level": level, "task": task, "rank": rank, "step": step, "extra_info": extra_info,
-             "risk_level": risk_level, task: options}  # fmt: skip
+             "risk_level": risk_level, "precision": precision, task: options}  # fmt: skip
     return Collector(model, config.parse(asked, "collect").settings, run=run, lake=lake, replace=replace)
 
 
@@ -78,7 +85,7 @@ class Collector:
         """
         self.run = run
         self.lake = store.choose(lake)
-        self._sink = UnitSink(self.lake, run, settings, replace=replace)
+        self._sink = UnitSink(self.lake, run, settings, framework=frameworks.name_of(model), replace=replace)
         self._capture = frameworks.capture(model, settings, self._sink)
         self._process = os.getpid()
         atexit.register(self._close_at_exit)

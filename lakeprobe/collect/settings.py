@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["L0", "L1", "mix", "debug"]
-Task = Literal["statistics", "tensor", "structure"]
+Task = Literal["statistics", "tensor", "structure", "overflow_check"]
 SummaryMode = Literal["statistics", "md5", "xor"]
 Risk = Literal["ALL", "CORE", "FOCUS"]
+Precision = Literal["low", "high"]
 
 
 @dataclass(frozen=True)
@@ -35,3 +36,10 @@ class Settings:
     """Whether to record call stacks and the tree of modules."""
     risk_level: Risk = "FOCUS"
     """Which APIs to record: FOCUS leaves out shapes, casts and factories; CORE keeps matrix products and the like."""
+    overflow_nums: int = 1
+    """At task overflow_check, how many ops in which NaN or inf is born end the training; -1 for none."""
+    precision: Precision = "low"
+    """How the columns wide_mean and wide_norm of float32 tensors are accumulated: low in float32, high in float64.
+
+    With high, zeros are counted at level L0 too.
+    """

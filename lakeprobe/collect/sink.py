@@ -21,8 +21,9 @@ class Sink(Protocol):
         """
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, micro_step: int | None, stack: Sequence[str] | None
-    ) -> None:
+        self, op: str, body: Any, *, parent: str | None, began: int | None, micro_step: int | None,
+        stack: Sequence[str] | None,
+    ) -> None:  # fmt: skip
         """One finished op, in final order. They come in batches: some while the step runs, the rest when it is stopped.
 
         `op` is the entry's name in dump.json: `Functional.linear.0.forward`, `Module.layers.0.mlp.MLP.forward.0`.
@@ -31,8 +32,12 @@ class Sink(Protocol):
         A leaf of a tensor that is to be saved has "data_name", its file's name in msprobe's dump, and "tensor", which
         the sink takes out: a numpy array that never changes again (read-only, any strides; bfloat16 and float8 as in
         ml_dtypes). The same contents may come as the same array object in several leaves.
+        A leaf of a tensor with numbers may have "wide", which no dump.json has: mean, norm, and how many elements are
+        NaN, inf, -inf and zero, as the columns tensors.wide_mean to zero_count say.
         `parent` is the op's entry in construct.json: the op of a module, "optimizer", "clip_grad", or None at the top
         and at level L1, which has no tree.
+        `began` is the op's place in the order in which calls begin, a module before what it calls, from 0 in each step;
+        numbers may be left out. None where there is no tree, and for gradients of parameters and saved points.
         `micro_step` is the second member of construct.json's pair (Megatron), else None.
         `stack` is the call stack as in stack.json, innermost frame first; the same tuple object for the same stack,
         kept alive by the capture, so `id` is a cheap key. None where the op has none: backward, gradients, or stacks

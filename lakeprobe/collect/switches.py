@@ -25,7 +25,7 @@ from lakeprobe.readers import names, ptdbg_names
 acc_cmp_dump = "acc_cmp_dump"
 """For `register_hook`: record ops."""
 overflow_check = "overflow_check"
-"""For `register_hook`: not supported."""
+"""For `register_hook`: keep the ops in which NaN or inf is born."""
 
 _DEFAULT_TAG = "ptdbg_dump"
 _TASKS = {"all": ("tensor", "statistics"), "summary": ("statistics", "statistics"), "md5": ("statistics", "md5")}
@@ -44,6 +44,8 @@ class _Script:
     tag: str = _DEFAULT_TAG
     model: Any = None
     rank: int | None = None
+    hook: str = acc_cmp_dump
+    overflow_nums: int = 1
     settings: Settings | None = None
     collector: Collector | None = None
 
@@ -60,14 +62,19 @@ def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = _DEFAULT_TAG) -
 
 def register_hook(model: Any, hook: Any, *, overflow_nums: int = 1, dump_mode: str = "api", rank: int | None = None,
                   dump_config: Any = None) -> None:  # fmt: skip
-    """Say which model is to be recorded. Raises UsageError for any `hook` but acc_cmp_dump, and for ACL dumps."""
-    if hook != acc_cmp_dump:
-        raise UsageError("register_hook: only acc_cmp_dump is supported; for overflow: lakeprobe overflow RUN")
-    if overflow_nums != 1:
-        raise UsageError("register_hook: overflow_nums is not supported: it goes with overflow_check")
+    """Say which model is to be recorded, and how.
+
+    With acc_cmp_dump as `hook`, `set_dump_switch` says when; with overflow_check `set_overflow_check_switch` does, and
+    training ends at the `overflow_nums`-th op in which NaN or inf is born (-1: it goes on). Raises UsageError for other
+    hooks, and for ACL dumps.
+    """
+    if hook not in (acc_cmp_dump, overflow_check):
+        raise UsageError(f"register_hook: hook should be acc_cmp_dump or overflow_check, not {hook!r}")
+    if overflow_nums != 1 and hook != overflow_check:
+        raise UsageError("register_hook: overflow_nums goes with overflow_check, not with acc_cmp_dump")
     if dump_mode != "api" or dump_config is not None:
         raise UsageError(f"register_hook: dump_mode {dump_mode} is not supported: {_ON_THE_DEVICE}")
-    _script.model, _script.rank = model, rank
+    _script.model, _script.rank, _script.hook, _script.overflow_nums = model, rank, hook, overflow_nums
 
 
 def set_dump_switch(
@@ -87,15 +94,34 @@ def set_dump_switch(
     names. The modes stack and api_stack record call stacks and no values. `summary_mode` all keeps contents, summary
     statistics only, md5 statistics and digests. Raises UsageError and LakeError.
     """
-    _check("switch", switch, ("ON", "OFF"))
-    _check("filter_switch", filter_switch, ("ON", "OFF"))
-    if switch == "OFF":
-        if _script.collector is not None:
-            _script.collector.stop()
-            _script.collector.step()
+    if not _turned_on("set_dump_switch", acc_cmp_dump, switch, filter_switch):
         return
     summary_mode = "summary" if summary_only else summary_mode
     _collector(_settings(mode, scope, api_list, list(dump_mode) or ["all"], summary_mode)).start(rank=_script.rank)
+
+
+def set_overflow_check_switch(switch: str, filter_switch: str = "ON") -> None:
+    """Begin to look for ops in which NaN or inf is born (ON), or stop and end the step (OFF).
+
+    Such an op is kept with the contents of its inputs and outputs. The last that `register_hook` asked for raises
+    OverflowFoundError. Raises UsageError and LakeError.
+    """
+    if _turned_on("set_overflow_check_switch", overflow_check, switch, filter_switch):
+        asked = {"level": "L1", "task": overflow_check, "risk_level": "ALL",
+                 overflow_check: {"overflow_nums": _script.overflow_nums}}  # fmt: skip
+        _collector(config.parse(asked, "register_hook").settings).start(rank=_script.rank)
+
+
+def _turned_on(function: str, hook: str, switch: str, filter_switch: str) -> bool:
+    """Whether a switch that goes with `hook` begins something; if not, what runs has been ended."""
+    _check("switch", switch, ("ON", "OFF"), function)
+    _check("filter_switch", filter_switch, ("ON", "OFF"), function)
+    if _script.hook != hook:
+        raise UsageError(f"{function} goes with register_hook(model, {hook}), not with {_script.hook}")
+    if switch == "OFF" and _script.collector is not None:
+        _script.collector.stop()
+        _script.collector.step()
+    return switch == "ON"
 
 
 def _settings(
@@ -128,9 +154,9 @@ def _today(name: str) -> str:
     return today
 
 
-def _check(what: str, value: str, choices: Sequence[str]) -> None:
+def _check(what: str, value: str, choices: Sequence[str], function: str = "set_dump_switch") -> None:
     if value not in choices:
-        raise UsageError(f"set_dump_switch: {what} should be one of {', '.join(choices)}, not {value!r}")
+        raise UsageError(f"{function}: {what} should be one of {', '.join(choices)}, not {value!r}")
 
 
 def _collector(settings: Settings) -> Collector:
@@ -154,11 +180,6 @@ def close() -> None:
     collector, _script.collector = _script.collector, None
     if collector is not None:
         collector.close()
-
-
-def set_overflow_check_switch(*_: Any, **__: Any) -> NoReturn:
-    """Raises UsageError."""
-    raise UsageError("set_overflow_check_switch is not supported: collect, then: lakeprobe overflow RUN")
 
 
 def set_backward_input(*_: Any, **__: Any) -> NoReturn:

@@ -9,6 +9,8 @@ class Tree:
     def __init__(self) -> None:
         self._stacks: dict[int, list[str]] = {}
         self._open: dict[str, None] = {}
+        self._places: dict[str, int] = {}
+        self._begun = 0
 
     @property
     def top(self) -> str | None:
@@ -26,7 +28,18 @@ class Tree:
         parent = stack[-1] if stack else self._by_path(name)
         stack.append(name)
         self._open[name] = None
+        self._places[name] = self._next()
         return parent
+
+    def place(self, name: str) -> int:
+        """The op's place in the order in which calls began: for a module when it was entered, for another op now."""
+        place = self._places.pop(name, None)
+        return self._next() if place is None else place
+
+    def _next(self) -> int:
+        place = self._begun
+        self._begun += 1
+        return place
 
     def leave(self, name: str) -> None:
         """Closes a forward and all that was left open in it, or the innermost where it is not open in this thread.

@@ -1,8 +1,9 @@
 """A sink that makes units of the lake: the training process appends to a journal, a process beside it does the rest.
 
-What it costs the step: each op is encoded as msgpack when it is added, and a batch of ops is handed to the system in
-one write. Tensors are hashed, and contents that the unit does not have yet are written. The unit appears in the lake
-when its step is over and the other process has made it (`lakeprobe.collect.recovery`); `close` waits for that.
+What it costs the step: each op is encoded as msgpack when it is added. Batches of ops are written by a thread, which
+also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writer`). The unit
+appears in the lake when its step is over and the other process has made it (`lakeprobe.collect.recovery`); `close`
+waits for that.
 """
 
 from __future__ import annotations
@@ -13,32 +14,26 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakSet
 
 import msgspec
 import numpy as np
-import xxhash
 
 from lakeprobe.collect import journal, recovery
-from lakeprobe.collect.journal import Batch, Head, Journal, Op
+from lakeprobe.collect.journal import Head, Journal, Op
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writer import Batch, Writer
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
-from lakeprobe.tensors import reference
+from lakeprobe.lake.values import LARGEST_VALUE
 from lakeprobe.version import __version__
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-_dtype_name = lru_cache(reference.dtype_name)
-OPS_PER_BATCH = 256
-"""A killed process loses fewer ops than this."""
-BYTES_PER_BATCH = 1 << 30
-"""And fewer bytes of tensors, or the last tensor."""
+OPS_PER_BATCH = 128
+BYTES_PER_BATCH = 1 << 26
+"""Bytes of tensors. While one batch is gathered another one is written: a killed process loses less than two."""
 
 
 class UnitSink:
@@ -61,9 +56,10 @@ class UnitSink:
         self._replace = replace
         self._key: UnitKey | None = None
         self._ended = False
-        self._journal: Journal | None = None
+        self._writer: Writer | None = None
         self._builder: subprocess.Popen[str] | None = None
         self._encoder = msgspec.msgpack.Encoder(enc_hook=self._take_in)
+        _sinks.add(self)
 
     def begin(self, step: int, rank: int | None) -> None:
         """Begin the unit of `step` and `rank`, or go on with it. Without a rank it is $RANK, else 0.
@@ -79,34 +75,32 @@ class UnitSink:
             recovery.build(self._lake, journal.folder_of(self._lake, key))
             if not self._replace:
                 self._check_free(key)
-            self._journal = Journal(self._lake, self._head(key))
+            self._writer = Writer(Journal(self._lake, self._head(key)))
         self._start_builder()
+        self._have_built(self._writer.folder)
         self._key = key
         self._failed = False
         self._batch = Batch()
         self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
-        self._contents: set[str] = set()
-        self._values: ValuesWriter | None = None
-        self._values_rows: list[dict[str, Any]] = []
-        self._values_bytes = 0
-        self._values_files = 0
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, micro_step: int | None, stack: Sequence[str] | None
-    ) -> None:
-        """Write one op. Raises LakeError when that fails, say on a full disk; the rest of the step is then left out."""
+        self, op: str, body: Any, *, parent: str | None, began: int | None = None, micro_step: int | None,
+        stack: Sequence[str] | None,
+    ) -> None:  # fmt: skip
+        """Write one op. Raises LakeError if writing fails (a full disk); the rest of the step is then left out."""
         if self._failed:
             return
         number = None if stack is None else self._stack(stack)
-        self._batch.ops.append(msgspec.Raw(journal.encoded(Op(op, body, parent, micro_step, number), self._encoder)))
-        if len(self._batch.ops) >= OPS_PER_BATCH or self._values_bytes >= BYTES_PER_BATCH:
+        self._batch.ops.append(journal.encoded(Op(op, body, parent, micro_step, number, began), self._encoder))
+        if len(self._batch.ops) >= OPS_PER_BATCH or self._batch.tensor_bytes >= BYTES_PER_BATCH:
             self._write_batch()
 
     def end(self) -> None:
         """What was added is a whole step, or all of it that was to be collected; it is safe from here on."""
-        if self._journal is not None and not self._failed:
+        if self._writer is not None and not self._failed:
             self._batch.ended = self._ended = True
             self._write_batch()
+            self._wait()
 
     def finish(self) -> None:
         """Nothing more follows of the step that has ended, if one has: have its unit made and put in place."""
@@ -114,15 +108,16 @@ class UnitSink:
             self._finish()
 
     def _finish(self) -> None:
-        if self._journal is None:
+        if self._writer is None:
             return
-        if self._batch.ops and not self._failed:  # after the last end: the step was cut off
-            self._write_batch()
-        if self._values is not None:  # of a batch that could not be written
-            self._values.abandon()
-        unit, self._journal, self._key = self._journal, None, None
-        unit.close()
-        self._have_built(unit.folder)
+        try:
+            if self._batch.ops and not self._failed:  # after the last end: the step was cut off
+                self._write_batch()
+                self._wait()
+        finally:
+            writer, self._writer, self._key = self._writer, None, None
+            with staging.unchanged(self._lake):
+                writer.close()
 
     def close(self) -> None:
         """Finish the last unit, and wait until all are in the lake. A step that has not ended is marked incomplete."""
@@ -169,58 +164,36 @@ class UnitSink:
         return known[0]
 
     def _write_batch(self) -> None:
-        assert self._journal is not None, "add and end come after begin"
-        self._failed = True
-        with staging.unchanged(self._lake):
-            batch, self._batch = self._batch, Batch()
-            batch.contents = self._finished_values()
-            self._journal.write(batch)
-        self._failed = False
+        """Have what is gathered written; waits for the batch before it, and raises LakeError if that failed."""
+        assert self._writer is not None, "add and end come after begin"
+        self._wait()
+        batch, self._batch = self._batch, Batch()
+        self._writer.write(batch)
 
-    # ---- tensors ------------------------------------------------------------------------------------------
+    def _wait(self) -> None:
+        """Wait until what was handed to the writer is in the journal. Raises LakeError; then the step has failed."""
+        assert self._writer is not None
+        try:
+            with staging.unchanged(self._lake):
+                self._writer.wait()
+        except Exception:  # but no KeyboardInterrupt, which has nothing to do with what is written
+            self._failed = True
+            raise
 
     def _take_in(self, value: Any) -> str:
-        """What stands for the tensor `value` in the journal: its content hash; empty if it is too large to be kept."""
+        """What stands for the tensor `value` in an op; empty if it is too large to be kept."""
         if not isinstance(value, np.ndarray):
             raise TypeError(f"a {type(value).__name__} cannot be written to the lake")
-        if value.dtype.byteorder == ">":
-            value = value.astype(value.dtype.newbyteorder("<"))
-        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8) if value.size else np.empty(0, np.uint8)
-        if data.nbytes > LARGEST_VALUE:
-            return ""
-        content = content_hash(value, data)
-        if content not in self._contents:
-            self._contents.add(content)
-            self._keep(content, value, data.copy() if np.may_share_memory(data, value) else data)
-        return content
+        return "" if value.nbytes > LARGEST_VALUE else self._batch.stand_in(value)
 
-    def _keep(self, content: str, tensor: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> None:
-        assert self._journal is not None
-        if self._values is None:
-            self._values = ValuesWriter(self._journal.unit_folder / self._values_file())
-        self._values.add(content, data)
-        self._values_bytes += data.nbytes
-        self._values_rows.append({
-            "content": content,
-            "dtype": _dtype_name(tensor.dtype),
-            "shape": list(tensor.shape),
-            "strides": None,
-            "file": self._values_file(),
-            "length": data.nbytes,
-        })  # fmt: skip
-
-    def _values_file(self) -> str:
-        return f"values-{self._values_files}.parquet"
-
-    def _finished_values(self) -> list[dict[str, Any]]:
-        """End the file of the batch's tensors. Returns their rows of the table contents."""
-        if self._values is None:
-            return []
-        offsets = self._values.close()
-        rows = [row | {"offset": offsets[row["content"]]} for row in self._values_rows]
-        self._values, self._values_rows, self._values_bytes = None, [], 0
-        self._values_files += 1
-        return rows
+    def forget(self) -> None:
+        """Have nothing more to do with what was begun: another process goes on with it."""
+        self._writer = self._key = None
+        self._failed = True
+        builder, self._builder = self._builder, None
+        if builder is not None and builder.stdin is not None:
+            builder.stdin.close()  # or it would not end with the process that collects
+            builder.returncode = 0  # it is no child of this process
 
     # ---- the process beside -------------------------------------------------------------------------------
 
@@ -237,6 +210,7 @@ class UnitSink:
             )  # fmt: skip
 
     def _have_built(self, folder: Path) -> None:
+        """Have a unit made as soon as nobody holds its journal any more: it is closed, or this process is gone."""
         if self._builder is not None and self._builder.stdin is not None:
             with suppress(BrokenPipeError):  # it was killed: the next command that opens the lake makes the unit
                 print(folder, file=self._builder.stdin, flush=True)
@@ -248,8 +222,14 @@ def _rank() -> int:
     return int(rank) if rank.isdecimal() else 0
 
 
-def content_hash(tensor: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> str:
-    """The content hash of `tensor`, whose bytes in C order are `data`; see `lakeprobe.tensors.content`."""
-    digest = xxhash.xxh3_128(f"{_dtype_name(tensor.dtype)}\0{','.join(map(str, tensor.shape))}\0".encode())
-    digest.update(data.data)
-    return digest.hexdigest()
+_sinks: WeakSet[UnitSink] = WeakSet()
+
+
+def _forget_in_child() -> None:
+    """In a forked process (a worker that loads data) units and builders are those of its parent."""
+    for sink in _sinks:
+        sink.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

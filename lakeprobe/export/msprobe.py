@@ -173,12 +173,14 @@ def _export_unit(task: _Task) -> ExportedUnit:
             kernels.append(name)
             continue
         head = unit.head(name)
+        head.pop("settings", None)  # ours, of a run that was collected
         is_debug = kind == "debug" or head.get("level") == "debug"
         folder = _folder(task, name.removesuffix("debug").rstrip() if is_debug else name)
         is_foreign |= not head
         part = _Part(folder, contents, unit.described["framework"], not head, report)
         head = head or _head(unit.described, is_debug)
-        part.write(DEBUG_FILE if is_debug else DUMP_FILE, head, chain([first] if first else [], entries))
+        dumped = () if head.get("task") == "structure" else chain([first] if first else [], entries)
+        part.write(DEBUG_FILE if is_debug else DUMP_FILE, head, dumped)
         if not is_debug:
             side_files.write(folder, unit.layouts.get(name, {}), unit.calls(name), frames)
     _note_what_differs(unit, kernels, is_foreign, report)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from lakeprobe.export import json_text
-from lakeprobe.readers.dump import CONSTRUCT_FILE, STACK_FILE
+from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, STACK_FILE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,15 +56,26 @@ def _stacks(layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, lis
         for stack, op in _rows(calls, has_stack, None, "stack", "op"):
             yield op, json_text.text(frames[stack], 1)
         return
-    groups = groupby(_rows(calls, has_stack, "stack", "stack", "op"), key=itemgetter(0))
-    for number, (stack, group) in enumerate(groups):
-        yield str(number), json_text.text([[op for _, op in group], frames[stack]], 1)
+    if layout.get(STACK_FILE) == COLLECTED:
+        ops_of: dict[int, list[str]] = {}
+        for stack, op in _rows(calls, has_stack, "began", "stack", "op"):
+            ops_of.setdefault(stack, []).append(op)
+        groups: Iterable[tuple[int, list[str]]] = ops_of.items()
+    else:
+        rows = groupby(_rows(calls, has_stack, "stack", "stack", "op"), key=itemgetter(0))
+        groups = ((stack, [op for _, op in group]) for stack, group in rows)
+    for number, (stack, ops) in enumerate(groups):
+        yield str(number), json_text.text([ops, frames[stack]], 1)
 
 
 def _construct(layout: Mapping[str, Any], calls: pa.Table) -> Iterator[tuple[str, str]]:
     import pyarrow.compute as pc
 
     chosen = pc.is_valid(calls["began"])
+    if layout.get(CONSTRUCT_FILE) == COLLECTED:
+        for op, parent in _in_msprobes_order(_rows(calls, chosen, "began", "op", "parent", "kind")):
+            yield op, json_text.text(parent, 1)
+        return
     parents = calls["parent"].unique().drop_null()
     if not pc.any(chosen).as_py() and len(
         parents
@@ -76,6 +87,34 @@ def _construct(layout: Mapping[str, Any], calls: pa.Table) -> Iterator[tuple[str
         yield op, json_text.text(parent if micro_step is None else [parent, micro_step], 1)
     if _MICRO_STEPS in layout:
         yield _MICRO_STEPS, json_text.text(layout[_MICRO_STEPS], 1)
+
+
+def _in_msprobes_order(calls: Iterable[tuple[str, str | None, str]]) -> Iterator[tuple[str, str | None]]:
+    """Ops with their parents, of `calls` (op, parent, kind) in the order in which they began.
+
+    In msprobe's file an API stands where it began, and a module behind the first API that runs in it. A module without
+    one stands where it ended, behind those that were open then. Parents that are no ops come before their first API.
+    """
+    waiting: dict[str, str | None] = {}
+    parent_of: dict[str, str | None] = {}
+    for op, parent, kind in calls:
+        if kind == "module":
+            waiting[op] = parent_of[op] = parent
+            continue
+        outer, around = parent, set()
+        while outer is not None and outer not in around:
+            around.add(outer)
+            if outer not in parent_of:
+                parent_of[outer] = None
+                yield outer, None
+            outer = parent_of[outer]
+        ended = max((place for place, module in enumerate(waiting, 1) if module not in around), default=0)
+        modules = list(waiting.items())
+        yield from modules[:ended]
+        yield op, parent
+        yield from modules[ended:]
+        waiting.clear()
+    yield from waiting.items()
 
 
 def _rows(calls: pa.Table, chosen: pa.ChunkedArray, order: str | None, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -16,8 +16,9 @@ from lakeprobe.readers.tables import NO_LINKS, Links, Tables, unicode
 
 NAME = "msprobe dump"
 DUMP_FILE, STACK_FILE, CONSTRUCT_FILE = "dump.json", "stack.json", "construct.json"
-MISSING, EMPTY, BY_OP, GROUPED = "missing", "empty", "by op", "grouped"
-"""How a side file is written (dumps.layout): not at all, with no byte, an op a key, a stack a key."""
+MISSING, EMPTY, BY_OP, GROUPED, COLLECTED = "missing", "empty", "by op", "grouped", "collected"
+"""How a side file is written (dumps.layout): not at all, with no byte, an op a key, a stack a key, as of a run that we
+collected: not written yet, and grouped."""
 
 TENSOR_FOLDER = "dump_tensor_data"
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")

@@ -34,6 +34,9 @@ SECTIONS = {
 DEEPEST = 400
 """Levels of nesting that msprobe writes and that are read."""
 
+WIDE = ("wide_mean", "wide_norm", "nan_count", "posinf_count", "neginf_count", "zero_count")
+"""The columns for what collecting measures beside the leaf's own statistics: the members of its key "wide"."""
+
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
@@ -107,6 +110,7 @@ class Leaves:
             name: {}
             for name in ("max_int", "min_int", "value", "digest", "data_name", "content", "content_problem", "extra")
         }
+        self._wide: dict[int, tuple[Any, ...]] = {}
         self._ops = []
 
     def __len__(self) -> int:
@@ -180,6 +184,9 @@ class Leaves:
             columns[column] = decode(values, self._form_codes, schema.field(column).type)
         for column, found in self._sparse.items():
             columns[column] = sparse(found, length, schema.field(column).type)
+        for place, column in enumerate(WIDE):
+            found = {row: numbers[place] for row, numbers in self._wide.items()}
+            columns[column] = sparse(found, length, schema.field(column).type)
         self._taken += length
         self._reset()
         return pa.record_batch([columns[name] for name in schema.names], schema=schema)
@@ -252,6 +259,10 @@ class Leaves:
             if inexact:
                 self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
             return
+        if "wide" in leaf:  # of our own collecting, which hands its leaves on as they are
+            self._wide[len(self)] = leaf.pop("wide")
+            self._leaf(leaf, place)
+            return
         reference = None
         if hasattr(leaf.get("content"), "offset"):  # a TensorReference of the reader; JSON has no such value
             reference = leaf.pop("content")
@@ -272,6 +283,8 @@ class Leaves:
         leaf = holder["tensor"]
         if "dtype" not in leaf or "shape" not in leaf:
             raise self._wrong(place, "a P2POp without a tensor")
+        if "wide" in leaf:
+            self._wide[len(self)] = leaf.pop("wide")
         extra = {key: value for key, value in holder.items() if key not in ("tensor", "class_type")}
         inner = {key: value for key, value in leaf.items() if key not in _TENSOR_FIELDS}
         extra["tensor"] = {"fields": " ".join(leaf), "type": leaf.get("type"), **inner}

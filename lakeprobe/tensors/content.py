@@ -1,6 +1,17 @@
-"""Names a tensor by what it holds, so that the same contents are stored and measured once."""
+"""Names a tensor by what it holds, so that the same contents are stored and measured once.
+
+A content hash is 32 hex digits that two tensors share when dtype, shape and every element's bytes are the same. It is
+XXH3-128 (seed 0) of, one after the other: the dtype's name without byte order ('float32', 'bfloat16'; text keeps its
+little-endian form '<U5'), a zero byte, the shape's extents in decimal joined by commas, a zero byte, and the elements
+in C order, little-endian. So strides, byte order, file kind and alignment do not matter, while -0.0 and 0.0 differ, and
+so do NaNs of different bits.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -14,22 +25,22 @@ from lakeprobe.tensors.reference import (
     opened,
 )
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 BLOCK_BYTES = 1 << 18
+
+_dtype_name = lru_cache(dtype_name)  # numpy works out a name each time, which takes longer than a small hash
 
 
 def content_hash(reference: TensorReference) -> str:
-    """32 hex digits that two tensors share when dtype, shape and every element's bytes are the same.
+    """The content hash of a tensor in a file, which is read once in blocks.
 
-    It is XXH3-128 (seed 0) of, one after the other: the dtype's name without byte order ('float32',
-    'bfloat16'; text keeps its little-endian form '<U5'), a zero byte, the shape's extents in decimal joined
-    by commas, a zero byte, and the elements in C order, little-endian. So strides, byte order, file kind and
-    alignment do not matter, while -0.0 and 0.0 differ, and so do NaNs of different bits.
-
-    Reads the file once in blocks. Raises TensorError when it cannot be read or the reference does not fit it.
+    Raises TensorError when it cannot be read or the reference does not fit it.
     """
     dtype = numpy_dtype(reference.dtype)
-    little = dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
-    digest = xxhash.xxh3_128(f"{dtype_name(little)}\0{','.join(map(str, reference.shape))}\0".encode())
+    little = _little_endian(dtype)
+    digest = _begun(little, reference.shape)
     raw = np.empty(max(BLOCK_BYTES, dtype.itemsize), np.uint8)
     size = raw.size // dtype.itemsize
     flat = flatten(reference)
@@ -38,3 +49,29 @@ def content_hash(reference: TensorReference) -> str:
             for block in read_blocks(descriptor, piece, size, raw):
                 digest.update(block.astype(little, copy=False).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`array` in C order and little-endian: itself where it is so already."""
+    return np.asarray(array, _little_endian(array.dtype), order="C")
+
+
+def array_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The bytes of a `plain` array, in its memory."""
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+def array_hash(array: npt.NDArray[Any]) -> str:
+    """The content hash of a `plain` array. Other threads run meanwhile, if it is not small."""
+    digest = _begun(array.dtype, array.shape)
+    digest.update(array_bytes(array).data)
+    return digest.hexdigest()
+
+
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
+
+
+def _begun(dtype: np.dtype[Any], shape: Sequence[int]) -> xxhash.xxh3_128:
+    """The hash of all that comes before the elements."""
+    return xxhash.xxh3_128(f"{_dtype_name(dtype)}\0{','.join(map(str, shape))}\0".encode())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ BLOCK = 1 << 17
 # OpenBLAS spreads a dot product of more than 10 000 elements over threads of its own, which fight with ours:
 # two threads then did half of what one does. vecdot on rows of this width stays on the calling thread.
 _DOT_WIDTH = 4096
+_dots = getattr(np, "vecdot", partial(np.einsum, "...i,...i"))  # numpy 1.26, which MindSpore wants, lacks vecdot
 
 Floats = NDArray[np.float64]
 
@@ -229,7 +230,7 @@ def _measure(scratch: Scratch, values: NDArray[Any], exact: Floats | None) -> Pa
         np.subtract(target, golden, out=difference)
     else:
         difference[:] = exact
-    target_squares, difference_squares, golden_squares = np.vecdot(wide, wide).sum(axis=1)
+    target_squares, difference_squares, golden_squares = _dots(wide, wide).sum(axis=1)
     max_difference = _greatest(difference.view(np.complex128) if values.dtype.kind == "c" else difference)
     if max_difference == 0:
         relative, small, middling = 0.0, size, size
@@ -242,7 +243,7 @@ def _measure(scratch: Scratch, values: NDArray[Any], exact: Floats | None) -> Pa
         target_squares=float(target_squares),
         difference_squares=float(difference_squares),
         golden_squares=float(golden_squares),
-        product=float(np.vecdot(wide[0], wide[2]).sum()),
+        product=float(_dots(wide[0], wide[2]).sum()),
         below_one_thousandth=small,
         below_five_thousandths=middling,
         max_difference=max_difference,
@@ -257,7 +258,7 @@ def _measure_same(scratch: Scratch, golden: NDArray[Any]) -> Partial:
     wide = _wide_rows(scratch, reals.size)[2]
     if reals.dtype != wide.dtype:
         np.copyto(wide.reshape(-1)[: reals.size], reals)
-    squares = float(np.vecdot(wide, wide).sum())
+    squares = float(_dots(wide, wide).sum())
     size = golden.size
     greatest = _greatest(golden)
     return Partial(size, False, False, squares, 0.0, squares, squares, size, size, 0.0, 0.0, greatest)

@@ -14,6 +14,7 @@ class Step:
     bodies: dict[str, Any] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
     stacks: dict[str, Sequence[str] | None] = field(default_factory=dict)
+    began: dict[str, int | None] = field(default_factory=dict)
     ended: bool = False
 
 
@@ -28,11 +29,12 @@ class Memory:
         self.steps.append(Step(step, rank))
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, micro_step: int | None, stack: Sequence[str] | None
-    ) -> None:
+        self, op: str, body: Any, *, parent: str | None, began: int | None, micro_step: int | None,
+        stack: Sequence[str] | None,
+    ) -> None:  # fmt: skip
         step = self.steps[-1]
         assert op not in step.bodies, f"{op} came twice"
-        step.bodies[op], step.parents[op], step.stacks[op] = body, parent, stack
+        step.bodies[op], step.parents[op], step.stacks[op], step.began[op] = body, parent, stack, began
 
     def end(self) -> None:
         self.steps[-1].ended = True
@@ -44,7 +46,7 @@ class Memory:
 def plain(value: Any) -> Any:
     """A body to be compared: floats by their digits, so that NaN and -0.0 count; keys in order; no contents."""
     if isinstance(value, dict):
-        return [(key, plain(item)) for key, item in value.items() if key != "tensor"]
+        return [(key, plain(item)) for key, item in value.items() if key not in ("tensor", "wide")]
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return repr(value)

@@ -151,11 +151,11 @@ def test_start_and_stop_leave_out_what_runs_between(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"level": "L2"}, "collect: level L2 is not supported"),
+        ({"level": "L2"}, "collect: level L2"),
         ({"task": "tensors"}, "collect: task should be one of"),
         ({"scope": ["a"], "list": ["b"]}, "scope and list cannot both be given"),
         ({"task": "structure"}, "task structure needs level L0 or mix"),
-        ({"task": "tensor", "tensor_list": ["a"]}, "there is no key tensor_list"),
+        ({"task": "tensor", "tensor_list": ["a"]}, "there is no key tensor_list; it belongs to statistics"),
         ({"run": "a/b"}, "cannot name a run"),
         ({"lake": __file__}, "cannot be made a lake"),
     ],
@@ -260,7 +260,7 @@ def test_values_are_saved_at_level_debug_only_as_in_msprobe(tmp_path: Path) -> N
 
 def test_a_bad_configuration_leaves_no_debugger(tmp_path: Path) -> None:
     for content, message in (
-        ({"task": "statistics", "level": "L2", "dump_path": "/d"}, "level L2 is not supported"),
+        ({"task": "statistics", "level": "L2", "dump_path": "/d"}, "level L2 of"),
         ({"task": "statistics"}, "needs a dump_path"),
         ({"dump_path": "/"}, "has no name"),
     ):
@@ -357,10 +357,10 @@ def test_what_the_switches_lack_is_refused_by_name() -> None:
     for call, message in (
         (lambda: switches.set_dump_switch("MAYBE"), "switch should be one of ON, OFF"),
         (lambda: switches.set_dump_switch("ON"), "call set_dump_path first"),
-        (lambda: switches.register_hook("model", switches.overflow_check, overflow_nums=2), "lakeprobe overflow RUN"),
+        (lambda: switches.register_hook("model", "stack"), "hook should be acc_cmp_dump or overflow_check"),
         (lambda: switches.register_hook("model", switches.acc_cmp_dump, dump_mode="acl"), "dump_mode acl"),
         (lambda: switches.register_hook("model", switches.acc_cmp_dump, overflow_nums=2), "overflow_nums"),
-        (lambda: switches.set_overflow_check_switch("ON"), "set_overflow_check_switch is not supported"),
+        (lambda: switches.set_overflow_check_switch("ON"), "goes with register_hook\\(model, overflow_check\\)"),
         (lambda: switches.set_backward_input(["a.npy"]), "set_backward_input is not supported"),
     ):
         with pytest.raises(UsageError, match=message):

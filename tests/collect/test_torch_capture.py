@@ -327,3 +327,12 @@ def test_contents_of_every_dtype(memory: Memory, name: str) -> None:
     assert leaf["tensor"].dtype.name == name
     assert leaf["tensor"].shape == (2, 2)
     assert np.array_equal(leaf["tensor"].astype(np.complex64), x.to(torch.complex64).numpy())
+
+
+def test_what_is_no_model_is_told_and_leaves_nothing_running() -> None:
+    refused = frameworks.capture("model", Settings(level="L0"), Memory())
+    with pytest.raises(UsageError, match=r"a model should be a torch.nn.Module, or a list of them, not a str"):
+        refused.start()
+    watched = frameworks.capture(torch.nn.Linear(2, 2), Settings(level="L0"), Memory())
+    watched.start()
+    watched.close()

@@ -115,12 +115,18 @@ def test_equal(run: tuple[list[Step], list[dict[str, Any]]], request: pytest.Fix
             assert list(ours.bodies) == list(data)
         for name, body in ours.bodies.items():
             if not structure:
-                assert plain(_as_far(body, name, data[name], request)) == plain(_mended(data[name])), name
+                assert plain(_as_far(body, name, data[name], request)) == plain(mended(data[name])), name
             if "parameters_grad" not in name:
                 assert construct.get(name) == ours.parents[name], name
             assert (name in stacks) == (ours.stacks[name] is not None), name
             if name in stacks:
-                assert _shared(stacks[name]) == _shared(ours.stacks[name]), name
+                assert shared_frames(stacks[name]) == shared_frames(ours.stacks[name]), name
+        # What msprobe's order of construct.json follows from, tests/collect/test_export_of_collected.py
+        began = [place for place in ours.began.values() if place is not None]
+        assert len(set(began)) == len(began)
+        if construct and "extra_info" not in request.node.name:
+            groups = [[name for name in names if name in ours.began] for names, _ in theirs["stack.json"].values()]
+            assert [group for group in groups if group] == _by_stack(ours)
 
 
 def test_equal_contents(dumps: dict[tuple[str, ...], Path]) -> None:
@@ -147,16 +153,24 @@ def _as_far(body: Any, name: str, theirs: Any, request: pytest.FixtureRequest) -
     return {key: value for key, value in body.items() if key != "output"} if ends_range else body
 
 
-def _mended(value: Any) -> Any:
+def _by_stack(step: Step) -> list[list[str]]:
+    """The ops of each call stack, both in the order in which they began."""
+    groups: dict[Any, list[str]] = {}
+    for name in sorted((name for name, stack in step.stacks.items() if stack), key=lambda name: step.began[name] or 0):
+        groups.setdefault(step.stacks[name], []).append(name)
+    return list(groups.values())
+
+
+def mended(value: Any) -> Any:
     """msprobe writes a device without a number as cpu:None."""
     if isinstance(value, dict):
-        return {key: _mended(item) for key, item in value.items()}
+        return {key: mended(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [mended(item) for item in value]
     return "cpu" if value == "cpu:None" else value
 
 
-def _shared(stack: Any) -> list[str]:
+def shared_frames(stack: Any) -> list[str]:
     """The frames inside the training loop, which both runs have."""
     lines = list(stack)
     last = max(index for index, line in enumerate(lines) if ", in train, " in line)

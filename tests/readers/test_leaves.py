@@ -54,6 +54,8 @@ def test_a_tensor_is_all_columns(tmp_path: Path) -> None:
         "min_int": None, "stat_types": "ffff", "value": None, "requires_grad": False, "digest": "0a1b2c3d",
         "data_name": "Torch.add.0.forward.input.0.pt", "content": None, "content_problem": None,
         "fields": "type dtype shape Max Min Mean Norm requires_grad md5 data_name", "extra": None,
+        "wide_mean": None, "wide_norm": None, "nan_count": None, "posinf_count": None, "neginf_count": None,
+        "zero_count": None,
     }  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from lakeprobe.collect.entries import Op
+from lakeprobe.collect.places import Function, Place
 from lakeprobe.collect.pytorch import apis
-from lakeprobe.collect.pytorch.functions import Function, Place, places
+from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.recorder import Recorder, apart
 
 _DROPOUT = frozenset(

@@ -7,8 +7,8 @@ from typing import Any
 from torch import distributed
 
 from lakeprobe.collect.entries import Op
+from lakeprobe.collect.places import Function, Place, place_of
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
-from lakeprobe.collect.pytorch.functions import Function, Place, place_of
 from lakeprobe.collect.recorder import Recorder, apart
 
 _NOT_YET = {

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from lakeprobe.collect.pytorch.tensors import NONE, Statistics, Tensors, crc32, xor
+from lakeprobe.collect.pytorch.tensors import NONE, Tensors, crc32, wide_of_array, xor
 from lakeprobe.collect.settings import Settings
 
 Leaf = dict[str, Any]
@@ -40,10 +40,12 @@ class Leaves:
     """Makes leaves of one run's values: which numbers a tensor's leaf has follows from the settings."""
 
     def __init__(self, settings: Settings, failures: list[str]) -> None:
-        self.tensors = Tensors()
+        exact = settings.precision == "high"
+        # At level L0 statistics are most of what collecting costs, and a pass more is felt.
+        self.tensors = Tensors(exact=exact, zeros=exact or settings.level != "L0")
         self._summary = settings.summary_mode
         self._digest = {"md5": crc32, "xor": xor}.get(settings.summary_mode)
-        self._keep_all = settings.task == "tensor"
+        self._keep_all = settings.task in ("tensor", "overflow_check")
         self._keep_parts = settings.tensor_list
         self._failures = failures
 
@@ -53,13 +55,17 @@ class Leaves:
 
     def of(self, value: Any, op: str, category: str) -> Any:
         """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
-        keep = self._keep_all or any(part in op for part in self._keep_parts)
-        return self._leaf(value, None, f"{op}.{category}" if keep else None, 0)
+        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, 0)
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
-        keep = self._keep_all or any(part in op for part in self._keep_parts)
-        return self._leaf(value, None, file if keep else None, 0)
+        return self._leaf(value, None, file if self._keeps(op) else None, 0)
+
+    def _keeps(self, op: str) -> bool:
+        """Whether the contents of the op's tensors are kept."""
+        if not self._keep_parts:
+            return self._keep_all
+        return self._keep_all or any(part in op for part in self._keep_parts)
 
     def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         kind = type(value)
@@ -75,6 +81,8 @@ class Leaves:
             return {"type": kind.__name__, "value": value}
         if kind is tuple or kind is list:
             return self._items(enumerate(value), file, depth, [])
+        if kind is dict:
+            return self._items(value.items(), file, depth, {})
         return self._unusual(value, file, depth)
 
     def _items(self, items: Any, file: str | None, depth: int, into: Any) -> Any:
@@ -129,13 +137,13 @@ class Leaves:
 
     def _measure(self, tensor: torch.Tensor, leaf: Leaf, requires_grad: bool, file: str | None) -> None:
         """Adds a tensor's numbers to its leaf, in msprobe's order."""
-        numbers: Statistics = NONE
-        digest = array = None
+        numbers = NONE
+        wide = digest = array = None
         try:
             if self._digest is not None and not tensor.is_meta:
                 digest = self._digest(tensor.detach())
             if self._summary != "xor":
-                numbers = self.tensors.statistics(tensor)
+                numbers, wide = self.tensors.measure(tensor)
             if file is not None and tensor.numel() and not tensor.is_meta:
                 array = self.tensors.copy(tensor)
         except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
@@ -147,6 +155,8 @@ class Leaves:
         leaf["requires_grad"] = requires_grad
         if self._summary == "md5":
             leaf["md5"] = digest
+        if wide is not None:
+            leaf["wide"] = wide
         if array is not None:
             leaf["data_name"] = f"{file}.pt"
             leaf["tensor"] = array
@@ -165,6 +175,9 @@ class Leaves:
     def _array(self, array: "np.ndarray[Any, Any]", file: str | None) -> Leaf:
         leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
         leaf.update(zip(_NUMBERS, _array_statistics(array), strict=True))
+        wide = wide_of_array(array)
+        if wide is not None:
+            leaf["wide"] = wide
         if file is not None and array.dtype.kind in "biufc":
             leaf["data_name"] = file + ".pt"
             leaf["tensor"] = array.copy()

@@ -1,5 +1,6 @@
 """Records the forward and backward of modules and the gradients of their parameters, through hooks of torch."""
 
+import re
 import sys
 import threading
 import warnings
@@ -12,6 +13,7 @@ from torch.utils.hooks import BackwardHook
 
 from lakeprobe.collect.entries import Op
 from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.errors import UsageError
 
 _WRAPPER = "FullyShardedDataParallel"
 """It stands in the path of its parts, but is no part of the user's model."""
@@ -19,6 +21,8 @@ _ENOUGH = "_StopRecomputationError"
 """Leaves a forward that torch runs again in backward, once it has what it needs. Ends it like a result of None."""
 
 _USUAL = "Full backward hook is firing when gradients are computed with respect to module outputs"
+_SILENT = ("ignore", re.compile(_USUAL), UserWarning, None, 0)
+"""A filter of warnings. Torch warns of each module whose inputs need no gradient, as if the user had hooked it."""
 
 
 @dataclass
@@ -47,24 +51,27 @@ class Modules:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._handles: list[Any] = []
-        self._filter: Any = None
         self._watched: set[tuple[str, int]] = set()
         self._expected: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
     def start(self, models: Any) -> None:
-        """Hooks up one model or a list of them."""
+        """Hooks up one model or a list of them. Raises UsageError for what is none."""
+        for model in models if isinstance(models, (list, tuple)) else [models]:
+            if not isinstance(model, torch.nn.Module):
+                raise UsageError(
+                    f"a model should be a torch.nn.Module, or a list of them, not a {type(model).__name__}"
+                )
         self._open = _Open()
-        # torch says so of each module whose inputs need no gradient; that nobody asked for hooks, it cannot know.
-        warnings.filterwarnings("ignore", message=_USUAL)
-        self._filter = warnings.filters[0]
+        # Not by warnings.filterwarnings, after which every warning is shown again that was to be shown once.
+        warnings.filters.insert(0, _SILENT)  # type: ignore[attr-defined]
         for prefix, module in _parts(models):
             self._hook(prefix, module)
 
     def stop(self) -> None:
         """Removes all hooks, those on parameters too."""
-        if self._filter in warnings.filters:
-            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+        if _SILENT in warnings.filters:
+            warnings.filters.remove(_SILENT)  # type: ignore[attr-defined]
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -137,7 +144,7 @@ class Modules:
             if call.op is not None:
                 recorder.breaks_off(call.op)
             return
-        op = call.op or Op(call.name, {}, call.parent)
+        op = call.op or Op(call.name, {}, call.parent, began=recorder.began(call.name))
         parameters = None
         if recorder.settings.task != "structure":
             parameters = dict(call.module.named_parameters(recurse=False))
@@ -175,7 +182,7 @@ class Modules:
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:
         """Has the gradient of each parameter recorded once it is added up."""
-        if not self.recorder.scope.backward:
+        if not self.recorder.scope.backward or self.recorder.births is not None:
             return
         for name, parameter in parameters.items():
             key = (f"{prefix}.{name}", id(parameter))

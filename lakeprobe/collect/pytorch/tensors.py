@@ -6,6 +6,7 @@ alone does not tell: collectives, fused kernels, `.data` and corrupted memory pa
 be seen. So the mean must be the same to the last bit too, and of kept contents every byte.
 """
 
+import math
 import zlib
 from typing import Any
 from weakref import ref
@@ -19,8 +20,15 @@ Statistics = tuple[Number, Number, Number, Number]
 
 NONE: Statistics = (None, None, None, None)
 
+Wide = tuple[float | None, float | None, int, int, int, int | None]
+"""Mean and norm (Euclidean) accumulated in float32 or float64; how many are NaN, inf, -inf, and 0.0 or -0.0.
+
+Mean and norm are None where the tensor's own statistics are just these, the last where zeros were not counted.
+"""
+
 # The functions as they are before any is replaced.
 _aminmax = torch.aminmax
+_count_nonzero = torch.count_nonzero
 _mean = torch.mean
 _norm = torch.linalg.vector_norm
 _stack = torch.stack
@@ -33,6 +41,11 @@ _NARROW = frozenset(
 _REMEMBERED = 64
 """Tensors that are known at most: few ops back is where nearly all are seen again."""
 
+_INF = math.inf
+_HALF = frozenset({torch.float16, torch.bfloat16})
+_SURE = 1e-12
+"""A norm in float32 that is not above it, or that is inf, may have lost squares of numbers that float32 cannot hold."""
+
 _SMALL = 4096
 """Up to so many elements the way of calling costs more than the work."""
 
@@ -40,10 +53,10 @@ _SMALL = 4096
 class Seen:
     """A tensor's memory and the way it is read, at one moment, and what was worked out of it."""
 
-    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "statistics")
+    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "measured")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.statistics: Statistics | None = None
+        self.measured: tuple[Statistics, Wide | None] | None = None
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
         self._version = tensor._version
@@ -64,18 +77,24 @@ class Seen:
 class Tensors:
     """The last tensors that were seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exact: bool = False, zeros: bool = True) -> None:
+        """Measure; `exact` and `zeros` are those of the function `wide`."""
+        self._exact = exact
+        self._zeros = zeros
         self._seen: dict[int, Seen] = {}
 
-    def statistics(self, tensor: torch.Tensor) -> Statistics:
-        """As the function of this name."""
+    def measure(self, tensor: torch.Tensor) -> tuple[Statistics, Wide | None]:
+        """What the functions `statistics` and `wide` give."""
         if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _SMALL:
-            return statistics(_detached(tensor))
+            plain = _detached(tensor)
+            known = statistics(plain)
+            return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
         seen = self._find(tensor)
         plain = _detached(tensor)
-        if seen.statistics is None or _mean(plain).item() != seen.statistics[2]:
-            seen.statistics = statistics(plain)
-        return seen.statistics
+        if seen.measured is None or _mean(plain).item() != seen.measured[0][2]:
+            known = statistics(plain)
+            seen.measured = known, wide(plain, known, exact=self._exact, zeros=self._zeros)
+        return seen.measured
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
         """As the function of this name. Gives an array that it gave before, if it has the same bytes."""
@@ -129,7 +148,7 @@ def _range(tensor: torch.Tensor) -> tuple[float, float]:
     """The highest and the lowest number, NaN where there is one."""
     if tensor.dtype is torch.float32 and tensor.numel() > _SMALL:
         # numpy is four times as fast as torch here.
-        array = tensor.resolve_neg().numpy()
+        array = _in_place(tensor.resolve_neg())
         high, low = array.max().item(), array.min().item()
         if high and (low or not _has_negative_zero(array)):
             return high, low
@@ -148,7 +167,7 @@ def _unusual(tensor: torch.Tensor) -> Statistics:
     if not tensor.numel() or tensor.is_meta or dtype in _NARROW:
         return NONE
     if dtype in _COMPLEX:
-        size = np.abs(tensor.cpu().resolve_conj().numpy())
+        size = np.abs(_in_place(tensor.cpu().resolve_conj()))
         return np.max(size).item(), np.min(size).item(), np.mean(size).item(), None
     if dtype is torch.bool:
         return bool(tensor.any().item()), bool(tensor.all().item()), None, None
@@ -157,6 +176,78 @@ def _unusual(tensor: torch.Tensor) -> Statistics:
         return value, value, value, value
     low, high = _aminmax(tensor)
     return high.item(), low.item(), None, None
+
+
+def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = True) -> Wide | None:
+    """What a tensor's own dtype may be too narrow for. `known` are its statistics; None where they are NONE.
+
+    Mean and norm are accumulated in float64, but where not `exact` in float32: of float32 (a norm of millions of equal
+    numbers is then off by 1e-3), and on a device of float16 and bfloat16; unless float32 cannot hold the squares.
+    NaN and inf count as what they are: with one of them the mean is NaN, inf or -inf. Bool: False is 0, True is 1.
+    Complex: of the absolute values, NaN where either part is. Without `zeros` they are not counted where that needs a
+    pass through the tensor.
+    """
+    high, low, mean, norm = known
+    dtype = tensor.dtype
+    if high is None or low is None:
+        return None
+    if dtype in _COMPLEX:
+        return wide_of_array(tensor.cpu().resolve_conj().resolve_neg().numpy())
+    if dtype is torch.bool:
+        ones = int(_count_nonzero(tensor))
+        return ones / tensor.numel(), ones**0.5, 0, 0, 0, tensor.numel() - ones
+    if not tensor.dim():
+        value = float(high)
+        return value, abs(value), int(value != value), int(value == _INF), int(value == -_INF), int(not value)
+    if dtype in _HALF:
+        tensor, mean, norm = tensor.double() if tensor.is_cpu else tensor.float(), None, None
+    if not -_INF < low <= high < _INF:
+        return _not_finite(tensor)
+    found = 0 if low > 0 or high < 0 else _count(tensor, 0) if zeros else None
+    return (*_sums(tensor, mean, norm, exact=exact), 0, 0, 0, found)
+
+
+def _sums(tensor: torch.Tensor, mean: Number, norm: Number, *, exact: bool) -> tuple[float | None, float | None]:
+    """Mean and norm of finite numbers; None where `mean` and `norm` of float32, if they are known, will do."""
+    if tensor.dtype is torch.float32 and not exact:
+        known = mean is not None
+        if mean is None or norm is None:
+            mean, norm = _mean(tensor).item(), _norm(tensor).item()
+        if _SURE < norm < _INF and -_INF < mean < _INF:
+            return (None, None) if known else (mean, norm)
+    numbers = tensor.double()
+    return _mean(numbers).item(), _norm(numbers).item()
+
+
+def _not_finite(tensor: torch.Tensor) -> Wide:
+    """The wide statistics of real numbers of which one at least is NaN or infinite, which decides mean and norm."""
+    number = tensor.numel()
+    not_numbers = number - _count(tensor, tensor)  # NaN alone is not equal to itself
+    above, below = _count(tensor, _INF), _count(tensor, -_INF)
+    mean = math.nan if not_numbers or (above and below) else _INF if above else -_INF
+    return mean, math.nan if not_numbers else _INF, not_numbers, above, below, _count(tensor, 0)
+
+
+def _count(tensor: torch.Tensor, value: "float | torch.Tensor") -> int:
+    """How many elements are equal to a number, or to those of a tensor on the same device."""
+    if not tensor.is_cpu:
+        return int(_count_nonzero(tensor == value))
+    # numpy is three times as fast as torch here.
+    array = _in_place(tensor.resolve_neg())
+    return int(np.count_nonzero(array == (array if value is tensor else value)))
+
+
+def wide_of_array(array: "np.ndarray[Any, Any]") -> Wide | None:
+    """As `wide`, of a numpy array and in float64; None where it is empty or holds no numbers."""
+    if not array.size or array.dtype.kind not in "iufc":
+        return None
+    with np.errstate(all="ignore"):
+        numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        if array.dtype.kind == "c":
+            numbers = np.where(np.isnan(numbers), np.nan, np.abs(numbers))
+        mean, norm = numbers.mean().item(), np.linalg.norm(numbers.reshape(-1)).item()
+    counts = [int(np.count_nonzero(numbers == value)) for value in (_INF, -_INF, 0)]
+    return mean, norm, int(np.count_nonzero(np.isnan(numbers))), counts[0], counts[1], counts[2]
 
 
 def crc32(tensor: torch.Tensor) -> str:
@@ -215,5 +306,28 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _bytes(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    array: np.ndarray[Any, Any] = _flat(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
+    return _in_place(_flat(tensor.detach().cpu().resolve_conj().resolve_neg()))
+
+
+class _Memory:
+    """The memory of a tensor on the CPU, as numpy asks for it.
+
+    With Tensor.numpy it could never be resized again, and FSDP frees the memory of gathered parameters in that way.
+    """
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._capsule = torch._C._to_dlpack(tensor)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the CPU
+
+
+def _in_place(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """The elements of a tensor on the CPU, not copied. Let go of them before the training goes on."""
+    array: np.ndarray[Any, Any] = np.from_dlpack(_Memory(tensor))
     return array

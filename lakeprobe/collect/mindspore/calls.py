@@ -1,0 +1,132 @@
+"""Records the calls of MindSpore's functions, and their backward by nodes at arguments and results."""
+
+import functools
+from sys import _getframe
+from typing import Any
+
+from mindspore.common.api import _pynative_executor
+
+from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
+from lakeprobe.collect.mindspore.passages import Gradients, Passage
+from lakeprobe.collect.places import Function, Place
+from lakeprobe.collect.recorder import Recorder, apart
+
+_COLLECTIVE = (f"{MINT_DISTRIBUTED}.", "Distributed.")
+_WRITING = (
+    "Functional.assign",
+    "Functional.index_add",
+    "Functional.inplace_index_add",
+    "Functional.scatter_",
+    "Tensor.index_add",
+)
+"""How the names of functions begin that write into a parameter. Led through a node it would not be one any more."""
+
+
+class Calls:
+    """While started, every call of a recorded function becomes an op."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._replacements: dict[tuple[str, int], Function] = {}
+        self._places: list[Place] = []
+        self._in_place: list[tuple[Place, Function]] = []
+
+    def start(self) -> None:
+        """Puts the recording functions in place."""
+        if not self._places or not all(place.unchanged for place in self._places):
+            self._places = places()
+        self._in_place = [(place, self._replacement(place)) for place in self._places]
+        self.show()
+
+    def stop(self) -> None:
+        """Takes them out: MindSpore is as it was."""
+        self.hide()
+        self._in_place = []
+
+    def hide(self) -> None:
+        """Takes them out for a while, where they were started."""
+        for place, _ in self._in_place:
+            place.restore()
+
+    def show(self) -> None:
+        """Puts them back."""
+        for place, function in self._in_place:
+            place.put(function)
+
+    def _replacement(self, place: Place) -> Function:
+        key = (place.name, id(place.function))
+        known = self._replacements.get(key)
+        if known is None:
+            known = functools.update_wrapper(self._recording(place.name, place.function), place.function)
+            self._replacements[key] = known
+        return known
+
+    def _recording(self, name: str, function: Function) -> Function:
+        recorder = self.recorder
+        run = _awaited(function) if name.startswith(_COLLECTIVE) else function
+        leads_on = recorder.scope.backward and not name.startswith(_WRITING)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            thread = recorder.thread
+            if thread.inside or not recorder.running:
+                return function(*args, **kwargs)
+            number = recorder.count(name)
+            op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
+            passage = self._passage(f"{name}.{number}.backward") if leads_on else None
+            through = passage and self._lead(passage.arguments, args)
+            thread.inside = True
+            try:
+                output = run(*(through or args), **kwargs)
+            except BaseException:
+                if op is not None:
+                    recorder.breaks_off(op)
+                raise
+            finally:
+                thread.inside = False
+            if op is not None:
+                op.parent = recorder.parent_of_function()
+                recorder.ends(op, _results(name, args, kwargs, output))
+            led = passage and self._lead(passage.results, output)
+            return output if led is None else led
+
+        return call
+
+    def _passage(self, name: str) -> Passage | None:
+        recorder = self.recorder
+        if not _pynative_executor.requires_grad():
+            return None
+        step = recorder.steps
+
+        def ends(incoming: Gradients, outgoing: Gradients) -> None:
+            if recorder.running and recorder.steps == step:
+                recorder.backward(name, incoming, outgoing, recorder.parent_of_function())
+
+        return Passage(name, _nothing, ends)
+
+    @apart
+    def _lead(self, through: Function, value: Any) -> Any:
+        """A value led through a passage; None where that does not work."""
+        return through(value)
+
+
+def _nothing() -> None:
+    """Nobody asks when the backward of a function begins."""
+
+
+def _results(name: str, args: Any, kwargs: Any, output: Any) -> Any:
+    """What is recorded as results: of a mint collective its arguments, where the results come."""
+    return (*args, *kwargs.values()) if name.startswith(MINT_DISTRIBUTED) else output
+
+
+def _awaited(function: Function) -> Function:
+    """A collective that has ended when it returns, asynchronous or not, as in msprobe; its handles stay valid."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        output = function(*args, **kwargs)
+        for item in output if isinstance(output, (tuple, list)) else (output,):
+            if hasattr(item, "wait"):
+                item.wait()
+        return output
+
+    return call

@@ -1,0 +1,182 @@
+"""Turns arguments, results and gradients into the leaves that dump.json has for them."""
+
+import dataclasses
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from mindspore import Tensor, get_context, mint
+from mindspore import dtype as types
+from mindspore._c_expression.typing import Number as Type
+from mindspore.common.api import _no_grad
+from mindspore.mint.distributed import P2POp
+
+from lakeprobe.collect.mindspore import tensors
+from lakeprobe.collect.mindspore.tensors import NONE, Array, Statistics
+from lakeprobe.collect.settings import Settings
+
+Leaf = dict[str, Any]
+
+_DEEPEST = 400
+"""Containers are followed no deeper, as in msprobe: what is deeper is null."""
+
+_PLAIN = (bool, int, float, str)
+_NUMBERS = ("Max", "Min", "Mean", "Norm")
+_NARROW = ("Float8E5M2", "Float8E4M3FN", "HiFloat8")
+"""Measured and kept as float32, like bfloat16 is kept: as in msprobe, since .npy has none of them."""
+
+# The functions as they are before any is replaced.
+_MEASURES = [getattr(mint, name) for name in ("max", "min", "mean", "norm") if hasattr(mint, name)]
+_to = Tensor.to
+
+
+class Leaves:
+    """Makes leaves of one run's values: which numbers a tensor's leaf has follows from the settings."""
+
+    def __init__(self, settings: Settings, failures: list[str]) -> None:
+        self._summary = settings.summary_mode
+        self._digest = {"md5": tensors.crc32, "xor": tensors.xor}.get(settings.summary_mode)
+        self._keep_all = settings.task == "tensor"
+        self._keep_parts = settings.tensor_list
+        self._failures = failures
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Nothing is known of tensors, but where they lie."""
+        self._on_cpu = get_context("device_target") == "CPU"
+
+    def of(self, value: Any, op: str, category: str) -> Any:
+        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+        return self.of_file(value, op, f"{op}.{category}")
+
+    def of_file(self, value: Any, op: str, file: str) -> Any:
+        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+        keep = self._keep_all or any(part in op for part in self._keep_parts)
+        return self._leaf(value, None, file if keep else None, 0)
+
+    def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, Type) or (key == "dtype" and isinstance(value, (*_PLAIN, Tensor))):
+            return {"type": "mindspore.dtype", "value": str(value)}
+        if isinstance(value, Tensor):
+            return self._tensor(value, file)
+        if isinstance(value, (*_PLAIN, slice, type(...), np.generic)):
+            return _builtin(value)
+        if isinstance(value, np.ndarray):
+            return self._array(value, file)
+        if isinstance(value, P2POp):
+            return self._transfer(value, file)
+        return self._members(value, file, depth)
+
+    def _members(self, value: Any, file: str | None, depth: int) -> Any:
+        """The leaves of a container's members, in a list or dict; None for what is no container."""
+        if depth >= _DEEPEST:
+            return None
+
+        def leaf(key: Any, item: Any) -> Any:
+            return self._leaf(item, key, None if file is None else f"{file}.{key}", depth + 1)
+
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {key: leaf(key, item) for key, item in zip(value._fields, value, strict=True)}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: leaf(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if isinstance(value, (list, tuple)):
+            return [leaf(index, item) for index, item in enumerate(value)]
+        return {str(key): leaf(key, item) for key, item in value.items()} if isinstance(value, dict) else None
+
+    def _tensor(self, tensor: Any, file: str | None) -> Leaf:
+        leaf: Leaf = {"type": "mindspore.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape)}
+        numbers = NONE
+        wide = digest = contents = None
+        try:
+            if not self._on_cpu and self._digest is None and file is None:
+                numbers = _on_device(tensor)
+            else:
+                array = _array_of(tensor)
+                if self._summary != "xor":
+                    numbers, wide = tensors.statistics(array), tensors.wide(array)
+                if array.dtype == ml_dtypes.bfloat16:
+                    array = array.astype(np.float32)
+                digest = None if self._digest is None else self._digest(array)
+                contents = None if file is None else tensors.copy(array)
+        except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
+            self._failures.append(f"{leaf['dtype']}{leaf['shape']}: {error}")
+        if self._summary != "xor":
+            leaf.update(zip(_NUMBERS, numbers, strict=True))
+        if self._digest is not None:
+            leaf["md5"] = digest
+        if wide is not None:
+            leaf["wide"] = wide
+        if contents is not None:
+            leaf["data_name"] = f"{file}.npy"
+            leaf["tensor"] = contents
+        return leaf
+
+    def _array(self, array: Array, file: str | None) -> Leaf:
+        leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
+        leaf.update(zip(_NUMBERS, _array_statistics(array), strict=True))
+        wide = tensors.wide(array)
+        if wide is not None:
+            leaf["wide"] = wide
+        if file is not None and array.dtype.kind in "biufc":
+            leaf["data_name"] = f"{file}.npy"
+            leaf["tensor"] = tensors.copy(array)
+        return leaf
+
+    def _transfer(self, transfer: Any, file: str | None) -> Leaf:
+        """The leaf of one of the operations that batch_isend_irecv takes."""
+        return {
+            "class_type": "mindspore.mint.distributed.P2POp",
+            "tensor": self._tensor(transfer.tensor, file),
+            "op": getattr(transfer.op, "__name__", transfer.op),
+            "peer": transfer.peer,
+            "tag": transfer.tag,
+            "group_id": transfer.group,
+        }
+
+
+def _array_of(tensor: Any) -> Array:
+    """The contents, in the tensor's own memory where it lies in the CPU's."""
+    dtype = str(tensor.dtype)
+    if dtype in _NARROW:
+        with _no_grad():
+            tensor = _to(tensor, types.float32)
+    array: Array = tensor.asnumpy()
+    return array.view(ml_dtypes.bfloat16) if dtype == "BFloat16" else array
+
+
+def _on_device(tensor: Any) -> Statistics:
+    """As `tensors.statistics`, but by the device's kernels, which msprobe calls too. Never tried: there was no NPU."""
+    if not tensor.size or not tensor.shape or tensor.dtype in (types.bool_, types.complex64, types.complex128):
+        return tensors.statistics(tensor.asnumpy())
+    with _no_grad():
+        if tensor.dtype not in (types.float16, types.bfloat16, types.float32):
+            tensor = _to(tensor, types.float32)
+        high, low, mean, norm = (measure(tensor).item() for measure in _MEASURES)
+    return high, low, mean, norm
+
+
+def _array_statistics(array: Array) -> tuple[Any, ...]:
+    if not array.size or array.dtype.kind not in "biufc":
+        return NONE
+    return tuple(measure(array).item() for measure in (np.max, np.min, np.mean, np.linalg.norm))
+
+
+def _builtin(value: Any) -> Leaf:
+    """The leaf of a slice, of `...`, of a number of numpy, or of a plain value."""
+    if isinstance(value, slice):
+        return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
+    if value is ...:
+        return {"type": "ellipsis", "value": "..."}
+    if isinstance(value, np.generic):
+        return {"type": type(value).__name__, "value": value.item()}
+    plain = next(kind for kind in _PLAIN if isinstance(value, kind))
+    return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None

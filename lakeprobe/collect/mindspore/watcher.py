@@ -1,0 +1,78 @@
+"""Has MindSpore tell a recorder of functions, primitives, compiled functions, cells and gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore
+from mindspore.communication import GlobalComm, get_rank
+
+from lakeprobe.collect.mindspore.calls import Calls
+from lakeprobe.collect.mindspore.cells import Cells
+from lakeprobe.collect.mindspore.compiled import Compiled
+from lakeprobe.collect.mindspore.leaves import Leaves
+from lakeprobe.collect.mindspore.passages import can_have_gradient
+from lakeprobe.collect.mindspore.primitives import Primitives
+from lakeprobe.collect.recorder import Recorder
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.sink import Sink
+from lakeprobe.errors import UsageError
+
+_OLDEST = (2, 7)
+
+
+class Watcher:
+    """As `lakeprobe.collect.capture.Watcher` says."""
+
+    def __init__(self, settings: Settings, sink: Sink) -> None:
+        """Raises UsageError for what MindSpore cannot be asked for."""
+        version = tuple(map(int, mindspore.__version__.split(".")[:2]))
+        if version < _OLDEST:
+            raise UsageError(f"collecting needs MindSpore 2.7 or newer, not {mindspore.__version__}")
+        if settings.risk_level == "CORE":
+            raise UsageError("risk_level CORE is known for PyTorch only: in MindSpore all APIs are recorded")
+        self.recorder = Recorder(settings, sink, Leaves, _nothing_to_hide)
+        self._cells = Cells(self.recorder)
+        self._calls = Calls(self.recorder)
+        self._primitives = Primitives(self.recorder)
+        self._compiled = Compiled(self.recorder, self._calls, self._primitives, self._cells)
+
+    def start(self, model: Any) -> None:
+        """Has cells (L0), functions and primitives (L1), or all of them (mix) recorded. Raises UsageError."""
+        if mindspore.get_context("mode") == mindspore.GRAPH_MODE:
+            raise UsageError(
+                "MindSpore is in graph mode, and only the dynamic graph is collected: set_context(mode=PYNATIVE_MODE), "
+                "or have the device dump the graph (level L2) and read that with: lakeprobe ingest FOLDER"
+            )
+        level = self.recorder.settings.level
+        if level in ("L0", "mix"):
+            self._cells.start(model)
+        if level in ("L1", "mix"):
+            if model is not None:
+                self._primitives.start(model)
+            self._calls.start()
+        self._compiled.start()
+
+    def stop(self) -> None:
+        """MindSpore and the model are as they were."""
+        self._calls.stop()
+        self._compiled.stop()
+        self._primitives.stop()
+        self._cells.stop()
+
+    def next_step(self) -> None:
+        """Counting of gradients begins anew."""
+        self._cells.next_step()
+
+    def rank(self) -> int | None:
+        """Of mindspore.communication."""
+        return int(get_rank()) if GlobalComm.INITED else None
+
+    def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
+        """Hooks on to a tensor that can have a gradient."""
+        if can_have_gradient(value):
+            value.register_hook(hook)
+        return isinstance(value, mindspore.Tensor)
+
+
+def _nothing_to_hide() -> None:
+    """What is recorded runs no operators that MindSpore could take for the training's; where it does, it says so."""

@@ -1,0 +1,203 @@
+"""A capture of MindSpore against msprobe 26.2.0: its real dumps in ../shared, and its dumps of the same training.
+
+Names, order, bodies, parents and contents must be equal, numbers bit by bit. What msprobe gets wrong is named below.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from memory import Memory, Step, plain, tensors
+
+from lakeprobe.collect import frameworks
+from lakeprobe.collect.capture import Capture
+from lakeprobe.collect.session import Collector
+from lakeprobe.collect.settings import Settings
+from lakeprobe.compare.run import compare
+from lakeprobe.session import Lake
+
+mindspore = pytest.importorskip("mindspore")
+
+import mindspore_models as models  # noqa: E402
+from mindspore import Tensor, nn, ops  # noqa: E402
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+CROSS = SHARED / "dumps" / "C_cross"
+REAL = [
+    ("ms", "L0", "statistics"),
+    ("ms", "L0", "tensor"),
+    ("ms", "L1", "statistics"),
+    ("ms", "L1", "tensor"),
+    ("ms", "mix", "statistics"),
+    ("ms", "mix", "tensor"),
+    ("msmint", "L1", "statistics"),
+]
+"""Flavour of the model, level and task of the dumps in ../shared/dumps."""
+
+RUNS = [
+    ("odd", "L0", "statistics", "statistics"),
+    ("odd", "L1", "statistics", "md5"),
+    ("odd", "mix", "tensor", "statistics"),
+    ("odd", "mix", "structure", "statistics"),
+    ("odd", "mix", "statistics", "statistics", 'data_mode=["forward"]'),
+    ("odd", "mix", "statistics", "statistics", 'data_mode=["backward", "output"]'),
+    ("odd", "L1", "statistics", "statistics", 'data_mode=["input"]'),
+    ("plain", "mix", "statistics", "statistics", 'list=["gelu", "layer_norm"]'),
+    ("plain", "mix", "statistics", "statistics", 'list=["Cell.blocks.1.first.Dense.forward.0"]'),
+    ("plain", "L0", "statistics", "statistics", 'list=["norm"]'),
+    ("plain", "mix", "statistics", "statistics", 'tensor_list=["gelu", "norm"]'),
+    ("plain", "mix", "statistics", "statistics", "extra_info=false"),
+    ("plain", "mix", "statistics", "statistics", "batches=2"),
+    ("plain", "L1", "statistics", "statistics", "step=[1]"),
+    ("plain", "L1", "statistics", "statistics", 'scope=["Functional.gelu.0.forward", "Functional.gelu.1.forward"]'),
+    (
+        "plain", "L0", "statistics", "statistics",
+        'scope=["Cell.blocks.0.norm.LayerNorm.forward.0", "Cell.blocks.1.first.Dense.forward.0"]',
+    ),
+]  # fmt: skip
+
+real_dumps = pytest.mark.skipif(not CROSS.exists(), reason="the real dumps are not there")
+with_msprobe = pytest.mark.skipif(importlib.util.find_spec("msprobe") is None, reason="msprobe is not installed")
+
+
+# ---- the real dumps --------------------------------------------------------------------------------------------------
+
+
+@real_dumps
+@pytest.mark.parametrize(("flavour", "level", "task"), REAL)
+def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any) -> None:
+    memory = Memory()
+    folder = CROSS / f"{flavour}_{level}_{'stat' if task == 'statistics' else task}" / "golden"
+    watched, losses = language_model(
+        flavour, lambda model: frameworks.capture(model, Settings(level=level, task=task), memory)
+    )
+    assert losses == json.loads((folder / "run.json").read_text())["losses"]
+    assert watched.recorder.failures == []
+    compared = 0
+    for step in memory.steps:
+        for dump in folder.glob(f"step{step.number}/*"):
+            assert_equal(step, dump)
+            compared += 1
+    assert compared == (2 if task == "statistics" else 1)  # of the dumps of tensors, only the first step is there
+
+
+@real_dumps
+def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    language_model("ms", lambda model: Collector(model, Settings(level="mix"), run="ours", lake=lake))
+    report = compare("ours", CROSS / "ms_mix_stat" / "golden", lake=lake, name="same")
+    assert [pair.kind for pair in report.pairs] == ["statistics", "statistics"]
+    with Lake(lake) as opened:
+        assert opened.sql("SELECT DISTINCT framework FROM dumps").fetchall() == [("mindspore",)]
+        found = opened.sql("SELECT outcome, difference, verdict, count(*) FROM results GROUP BY ALL").fetchall()
+    assert found == [("compared", "equal", "pass", 2103)]
+
+
+def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list[float]]:
+    """Two steps of the training of ../shared/scripts/ms_lm_dump.py. Gives what watched, and the losses."""
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    spec = importlib.util.spec_from_file_location("lm_model_ms", SHARED / "scripts" / "lm_model_ms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kind = "mint" if flavour == "msmint" else "nn"
+    model = module.load_torch_npz(module.TinyLM(128, 16, 4, 32, 2, 8, kind, "none", 1, ""), CROSS / "weights.npz")
+    parameters = list(model.trainable_params())
+    optimizer = nn.SGD(parameters, learning_rate=1e-2, momentum=0.9)
+
+    def forward(tokens: Any, labels: Any) -> Any:
+        logits = model(tokens)
+        return ops.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+
+    gradients_of = mindspore.value_and_grad(forward, None, parameters)
+    watched = watch(model)
+    losses = []
+    for tokens in np.load(CROSS / "weights.npz.ids.npz")["ids"][:2].astype(np.int32):
+        watched.start(model)
+        loss, gradients = gradients_of(Tensor(tokens[:, :-1]), Tensor(tokens[:, 1:]))
+        optimizer(gradients)
+        watched.stop()
+        watched.step()
+        losses.append(float(loss.asnumpy()))
+    watched.close()
+    return watched, losses
+
+
+# ---- the same training -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Path]:
+    """msprobe's dump of each run."""
+    folders = {run: tmp_path_factory.mktemp("run") for run in RUNS}
+    file = tmp_path_factory.mktemp("runs") / "runs.json"
+    file.write_text(json.dumps([[str(folder), *run] for run, folder in folders.items()]))
+    subprocess.run([sys.executable, models.__file__, str(file)], check=True, capture_output=True)
+    return folders
+
+
+@with_msprobe
+@pytest.mark.parametrize("run", RUNS, ids="-".join)
+def test_equal(run: tuple[str, ...], dumps: dict[tuple[str, ...], Path]) -> None:
+    name, level, task, summary_mode, *keys = run
+    chosen = {key: json.loads(value) for key, _, value in (text.partition("=") for text in keys)}
+    batches = chosen.pop("batches", 1)
+    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items()}
+    memory = Memory()
+    captures = []
+
+    def watch(model: Any) -> Capture:
+        captures.append(
+            frameworks.capture(model, Settings(level=level, task=task, summary_mode=summary_mode, **lists), memory)
+        )
+        return captures[0]
+
+    losses = models.train(name, watch, batches=batches)
+    assert losses == json.loads((dumps[run] / "losses.json").read_text()), "watching changed the training"
+    assert captures[0].recorder.failures == []
+    assert len(memory.steps) == (1 if "step" in chosen else 2)
+    for step in memory.steps:
+        (folder,) = dumps[run].glob(f"step{step.number}/*")
+        assert_equal(step, folder, chosen.get("scope", [""])[-1])
+
+
+def assert_equal(ours: Step, folder: Path, end_of_range: str = "") -> None:
+    """A step is what msprobe's folder of it has. msprobe leaves out the results of the op that ends a range."""
+    files = ("dump.json", "construct.json", "stack.json")
+    dump, construct, grouped = (
+        json.loads((folder / file).read_text()) if (folder / file).exists() else {} for file in files
+    )
+    stacks = {name: lines for names, lines in grouped.values() for name in names}
+    if dump["task"] == "structure":
+        assert set(ours.bodies) == set(construct)
+    else:
+        assert list(ours.bodies) == list(dump["data"])
+        for name, body in ours.bodies.items():
+            theirs = dump["data"][name]
+            if name == end_of_range:
+                assert set(theirs) == {"input_args", "input_kwargs"}
+            seen = {key: body[key] for key in theirs} if name == end_of_range else body
+            assert plain(seen) == plain(theirs), name
+    for name, parent in ours.parents.items():
+        if "parameters_grad" not in name:
+            assert construct.get(name) == parent, name
+        assert (name in stacks) == (ours.stacks[name] is not None), name
+        if name in stacks:
+            assert _last_call(ours.stacks[name]) == _last_call(stacks[name]), name
+    for leaf in tensors(list(ours.bodies.values())):
+        theirs = np.load(folder / "dump_tensor_data" / leaf["data_name"])
+        assert (theirs.dtype, theirs.shape) == (leaf["tensor"].dtype, leaf["tensor"].shape)
+        assert theirs.tobytes() == leaf["tensor"].tobytes(), leaf["data_name"]
+
+
+def _last_call(stack: Any) -> list[str]:
+    """The innermost lines of the model's code: where a file lies, and MindSpore's frames in between, may differ."""
+    names = ("lm_model_ms.py", "mindspore_models.py")
+    return [line.split("/")[-1] for line in stack if any(name in line for name in names)][:2]

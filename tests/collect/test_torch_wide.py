@@ -1,0 +1,140 @@
+"""Wide statistics against numpy in float64, for every dtype and layout that a training can have."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+import lakeprobe
+import lakeprobe.collect
+
+torch = pytest.importorskip("torch")
+
+from lakeprobe.collect.pytorch.tensors import statistics, wide, wide_of_array  # noqa: E402
+
+SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
+DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
+LAYOUTS = ["plain", "transposed", "strided", "negative", "expanded", "zero_dim"]
+
+
+def expected(tensor: Any) -> tuple[Any, ...]:
+    """In plain numpy."""
+    plain = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
+        plain = plain.double()
+    array = plain.numpy()
+    if array.dtype.kind == "c":
+        wide_array = array.astype(np.complex128)
+        values = np.where(np.isnan(wide_array), np.nan, np.abs(wide_array))
+    else:
+        values = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        mean, norm = values.mean(), np.sqrt(np.sum(values * values))
+    counts = (np.isnan(values), np.isposinf(values), np.isneginf(values), values == 0)
+    return mean, norm, *(int(count.sum()) for count in counts)
+
+
+def laid_out(flat: Any, layout: str) -> Any:
+    match layout:
+        case "transposed":
+            return flat[: flat.numel() // 2 * 2].reshape(2, -1).t()
+        case "strided":
+            return flat[::3]
+        case "negative":
+            return torch._neg_view(flat) if flat.dtype.is_floating_point or flat.dtype.is_complex else flat
+        case "expanded":
+            return flat.expand(3, -1)
+        case "zero_dim":
+            return flat[0]
+    return flat
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")  # in what msprobe computes too
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(
+    numbers=st.lists(st.one_of(st.sampled_from(SPECIAL), st.floats(-1e4, 1e4, width=32)), min_size=2, max_size=20),
+    repeat=st.sampled_from([1, 7, 400]),
+    dtype=st.sampled_from(DTYPES),
+    layout=st.sampled_from(LAYOUTS),
+    exact=st.booleans(),
+)
+def test_wide_statistics_are_those_of_numpy_in_float64(
+    numbers: list[float], repeat: int, dtype: str, layout: str, exact: bool
+) -> None:
+    kind = getattr(torch, dtype)
+    values = np.nan_to_num(np.array(numbers), posinf=3, neginf=-3).clip(0, 100)
+    flat = torch.tensor(values if not (kind.is_floating_point or kind.is_complex) else numbers).to(kind).repeat(repeat)
+    tensor = laid_out(flat, layout)
+    found = wide(tensor, statistics(tensor), exact=exact)
+    assert found is not None
+    mean, norm, *counts = expected(tensor)
+    counted = found
+    assert list(found[2:]) == counts
+    uncounted = wide(tensor, statistics(tensor), exact=exact, zeros=False)
+    assert uncounted is not None
+    assert uncounted[5] in (counts[3], None)
+    assert repr(uncounted[:5]) == repr(counted[:5])
+    own = statistics(tensor)
+    found = tuple(own[place + 2] if found[place] is None else found[place] for place in (0, 1)) + found[2:]
+    near = 3e-6 if dtype == "float32" and not exact else 1e-12
+    assert found[1] == pytest.approx(norm, rel=near, nan_ok=True)
+    size = norm / math.sqrt(tensor.numel()) if math.isfinite(norm) else 0
+    assert found[0] == pytest.approx(mean, rel=near, abs=near * size, nan_ok=True)
+
+
+@pytest.mark.parametrize("number", [10**5, 3 * 10**6])
+def test_float32_is_wide_enough_for_large_tensors(number: int) -> None:
+    tensor = torch.rand(number, generator=torch.Generator().manual_seed(1)) + 100
+    assert wide(tensor, statistics(tensor), exact=False) == (None, None, 0, 0, 0, 0)
+    found = statistics(tensor)[2:]
+    exact = tensor.numpy().astype(np.float64)
+    assert found[0] == pytest.approx(exact.mean(), rel=1e-6)
+    assert found[1] == pytest.approx(np.linalg.norm(exact), rel=3e-3)
+    assert wide(tensor, statistics(tensor), exact=True)[1] == pytest.approx(np.linalg.norm(exact), rel=1e-12)
+
+
+def test_half_precision_does_not_overflow() -> None:
+    tensor = torch.full((1000, 1000), 100.0, dtype=torch.float16)
+    assert statistics(tensor)[3] == math.inf
+    found = wide(tensor, statistics(tensor), exact=False)
+    assert found is not None
+    assert found[:2] == pytest.approx((100, 1e5), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.empty(0, 3), torch.ones(2).to(torch.float8_e4m3fn), torch.ones(2, device="meta")],
+    ids=["empty", "float8", "meta"],
+)
+def test_what_has_no_numbers_has_none(tensor: Any) -> None:
+    assert wide(tensor, statistics(tensor), exact=False) is None
+
+
+def test_arrays_of_numpy() -> None:
+    assert wide_of_array(np.array([3, 0, -4])) == (-1 / 3, 5.0, 0, 0, 0, 1)
+    assert wide_of_array(np.array([3 + 4j, math.nan * 1j, -0.0]))[2:] == (1, 0, 0, 1)  # type: ignore[index]
+    assert wide_of_array(np.array(["text"])) is None
+    assert wide_of_array(np.array([])) is None
+
+
+def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "data" / "dumps" / "ranks" / "golden"
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        lake.ingest(old, run="ingested")
+    with lakeprobe.collect(run="ours", lake=tmp_path / "lake", task="tensor") as collector:  # type: ignore[operator]
+        torch.relu(torch.tensor([-1.0, math.nan, math.inf, 0.5]))
+        collector.step()
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        columns = "wide_mean, wide_norm, nan_count, posinf_count, neginf_count, zero_count, fields, extra"
+        rows = lake.sql(f"SELECT {columns} FROM tensors WHERE run = 'ours' ORDER BY row").fetchall()
+        assert [row[2:6] for row in rows] == [(1, 1, 0, 0), (1, 1, 0, 1)]
+        assert all(math.isnan(row[0]) and math.isnan(row[1]) and "wide" not in row[6] and not row[7] for row in rows)
+        [others] = lake.sql("SELECT count(*), count(wide_mean) FROM tensors WHERE run = 'ingested'").fetchall()
+        assert others[0] > 0
+        assert others[1] == 0
+        assert lake.compare("ours", "ingested") is not None

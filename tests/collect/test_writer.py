@@ -1,0 +1,240 @@
+"""The thread that writes batches: nobody waits without need, and nothing is lost or torn when something fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from test_unit_sink import add, leaf, notes, rows, violations, wait_for_unit
+
+from lakeprobe.collect import journal
+from lakeprobe.collect.journal import Head, Journal
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.unit_sink import OPS_PER_BATCH, UnitSink
+from lakeprobe.collect.writer import Batch, Writer
+from lakeprobe.tensors.content import array_hash
+
+HEAD = Head(
+    run="npu", step=0, rank=0, framework="pytorch", task="tensor", level="L1", source="", head={}, replace=False,
+    version="0",
+)  # fmt: skip
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    writer = Writer(Journal(tmp_path, HEAD))
+    yield writer
+    writer.close()
+
+
+def batch_of(*tensors: np.ndarray[Any, Any], text: str = "") -> Batch:
+    batch = Batch()
+    batch.ops = [msgspec.msgpack.encode([text, [batch.stand_in(tensor) for tensor in tensors]])]
+    return batch
+
+
+def written(writer: Writer) -> list[Any]:
+    records = journal.batches(writer.folder / "journal")
+    return [msgspec.msgpack.decode(op) for batch in records for op in batch.ops]
+
+
+def blocked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """From here on a journal is written only once the event is set."""
+    go_on = threading.Event()
+    write = Journal.write
+
+    def wait_and_write(self: Journal, record: Head | journal.Batch) -> None:
+        assert go_on.wait(30)
+        write(self, record)
+
+    monkeypatch.setattr(Journal, "write", wait_and_write)
+    return go_on
+
+
+def test_who_brings_a_batch_goes_on_and_waits_only_with_the_next_one(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = blocked(monkeypatch)
+    writer.write(batch_of(np.ones(3)))
+    threading.Timer(0.2, go_on.set).start()
+    started = time.monotonic()
+    writer.write(batch_of(np.zeros(3)))
+    assert time.monotonic() - started > 0.1
+    writer.wait()
+    assert len(written(writer)) == 2
+
+
+def test_ops_name_the_contents_of_their_tensors(writer: Writer) -> None:
+    one, other = np.ones(3), np.zeros((2, 2), np.float16)
+    stand_in = Batch().stand_in(one)
+    writer.write(batch_of(one, other, one))
+    writer.write(batch_of(np.ones(3), text=stand_in[:-1]))
+    writer.wait()
+    first, second = array_hash(one), array_hash(other)
+    assert written(writer) == [["", [first, second, first]], [stand_in[:-1], [first]]]
+    records = list(journal.batches(writer.folder / "journal"))
+    assert [[row["content"] for row in record.contents] for record in records] == [[first, second], []]
+    assert [path.name for path in (writer.folder / "unit").iterdir()] == ["values-0.parquet"]
+
+
+def test_a_batch_that_is_written_is_let_go_of(writer: Writer) -> None:
+    tensor = np.ones(1 << 20)
+    alive = weakref.ref(tensor)
+    writer.write(batch_of(tensor))
+    del tensor
+    writer.wait()
+    deadline = time.monotonic() + 10
+    while alive() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert alive() is None
+
+
+def test_an_error_is_raised_where_the_next_batch_comes(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "write", full)
+    writer.write(batch_of(np.ones(3)))
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(batch_of(np.zeros(3)))
+    writer.wait()  # it is said once
+
+
+def test_closing_raises_an_error_and_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    writer = Writer(Journal(tmp_path, HEAD))
+    monkeypatch.setattr(Journal, "write", full)
+    writer.write(batch_of(np.ones(3)))
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+    assert not writer._thread.is_alive()
+    with journal.taken(writer.folder, wait=False) as path:
+        assert path is not None
+
+
+def test_ctrl_c_while_waiting_loses_nothing(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = blocked(monkeypatch)
+    writer.write(batch_of(np.ones(3)))
+    press = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    press.start()
+    with pytest.raises(KeyboardInterrupt):
+        writer.wait()
+    go_on.set()
+    writer.wait()
+    assert len(written(writer)) == 1
+
+
+# ---- processes --------------------------------------------------------------------------------------------
+
+
+def sink_with_tensors(lake: Path, count: int) -> UnitSink:
+    sink = UnitSink(lake, "npu", Settings())
+    sink.begin(0, 0)
+    for number in range(count):
+        add(sink, f"Torch.add.{number}.forward", {"output": [leaf(np.full(1000, number), f"{number}.pt")]})
+    return sink
+
+
+def test_what_is_gathered_when_ctrl_c_comes_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = tmp_path / "lake"
+    sink = sink_with_tensors(lake, OPS_PER_BATCH)
+    go_on = blocked(monkeypatch)
+    add(sink, "Torch.mul.0.forward", {"output": []})
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sink.end()
+    go_on.set()
+    add(sink, "Torch.mul.1.forward", {"output": []})
+    sink.close()
+    assert len(rows(lake, "ops", "npu")) == OPS_PER_BATCH + 2
+
+
+def killed_while_writing(lake: str) -> None:
+    """Two batches; the process is killed when the values of the second are on the disk, all but the end of the file."""
+    from lakeprobe.lake import values
+
+    sink = sink_with_tensors(Path(lake), 2)
+    sink.end()
+    values.ValuesWriter.close = lambda self: (self._flush(), os.kill(os.getpid(), signal.SIGKILL))  # type: ignore
+    add(sink, "Torch.add.2.forward", {"output": [leaf(np.full(1000, 2), "2.pt")]})
+    sink.end()
+
+
+def left_open(lake: str) -> None:
+    """The program ends, and what is to run at exit closes the sink."""
+    import atexit
+
+    sink = sink_with_tensors(Path(lake), 2)
+
+    def close() -> None:
+        sink.end()
+        sink.close()
+
+    atexit.register(close)
+
+
+def run(program: Callable[[str], None], lake: Path) -> int:
+    return subprocess.run([sys.executable, __file__, program.__name__, str(lake)], timeout=60, check=False).returncode
+
+
+def test_a_record_names_no_tensors_that_are_not_whole_on_the_disk(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    assert run(killed_while_writing, lake) == -signal.SIGKILL
+    wait_for_unit(lake, "npu", 0)
+    assert len(rows(lake, "ops", "npu")) == len(rows(lake, "contents", "npu")) == 2
+    assert notes(lake, "npu") == []  # it was killed after the end of what the first batch ended
+    assert violations(lake) == []
+
+
+def test_a_program_that_ends_without_closing_ends(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    assert run(left_open, lake) == 0
+    assert len(rows(lake, "contents", "npu")) == 2
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # multi-threaded, and forks: what we test
+def test_a_forked_process_leaves_the_unit_to_its_parent(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    sink = sink_with_tensors(lake, 2)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:  # as a worker that loads data, which outlives the collecting
+        code = 1
+        try:
+            add(sink, "Torch.mul.0.forward", {"output": []})
+            sink.end()
+            sink.finish()
+            sink.close()
+            os.close(write)
+            os.read(read, 1)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(read)
+    add(sink, "Torch.sub.0.forward", {"output": []})
+    sink.end()
+    sink.close()  # would wait for the child, if the child could write to the process that makes units
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [row[2] for row in rows(lake, "ops", "npu")] == [
+        "Torch.add.0.forward", "Torch.add.1.forward", "Torch.sub.0.forward",
+    ]  # fmt: skip
+    assert violations(lake) == []
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])
