@@ -172,22 +172,27 @@ def _side_files(head: Head) -> str:
 
 def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
     body = json.loads(op.body) if isinstance(op.body, str) else op.body
-    _take_contents(body, of_name)
+    _adapt(body, of_name)
     name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
     stack = None if op.stack is None else stacks[op.stack]
     tables.add(op.op, name, body, parent=op.parent, began=op.began, micro_step=op.micro_step, stack=stack)
 
 
-def _take_contents(value: Any, of_name: dict[str, str]) -> None:
-    """Take the content hashes out of the leaves of a body; `of_name` gets them by the leaves' data_name."""
+def _adapt(value: Any, of_name: dict[str, str]) -> None:
+    """Make the leaves of a body what `lakeprobe.readers.leaves` takes. `of_name` gets content hashes by data_name.
+
+    The wide statistics become a tuple, which no dump.json can have.
+    """
     if isinstance(value, list):
         for item in value:
-            _take_contents(item, of_name)
+            _adapt(item, of_name)
     elif isinstance(value, dict):
         if "data_name" in value and isinstance(value.get("tensor"), str):
             of_name[value["data_name"]] = value.pop("tensor")
+        if "wide" in value and isinstance(value.get("dtype"), str):  # a leaf, not arguments of these names
+            value["wide"] = tuple(value["wide"])
         for item in value.values():
-            _take_contents(item, of_name)
+            _adapt(item, of_name)
 
 
 def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:

@@ -259,7 +259,7 @@ class Leaves:
             if inexact:
                 self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
             return
-        if "wide" in leaf:  # of our own collecting, which hands its leaves on as they are
+        if type(leaf.get("wide")) is tuple:  # of our own collecting; JSON has no such value
             self._wide[len(self)] = leaf.pop("wide")
             self._leaf(leaf, place)
             return
@@ -283,7 +283,7 @@ class Leaves:
         leaf = holder["tensor"]
         if "dtype" not in leaf or "shape" not in leaf:
             raise self._wrong(place, "a P2POp without a tensor")
-        if "wide" in leaf:
+        if type(leaf.get("wide")) is tuple:
             self._wide[len(self)] = leaf.pop("wide")
         extra = {key: value for key, value in holder.items() if key not in ("tensor", "class_type")}
         inner = {key: value for key, value in leaf.items() if key not in _TENSOR_FIELDS}

@@ -21,7 +21,8 @@ from mindspore.common import api  # noqa: E402
 from mindspore.ops.operations import _inner_ops  # noqa: E402
 
 from lakeprobe.collect.mindspore.functions import places  # noqa: E402
-from lakeprobe.collect.mindspore.tensors import statistics, wide, xor  # noqa: E402
+from lakeprobe.collect.mindspore.tensors import statistics, xor  # noqa: E402
+from lakeprobe.collect.values import wide  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ import lakeprobe.collect
 
 torch = pytest.importorskip("torch")
 
-from lakeprobe.collect.pytorch.tensors import statistics, wide, wide_of_array  # noqa: E402
+from lakeprobe.collect import values  # noqa: E402
+from lakeprobe.collect.pytorch.tensors import statistics, wide  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
@@ -116,10 +117,10 @@ def test_what_has_no_numbers_has_none(tensor: Any) -> None:
 
 
 def test_arrays_of_numpy() -> None:
-    assert wide_of_array(np.array([3, 0, -4])) == (-1 / 3, 5.0, 0, 0, 0, 1)
-    assert wide_of_array(np.array([3 + 4j, math.nan * 1j, -0.0]))[2:] == (1, 0, 0, 1)  # type: ignore[index]
-    assert wide_of_array(np.array(["text"])) is None
-    assert wide_of_array(np.array([])) is None
+    assert values.wide(np.array([3, 0, -4])) == (-1 / 3, 5.0, 0, 0, 0, 1)
+    assert values.wide(np.array([3 + 4j, math.nan * 1j, -0.0]))[2:] == (1, 0, 0, 1)  # type: ignore[index]
+    assert values.wide(np.array(["text"])) is None
+    assert values.wide(np.array([])) is None
 
 
 def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> None:

@@ -177,6 +177,24 @@ def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> N
     assert [value for (value,) in found] == expected
 
 
+def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_arguments(
+    lake: Path, sink: UnitSink
+) -> None:
+    measured = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "wide": (0.5, 1.0, 0, 1, 2, 3)}
+    number = {"type": "int", "value": 3}
+    sink.begin(0, None)
+    add(sink, "Torch.add.0.forward", {"input_args": [measured], "input_kwargs": {"wide": [number], "dtype": number}})
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        columns = "slot, wide_mean, wide_norm, nan_count, posinf_count, neginf_count, zero_count, value"
+        assert opened.sql(f"SELECT {columns} FROM tensors ORDER BY row").fetchall() == [
+            ("input.0", 0.5, 1.0, 0, 1, 2, 3, None),
+            ("input.wide.0", None, None, None, None, None, None, "3"),
+            ("input.dtype", None, None, None, None, None, None, "3"),
+        ]
+
+
 def test_an_op_that_cannot_become_rows_is_left_out_and_named(lake: Path, sink: UnitSink) -> None:
     sink.begin(0, 0)
     add(sink, "Torch.add.0.forward", {"output": []})

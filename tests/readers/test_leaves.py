@@ -73,6 +73,7 @@ def test_a_tensor_is_all_columns(tmp_path: Path) -> None:
         tensor(shape=[0, 4], Max=None, Min=None, Mean=None, Norm=None, md5=None),
         tensor(shape=[2**62, 0]),
         tensor(value=[1, 2], hsdp_shard_size=4),
+        tensor(wide=[0.5, 1.0, 0, 0, 0, 1]),
         without(TENSOR, "Max", "Min", "Mean", "Norm"),
         {"dtype": "torch.int8", "type": "torch.Tensor", "shape": [1]},
     ],

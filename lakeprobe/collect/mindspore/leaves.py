@@ -12,16 +12,21 @@ from mindspore.common.api import _no_grad
 from mindspore.mint.distributed import P2POp
 
 from lakeprobe.collect.mindspore import tensors
-from lakeprobe.collect.mindspore.tensors import NONE, Array, Statistics
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.values import (
+    BUILTIN,
+    DEEPEST,
+    NONE,
+    NUMBERS,
+    PLAIN,
+    Array,
+    Leaf,
+    Statistics,
+    array_leaf,
+    builtin,
+    wide,
+)
 
-Leaf = dict[str, Any]
-
-_DEEPEST = 400
-"""Containers are followed no deeper, as in msprobe: what is deeper is null."""
-
-_PLAIN = (bool, int, float, str)
-_NUMBERS = ("Max", "Min", "Mean", "Norm")
 _NARROW = ("Float8E5M2", "Float8E4M3FN", "HiFloat8")
 """Measured and kept as float32, like bfloat16 is kept: as in msprobe, since .npy has none of them."""
 
@@ -57,12 +62,12 @@ class Leaves:
     def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         if value is None:
             return None
-        if isinstance(value, Type) or (key == "dtype" and isinstance(value, (*_PLAIN, Tensor))):
+        if isinstance(value, Type) or (key == "dtype" and isinstance(value, (*PLAIN, Tensor))):
             return {"type": "mindspore.dtype", "value": str(value)}
         if isinstance(value, Tensor):
             return self._tensor(value, file)
-        if isinstance(value, (*_PLAIN, slice, type(...), np.generic)):
-            return _builtin(value)
+        if isinstance(value, BUILTIN):
+            return builtin(value)
         if isinstance(value, np.ndarray):
             return self._array(value, file)
         if isinstance(value, P2POp):
@@ -71,7 +76,7 @@ class Leaves:
 
     def _members(self, value: Any, file: str | None, depth: int) -> Any:
         """The leaves of a container's members, in a list or dict; None for what is no container."""
-        if depth >= _DEEPEST:
+        if depth >= DEEPEST:
             return None
 
         def leaf(key: Any, item: Any) -> Any:
@@ -88,14 +93,14 @@ class Leaves:
     def _tensor(self, tensor: Any, file: str | None) -> Leaf:
         leaf: Leaf = {"type": "mindspore.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape)}
         numbers = NONE
-        wide = digest = contents = None
+        measured = digest = contents = None
         try:
             if not self._on_cpu and self._digest is None and file is None:
                 numbers = _on_device(tensor)
             else:
                 array = _array_of(tensor)
                 if self._summary != "xor":
-                    numbers, wide = tensors.statistics(array), tensors.wide(array)
+                    numbers, measured = tensors.statistics(array), wide(array)
                 if array.dtype == ml_dtypes.bfloat16:
                     array = array.astype(np.float32)
                 digest = None if self._digest is None else self._digest(array)
@@ -103,22 +108,18 @@ class Leaves:
         except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
             self._failures.append(f"{leaf['dtype']}{leaf['shape']}: {error}")
         if self._summary != "xor":
-            leaf.update(zip(_NUMBERS, numbers, strict=True))
+            leaf.update(zip(NUMBERS, numbers, strict=True))
         if self._digest is not None:
             leaf["md5"] = digest
-        if wide is not None:
-            leaf["wide"] = wide
+        if measured is not None:
+            leaf["wide"] = measured
         if contents is not None:
             leaf["data_name"] = f"{file}.npy"
             leaf["tensor"] = contents
         return leaf
 
     def _array(self, array: Array, file: str | None) -> Leaf:
-        leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
-        leaf.update(zip(_NUMBERS, _array_statistics(array), strict=True))
-        wide = tensors.wide(array)
-        if wide is not None:
-            leaf["wide"] = wide
+        leaf = array_leaf(array, "biufc")
         if file is not None and array.dtype.kind in "biufc":
             leaf["data_name"] = f"{file}.npy"
             leaf["tensor"] = tensors.copy(array)
@@ -155,28 +156,3 @@ def _on_device(tensor: Any) -> Statistics:
             tensor = _to(tensor, types.float32)
         high, low, mean, norm = (measure(tensor).item() for measure in _MEASURES)
     return high, low, mean, norm
-
-
-def _array_statistics(array: Array) -> tuple[Any, ...]:
-    if not array.size or array.dtype.kind not in "biufc":
-        return NONE
-    return tuple(measure(array).item() for measure in (np.max, np.min, np.mean, np.linalg.norm))
-
-
-def _builtin(value: Any) -> Leaf:
-    """The leaf of a slice, of `...`, of a number of numpy, or of a plain value."""
-    if isinstance(value, slice):
-        return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
-    if value is ...:
-        return {"type": "ellipsis", "value": "..."}
-    if isinstance(value, np.generic):
-        return {"type": type(value).__name__, "value": value.item()}
-    plain = next(kind for kind in _PLAIN if isinstance(value, kind))
-    return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None

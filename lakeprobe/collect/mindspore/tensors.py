@@ -12,22 +12,15 @@ last bit. What the kernels do was found by comparing with them:
 From about 200 000 numbers on the kernels add in pieces, which depend on the machine: then the last bits may differ.
 """
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-Number = float | int | bool | None
-Statistics = tuple[Number, Number, Number, Number]
-"""Max, Min, Mean, Norm as msprobe gives them; None where it gives null."""
+from lakeprobe.collect import values
+from lakeprobe.collect.values import NONE, Array, Number, Statistics
 
-Wide = tuple[float, float, int, int, int, int]
-"""Mean and norm (Euclidean) accumulated in float64; how many are NaN, inf, -inf, and 0.0 or -0.0."""
-
-NONE: Statistics = (None, None, None, None)
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 _ONE_BY_ONE = 1 << 17
 """So many numbers at most are added one after another."""
@@ -83,46 +76,19 @@ def _sum(flat: Array, norm: float) -> Any:
     return np.float32(np.cumsum(flat, dtype=np.float64)[-1])
 
 
-def wide(array: Array) -> Wide | None:
-    """What a tensor's own dtype may be too narrow for; None of no elements, and of what are no numbers.
-
-    NaN and inf count as what they are: with one of them the mean is NaN, inf or -inf. Bool: False is 0, True is 1.
-    Complex: of the absolute values, NaN where either part is.
-    """
-    if not array.size or not (array.dtype.kind in "biufc" or array.dtype in _FLOATS):
-        return None
-    with np.errstate(all="ignore"):
-        if array.dtype.kind == "c":
-            array = np.where(np.isnan(array), np.nan, np.abs(array.astype(np.complex128)))
-        flat = array.reshape(-1).astype(np.float64)
-        mean, norm = flat.mean().item(), np.linalg.norm(flat).item()
-    zeros = flat.size - int(np.count_nonzero(flat))
-    if np.isfinite(norm):
-        return mean, norm, 0, 0, 0, zeros
-    odd = [int(np.count_nonzero(which)) for which in (np.isnan(flat), flat == np.inf, flat == -np.inf)]
-    return mean, norm, odd[0], odd[1], odd[2], zeros
-
-
 def crc32(array: Array) -> str:
-    """CRC-32 of the bytes in C order, as 8 hexadecimal digits. What msprobe writes as md5."""
-    return f"{zlib.crc32(_bytes(array).data):08x}"
+    """CRC-32 of the bytes in C order. What msprobe writes as md5."""
+    return values.crc32(_bytes(array))
 
 
 def xor(array: Array) -> str | Number:
-    """All 64-bit words of the bytes in C order, the last filled up with zeros, XORed: 0x and 16 digits.
-
-    As for PyTorch: None for no elements, the value itself for one value without dimensions.
-    """
+    """The XOR of the bytes in C order. As for PyTorch: None for no elements, one value without dimensions itself."""
     if not array.size:
         return None
     if not array.ndim:
         value: Number = array.item()
         return value
-    data = _bytes(array)
-    whole = data.size // 8 * 8
-    word = np.bitwise_xor.reduce(data[:whole].view(np.uint64)) if whole else np.uint64(0)
-    rest = int.from_bytes(data[whole:].tobytes(), "little")
-    return f"0x{int(word) ^ rest:016x}"
+    return values.xor(_bytes(array))
 
 
 def _bytes(array: Array) -> Array:

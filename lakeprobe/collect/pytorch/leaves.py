@@ -8,18 +8,12 @@ import numpy as np
 import torch
 from torch import distributed
 
-from lakeprobe.collect.pytorch.tensors import NONE, Tensors, crc32, wide_of_array, xor
+from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin
 
-Leaf = dict[str, Any]
-
-_DEEPEST = 400
-"""Containers are followed no deeper, as in msprobe: what is deeper is null."""
-
-_PLAIN = (bool, int, float, str)
 _SPECIAL_KEYS = ("device", "dtype", "output_dtype")
 _OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)
-_NUMBERS = ("Max", "Min", "Mean", "Norm")
 _MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous_format",
     torch.channels_last: "channels_last",
@@ -77,7 +71,7 @@ class Leaves:
             special = _special(value, key)
             if special is not None:
                 return special
-        if kind in _PLAIN:
+        if kind in PLAIN:
             return {"type": kind.__name__, "value": value}
         if kind is tuple or kind is list:
             return self._items(enumerate(value), file, depth, [])
@@ -87,7 +81,7 @@ class Leaves:
 
     def _items(self, items: Any, file: str | None, depth: int, into: Any) -> Any:
         """The leaves of a container's members, in a list or dict."""
-        if depth >= _DEEPEST:
+        if depth >= DEEPEST:
             return None
         for key, item in items:
             leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", depth + 1)
@@ -104,8 +98,8 @@ class Leaves:
             return self._array(value, file)
         if isinstance(value, _OF_TORCH):
             return _of_torch(value)
-        if isinstance(value, (*_PLAIN, slice, type(...), np.generic)):
-            return _builtin(value)
+        if isinstance(value, BUILTIN):
+            return builtin(value)
         if distributed.is_available():
             if isinstance(value, distributed.P2POp):
                 return self._transfer(value, file)
@@ -127,7 +121,7 @@ class Leaves:
         local = tensor.to_local() if kind == "DTensor" else tensor.values() if kind == "NestedTensor" else tensor
         leaf: Leaf = {"type": _TENSOR_KINDS[kind], "dtype": _DTYPES[tensor.dtype], "shape": list(local.shape)}
         if local is tensor:
-            leaf.update(zip(_NUMBERS, NONE, strict=True), requires_grad=tensor.requires_grad)
+            leaf.update(zip(NUMBERS, NONE, strict=True), requires_grad=tensor.requires_grad)
             return leaf
         self._measure(local, leaf, tensor.requires_grad, file)
         if kind == "DTensor":
@@ -173,21 +167,11 @@ class Leaves:
         }
 
     def _array(self, array: "np.ndarray[Any, Any]", file: str | None) -> Leaf:
-        leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
-        leaf.update(zip(_NUMBERS, _array_statistics(array), strict=True))
-        wide = wide_of_array(array)
-        if wide is not None:
-            leaf["wide"] = wide
+        leaf = array_leaf(array, "iufc")
         if file is not None and array.dtype.kind in "biufc":
             leaf["data_name"] = file + ".pt"
             leaf["tensor"] = array.copy()
         return leaf
-
-
-def _array_statistics(array: "np.ndarray[Any, Any]") -> tuple[Any, ...]:
-    if not array.size or array.dtype.kind not in "iufc":
-        return NONE
-    return tuple(measure(array).item() for measure in (np.max, np.min, np.mean, np.linalg.norm))
 
 
 def _members(value: Any) -> Any:
@@ -222,32 +206,13 @@ def _group_id(group: Any) -> str:
     return f"{zlib.crc32(str(distributed.get_process_group_ranks(group)).encode()):08x}"
 
 
-def _builtin(value: Any) -> Leaf:
-    """The leaf of a slice, of `...`, of a number of numpy, or of a value whose class is derived from a plain one."""
-    if isinstance(value, slice):
-        return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
-    if value is ...:
-        return {"type": "ellipsis", "value": "..."}
-    if isinstance(value, np.generic):
-        return {"type": type(value).__name__, "value": value.item()}
-    plain = next(kind for kind in _PLAIN if isinstance(value, kind))
-    return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
 def _special(value: Any, key: str) -> Leaf | None:
     """The leaf of an argument named device or dtype; None where its value is something else."""
     if key == "device":
         if isinstance(value, (int, str)):
             return {"type": "torch.device", "value": value}
         return {"type": "torch.device", "value": str(value)} if isinstance(value, torch.device) else None
-    return {"type": "torch.dtype", "value": str(value)} if isinstance(value, (*_PLAIN, torch.dtype)) else None
+    return {"type": "torch.dtype", "value": str(value)} if isinstance(value, (*PLAIN, torch.dtype)) else None
 
 
 def _placement(placement: Any) -> Leaf:

@@ -2,16 +2,14 @@
 
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.hooks import BackwardHook
 
-from lakeprobe.collect.entries import Op
+from lakeprobe.collect.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
@@ -25,35 +23,13 @@ _SILENT = ("ignore", re.compile(_USUAL), UserWarning, None, 0)
 """A filter of warnings. Torch warns of each module whose inputs need no gradient, as if the user had hooked it."""
 
 
-@dataclass
-class _Call:
-    """A module's forward that has begun."""
-
-    module: Any
-    name: str
-    parent: str | None
-    op: Op | None
-    backward: Any
-    error: BaseException | None
-    """The exception that was being handled when it began."""
-
-
-class _Open(threading.local):
-    """The forwards that have begun in this thread, the innermost last."""
-
-    def __init__(self) -> None:
-        self.calls: list[_Call] = []
-
-
 class Modules:
     """While started, every call of a part of the models becomes an op. The models themselves do not."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._handles: list[Any] = []
-        self._watched: set[tuple[str, int]] = set()
-        self._expected: dict[str, int] = {}
-        self._first: dict[str, str] = {}
+        self._gradients = ParameterGradients(recorder)
 
     def start(self, models: Any) -> None:
         """Hooks up one model or a list of them. Raises UsageError for what is none."""
@@ -62,7 +38,7 @@ class Modules:
                 raise UsageError(
                     f"a model should be a torch.nn.Module, or a list of them, not a {type(model).__name__}"
                 )
-        self._open = _Open()
+        self._calls = ModuleCalls(self.recorder)
         # Not by warnings.filterwarnings, after which every warning is shown again that was to be shown once.
         warnings.filters.insert(0, _SILENT)  # type: ignore[attr-defined]
         for prefix, module in _parts(models):
@@ -75,12 +51,11 @@ class Modules:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self._watched = set()
-        self._expected = {}
+        self._gradients.forget_watched()
 
     def next_step(self) -> None:
         """Counting of gradients begins anew."""
-        self._first = {}
+        self._gradients.next_step()
 
     def _hook(self, prefix: str, module: Any) -> None:
         recorder = self.recorder
@@ -93,7 +68,7 @@ class Modules:
         def after(module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
             if not recorder.running:
                 return None
-            return self._after(prefix, module, output, sys.exc_info()[1])
+            return self._after(module, output, sys.exc_info()[1])
 
         self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         self._handles.append(module.register_forward_hook(after, with_kwargs=True, always_call=True, prepend=True))
@@ -101,122 +76,58 @@ class Modules:
     @apart
     def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
         """A forward begins. Gives the arguments, those with gradients led through a node that tells of backward."""
-        recorder = self.recorder
-        number = recorder.count(prefix)
-        name = f"{prefix}.forward.{number}"
-        parent = recorder.tree.enter(name)
-        recorder.scope.open_module(name)
-        parent = parent if recorder.settings.extra_info else None
-        op = recorder.starts(name, args, kwargs, frame, parent)
-        call = _Call(module, name, parent, op, None, sys.exc_info()[1])
-        self._open.calls.append(call)
-        if recorder.scope.backward and not _has_old_backward_hook(module):
-            call.backward = self._backward_hook(module, f"{prefix}.backward.{number}")
+        call = self._calls.begin(prefix, module, args, kwargs, frame)
+        call.error = sys.exc_info()[1]
+        if self.recorder.scope.backward and not _has_old_backward_hook(module):
+            call.backward = self._backward_hook(module, call.backward_name)
             args = _through(call.backward.setup_input_hook, args)
         return args, kwargs
 
     @apart
-    def _after(self, prefix: str, module: Any, output: Any, error: BaseException | None) -> Any:
+    def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:
         """A forward has ended or was left by an exception. Gives the output, led through a node like the arguments."""
-        recorder = self.recorder
-        call = self._close(module)
+        call = self._calls.take(module)
         if call is None:
             return None
         raised = output is None and error is not None and error is not call.error
         if raised and type(error).__name__ != _ENOUGH:
-            if call.op is not None:
-                recorder.breaks_off(call.op)
-            recorder.tree.unwind(call.name)
-            recorder.scope.close_module(call.name)
+            self._calls.abandon(call)
             return None
-        self._ended(prefix, call, output)
-        recorder.tree.leave(call.name)
-        recorder.scope.close_module(call.name)
-        if call.backward is None:
-            return None
-        return _through(call.backward.setup_output_hook, output)
+        self._ended(call, output)
+        self._calls.leave(call)
+        return None if call.backward is None else _through(call.backward.setup_output_hook, output)
 
-    def _ended(self, prefix: str, call: _Call, output: Any) -> None:
-        """Records the results. A range may have begun or ended since the forward began: then there is a part of it."""
-        recorder = self.recorder
-        wanted = recorder.scope.still_wants(call.name, wanted=call.op is not None)
-        if not wanted:
-            if call.op is not None:
-                recorder.breaks_off(call.op)
-            return
-        op = call.op or Op(call.name, {}, call.parent, began=recorder.began(call.name))
+    def _ended(self, call: Call, output: Any) -> None:
         parameters = None
-        if recorder.settings.task != "structure":
+        if self.recorder.settings.task != "structure":
             parameters = dict(call.module.named_parameters(recurse=False))
-            self._watch_parameters(prefix, parameters)
-        recorder.ends(op, output, parameters)
-
-    def _close(self, module: Any) -> _Call | None:
-        """The innermost open forward of the module; those inside it that were never closed go with it."""
-        calls = self._open.calls
-        for index in range(len(calls) - 1, -1, -1):
-            if calls[index].module is module:
-                call = calls[index]
-                del calls[index:]
-                return call
-        return None
+        if self._calls.end(call, output, parameters) and parameters:
+            self._watch_parameters(call.prefix, parameters)
 
     def _backward_hook(self, module: Any, name: str) -> BackwardHook:
-        recorder = self.recorder
-        step = recorder.steps
-        parents: list[str | None] = []
+        begins, ends = backward_of(self.recorder, name)
 
         def before(_module: Any, _incoming: Any) -> None:
-            if recorder.running and recorder.steps == step:
-                parents.append(recorder.tree.enter(name))
-                recorder.scope.open_module(name)
+            begins()
 
         def after(_module: Any, outgoing: Any, incoming: Any) -> None:
-            if recorder.running and recorder.steps == step:
-                parent = parents.pop() if parents and recorder.settings.extra_info else None
-                recorder.backward(name, incoming, outgoing, parent)
-                recorder.tree.leave(name)
-                recorder.scope.close_module(name)
+            ends(incoming, outgoing)
 
         return BackwardHook(module, [after], [before])
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:
         """Has the gradient of each parameter recorded once it is added up."""
-        if not self.recorder.scope.backward or self.recorder.births is not None:
-            return
-        for name, parameter in parameters.items():
-            key = (f"{prefix}.{name}", id(parameter))
-            if key in self._watched or not (parameter.requires_grad and parameter.is_leaf):
-                continue
-            self._watched.add(key)
-            self._expected[prefix] = self._expected.get(prefix, 0) + 1
+        leaves = [item for item in parameters.items() if item[1].requires_grad and item[1].is_leaf]
+        for name, parameter in self._gradients.unwatched(prefix, leaves):
             hook = self._gradient_hook(prefix, name)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
     def _gradient_hook(self, prefix: str, name: str) -> Callable[[Any], None]:
         def hook(parameter: Any) -> None:
             if self.recorder.running:
-                self._gradient(prefix, name, parameter)
+                self._gradients.came(prefix, name, getattr(parameter, "main_grad", parameter.grad))
 
         return hook
-
-    @apart
-    def _gradient(self, prefix: str, name: str, parameter: Any) -> None:
-        """A gradient is there. An entry is finished when the module's other parameters have theirs."""
-        recorder = self.recorder
-        if not (recorder.scope.wants(prefix) or prefix in recorder.modules_with_backward):
-            return
-        # The first parameter to come tells how often the module's gradients were added to.
-        first = self._first.setdefault(prefix, name)
-        key = f"{prefix}.parameters_grad"
-        number = recorder.count(key) if first == name else recorder.counts.get(key, 0)
-        entry = f"{key}.{number}"
-        op = recorder.entries.find(entry) or Op(entry, {}, None)
-        gradient = getattr(parameter, "main_grad", parameter.grad)
-        op.body[name] = [recorder.leaves.of_file(gradient, entry, f"{entry}.{name}")]
-        recorder.entries.put(op)
-        if len(op.body) == self._expected.get(prefix):
-            recorder.entries.finish(op)
 
 
 def _parts(models: Any) -> Iterator[tuple[str, Any]]:

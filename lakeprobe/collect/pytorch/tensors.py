@@ -7,24 +7,14 @@ be seen. So the mean must be the same to the last bit too, and of kept contents 
 """
 
 import math
-import zlib
 from typing import Any
 from weakref import ref
 
 import numpy as np
 import torch
 
-Number = float | int | bool | None
-Statistics = tuple[Number, Number, Number, Number]
-"""Max, Min, Mean, Norm as msprobe gives them; None where it gives null."""
-
-NONE: Statistics = (None, None, None, None)
-
-Wide = tuple[float | None, float | None, int, int, int, int | None]
-"""Mean and norm (Euclidean) accumulated in float32 or float64; how many are NaN, inf, -inf, and 0.0 or -0.0.
-
-Mean and norm are None where the tensor's own statistics are just these, the last where zeros were not counted.
-"""
+from lakeprobe.collect import values
+from lakeprobe.collect.values import NONE, Number, Statistics, Wide
 
 # The functions as they are before any is replaced.
 _aminmax = torch.aminmax
@@ -192,7 +182,7 @@ def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = 
     if high is None or low is None:
         return None
     if dtype in _COMPLEX:
-        return wide_of_array(tensor.cpu().resolve_conj().resolve_neg().numpy())
+        return values.wide(tensor.cpu().resolve_conj().resolve_neg().numpy())
     if dtype is torch.bool:
         ones = int(_count_nonzero(tensor))
         return ones / tensor.numel(), ones**0.5, 0, 0, 0, tensor.numel() - ones
@@ -237,39 +227,22 @@ def _count(tensor: torch.Tensor, value: "float | torch.Tensor") -> int:
     return int(np.count_nonzero(array == (array if value is tensor else value)))
 
 
-def wide_of_array(array: "np.ndarray[Any, Any]") -> Wide | None:
-    """As `wide`, of a numpy array and in float64; None where it is empty or holds no numbers."""
-    if not array.size or array.dtype.kind not in "iufc":
-        return None
-    with np.errstate(all="ignore"):
-        numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-        if array.dtype.kind == "c":
-            numbers = np.where(np.isnan(numbers), np.nan, np.abs(numbers))
-        mean, norm = numbers.mean().item(), np.linalg.norm(numbers.reshape(-1)).item()
-    counts = [int(np.count_nonzero(numbers == value)) for value in (_INF, -_INF, 0)]
-    return mean, norm, int(np.count_nonzero(np.isnan(numbers))), counts[0], counts[1], counts[2]
-
-
 def crc32(tensor: torch.Tensor) -> str:
-    """CRC-32 of the tensor's bytes in C order, as 8 hexadecimal digits. What msprobe writes as md5."""
-    return f"{zlib.crc32(_bytes(tensor).data):08x}"
+    """CRC-32 of the tensor's bytes in C order. What msprobe writes as md5."""
+    return values.crc32(_bytes(tensor))
 
 
 def xor(tensor: torch.Tensor) -> str | Number:
-    """All 64-bit words of the bytes in C order, the last filled up with zeros, XORed: 0x and 16 digits.
+    """The XOR of the tensor's bytes in C order. As in msprobe: None for float8 and for no elements.
 
-    As in msprobe: None for float8 and for no elements, the value itself for one value without dimensions.
+    One value without dimensions gives itself.
     """
     if not tensor.numel() or tensor.dtype in _NARROW:
         return None
     if not tensor.dim():
         value: Number = tensor.item()
         return value
-    data = _bytes(tensor)
-    whole = data.size // 8 * 8
-    word = np.bitwise_xor.reduce(data[:whole].view(np.uint64)) if whole else np.uint64(0)
-    rest = int.from_bytes(data[whole:].tobytes(), "little")
-    return f"0x{int(word) ^ rest:016x}"
+    return values.xor(_bytes(tensor))
 
 
 def copy(tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
