@@ -16,7 +16,7 @@ import lakeprobe.collect
 torch = pytest.importorskip("torch")
 
 from lakeprobe.collect import values  # noqa: E402
-from lakeprobe.collect.pytorch.tensors import statistics, wide  # noqa: E402
+from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
@@ -139,3 +139,30 @@ def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> 
         assert others[0] > 0
         assert others[1] == 0
         assert lake.compare("ours", "ingested") is not None
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(
+    size=st.integers(4097, 300_000),
+    layout=st.sampled_from([layout for layout in LAYOUTS if layout != "zero_dim"]),
+    scale=st.sampled_from([1e-40, 1e-20, 1.0, 1e30, 3e38, math.inf]),
+    seed=st.integers(0, 99),
+)
+def test_large_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
+    size: int, layout: str, scale: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    tensor = laid_out(torch.randn(size) * scale, layout)
+    plain = tensor.resolve_neg()
+    known = (plain.max(), plain.min(), plain.mean(), torch.linalg.vector_norm(plain))
+    for measured in (statistics(tensor), Tensors().measure(tensor)[0]):
+        assert [repr(number) for number in measured] == [repr(number.item()) for number in known]
+
+
+def test_a_tensor_that_changes_behind_torchs_back_is_measured_anew() -> None:
+    tensors, tensor = Tensors(), torch.ones(5000)
+    assert tensors.measure(tensor)[0][:2] == (1.0, 1.0)
+    version = tensor._version
+    tensor.data[7] = -1.0
+    assert tensor._version == version
+    assert tensors.measure(tensor)[0][:2] == (1.0, -1.0)

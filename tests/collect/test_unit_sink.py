@@ -177,9 +177,7 @@ def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> N
     assert [value for (value,) in found] == expected
 
 
-def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_arguments(
-    lake: Path, sink: UnitSink
-) -> None:
+def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_arguments(lake: Path, sink: UnitSink) -> None:
     measured = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "wide": (0.5, 1.0, 0, 1, 2, 3)}
     number = {"type": "int", "value": 3}
     sink.begin(0, None)

@@ -3,7 +3,7 @@
 Most large tensors are seen several times within a few ops: as output of one, input of the next, argument of the module
 around it. What was measured is used again while the tensor's memory is alive and looks unchanged. The version counter
 alone does not tell: collectives, fused kernels, `.data` and corrupted memory pass it by, and above all the last has to
-be seen. So the mean must be the same to the last bit too, and of kept contents every byte.
+be seen. So the sum must be the same to the last bit too, and of kept contents every byte.
 """
 
 import math
@@ -22,6 +22,7 @@ _count_nonzero = torch.count_nonzero
 _mean = torch.mean
 _norm = torch.linalg.vector_norm
 _stack = torch.stack
+_sum = torch.sum
 
 _REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
@@ -43,10 +44,12 @@ _SMALL = 4096
 class Seen:
     """A tensor's memory and the way it is read, at one moment, and what was worked out of it."""
 
-    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "measured")
+    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "measured", "total")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.measured: tuple[Statistics, Wide | None] | None = None
+        self.total = 0.0
+        """The sum of its elements when it was measured."""
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
         self._version = tensor._version
@@ -81,9 +84,11 @@ class Tensors:
             return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
         seen = self._find(tensor)
         plain = _detached(tensor)
-        if seen.measured is None or _mean(plain).item() != seen.measured[0][2]:
-            known = statistics(plain)
+        total = _sum(plain).item()
+        if seen.measured is None or total != seen.total:
+            known = _large_statistics(plain, total)
             seen.measured = known, wide(plain, known, exact=self._exact, zeros=self._zeros)
+            seen.total = total
         return seen.measured
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
@@ -132,6 +137,17 @@ def statistics(tensor: torch.Tensor) -> Statistics:
         return on_device[0], on_device[1], on_device[2], on_device[3]
     high, low = _range(tensor)
     return high, low, _mean(tensor).item(), _norm(tensor).item()
+
+
+def _large_statistics(tensor: torch.Tensor, total: float) -> Statistics:
+    """As `statistics`, of many float32 numbers on the CPU whose sum is known.
+
+    Their mean is the sum divided in float32, as torch makes it, which is slower. In float64 the quotient is rounded
+    once more, to the same number.
+    """
+    high, low = _range(tensor)
+    mean = float(np.float32(total / float(np.float32(tensor.numel()))))
+    return high, low, mean, _norm(tensor).item()
 
 
 def _range(tensor: torch.Tensor) -> tuple[float, float]:
