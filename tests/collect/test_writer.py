@@ -38,6 +38,16 @@ def writer(tmp_path: Path) -> Iterator[Writer]:
     writer.close()
 
 
+@pytest.fixture
+def press_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Sends SIGINT in a moment. A job in the background, as CI may be, would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    yield timer.start
+    timer.join()
+    signal.signal(signal.SIGINT, before)
+
+
 def batch_of(*tensors: np.ndarray[Any, Any], text: str = "") -> Batch:
     batch = Batch()
     batch.ops = [msgspec.msgpack.encode([text, [batch.stand_in(tensor) for tensor in tensors]])]
@@ -125,11 +135,12 @@ def test_closing_raises_an_error_and_closes(tmp_path: Path, monkeypatch: pytest.
         assert path is not None
 
 
-def test_ctrl_c_while_waiting_loses_nothing(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_waiting_loses_nothing(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, press_ctrl_c: Callable[[], None]
+) -> None:
     go_on = blocked(monkeypatch)
     writer.write(batch_of(np.ones(3)))
-    press = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-    press.start()
+    press_ctrl_c()
     with pytest.raises(KeyboardInterrupt):
         writer.wait()
     go_on.set()
@@ -148,12 +159,14 @@ def sink_with_tensors(lake: Path, count: int) -> UnitSink:
     return sink
 
 
-def test_what_is_gathered_when_ctrl_c_comes_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_gathered_when_ctrl_c_comes_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, press_ctrl_c: Callable[[], None]
+) -> None:
     lake = tmp_path / "lake"
     sink = sink_with_tensors(lake, OPS_PER_BATCH)
     go_on = blocked(monkeypatch)
     add(sink, "Torch.mul.0.forward", {"output": []})
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    press_ctrl_c()
     with pytest.raises(KeyboardInterrupt):
         sink.end()
     go_on.set()
