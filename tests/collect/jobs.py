@@ -134,6 +134,17 @@ def _local(parameter: Any) -> Any:
     return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
+def main(made: Callable[[], tuple[Any, Callable[[], float]]], ranks: int) -> None:
+    """A program of `start`: RANK PORT WHO FOLDER."""
+    rank, port, who, folder = sys.argv[1:]
+    join(rank, port, ranks)
+    run(who, folder, rank, made)
+    from torch import distributed
+
+    distributed.barrier()
+    os._exit(0)
+
+
 # ---- what tests ask of it -----------------------------------------------------------------------------------
 
 
@@ -158,3 +169,10 @@ def assert_equal_to_msprobe(program: str, ranks: int, folder: Path, *, but: str)
         assert lake.sql(f"{rows} EXCEPT {rows}", theirs + ours).fetchall() == []
         parents = "SELECT step, rank, seq, parent FROM ops WHERE run = ? AND op NOT LIKE '%parameters_grad%'"
         assert lake.sql(f"{parents} EXCEPT {parents}", ["ours", "theirs"]).fetchall() == []
+
+
+def watched_as_unwatched(program: str, ranks: int, folder: Path) -> Path:
+    """The folder, with the lake of the run `ours`, whose training was the same as that which nobody watched."""
+    alone = trained(program, ranks, "nobody", folder)
+    assert trained(program, ranks, "lakeprobe", folder) == alone
+    return folder

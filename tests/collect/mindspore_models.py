@@ -3,14 +3,12 @@
 python mindspore_models.py RUNS.json, where each run is [FOLDER, NAME, LEVEL, TASK, SUMMARY_MODE, KEY=JSON …]
 """
 
-import json
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mindspore
+import msprobe_runs
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn, ops
 
@@ -128,39 +126,14 @@ def train(name: str, watch: Callable[[nn.Cell], Any], steps: int = 2, batches: i
     return losses
 
 
-def under_msprobe(folder: str, name: str, level: str, task: str, summary_mode: str, *keys: str) -> None:
-    """Trains with msprobe watching; its dump and the losses go to the folder."""
-    from msprobe.mindspore import PrecisionDebugger
-
-    section: dict[str, Any] = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": summary_mode}
-    config: dict[str, Any] = {"task": task, "dump_path": folder, "rank": [], "step": [], "level": level, task: section}
-    batches = 1
-    for key, _, value in (text.partition("=") for text in keys):
-        if key == "batches":
-            batches = int(value)
-        elif key in section or key == "tensor_list":
-            section[key] = json.loads(value)
-        else:
-            config[key] = json.loads(value)
-    path = Path(folder, "config.json")
-    path.write_text(json.dumps(config))
-    losses = train(name, lambda _model: PrecisionDebugger(config_path=str(path)), batches=batches)
-    Path(folder, "losses.json").write_text(json.dumps(losses))
-
-
 def main(file: str) -> None:
-    """Makes the runs one after the other, each in a process of its own: msprobe is there once in a process."""
+    """Makes the runs with msprobe watching."""
     if hasattr(mint, "norm"):  # it has no kernel on the CPU; without it msprobe takes ops.norm
         del mint.norm
-    import msprobe.mindspore  # noqa: F401  slow, so before the processes part
+    from msprobe.mindspore import PrecisionDebugger
 
-    for run in json.loads(Path(file).read_text()):
-        if os.fork() == 0:
-            under_msprobe(*run)
-            sys.stdout.flush()
-            os._exit(0)
-        os.wait()
+    msprobe_runs.make(file, PrecisionDebugger, train)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

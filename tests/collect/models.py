@@ -1,15 +1,13 @@
 """Small models and one training run of each, the same whoever watches. Run as a program, msprobe watches.
 
-python models.py NAME LEVEL TASK SUMMARY_MODE FOLDER [KEY=JSON …]
+python models.py RUNS.json, where each run is [FOLDER, NAME, LEVEL, TASK, SUMMARY_MODE, KEY=JSON …]
 """
 
-import json
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import msprobe_runs
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -142,38 +140,12 @@ def train(name: str, watch: Callable[[nn.Module], Any], steps: int = 2, batches:
     return losses
 
 
-def under_msprobe(folder: str, name: str, level: str, task: str, summary_mode: str, *keys: str) -> None:
-    """Trains with msprobe watching; its dump and the losses go to the folder."""
+def main(file: str) -> None:
+    """Makes the runs with msprobe watching."""
     from msprobe.pytorch import PrecisionDebugger
 
-    section: dict[str, Any] = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": summary_mode}
-    config: dict[str, Any] = {"task": task, "dump_path": folder, "rank": [], "step": [], "level": level, task: section}
-    batches = 1
-    for key, _, value in (text.partition("=") for text in keys):
-        if key == "batches":
-            batches = int(value)
-        elif key in section or key == "tensor_list":
-            section[key] = json.loads(value)
-        else:
-            config[key] = json.loads(value)
-    path = Path(folder, "config.json")
-    path.write_text(json.dumps(config))
-    losses = train(name, lambda _model: PrecisionDebugger(config_path=str(path)), batches=batches)
-    Path(folder, "losses.json").write_text(json.dumps(losses))
-
-
-def main(file: str) -> None:
-    """Makes the runs one after the other, each in a process of its own: msprobe is there once in a process."""
-    import msprobe.pytorch  # noqa: F401  slow, so before the processes part
-
-    for run in json.loads(Path(file).read_text()):
-        child = os.fork()
-        if child == 0:
-            under_msprobe(*run)
-            sys.stdout.flush()
-            os._exit(0)
-        os.waitpid(child, 0)
+    msprobe_runs.make(file, PrecisionDebugger, train)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

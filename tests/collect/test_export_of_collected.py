@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msprobe_runs
 import pytest
 
 import lakeprobe.collect
@@ -37,17 +38,13 @@ RUNS = [
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Path]:
     """msprobe's dump of each run."""
-    folders = {run: tmp_path_factory.mktemp("run") for run in RUNS}
-    file = tmp_path_factory.mktemp("runs") / "runs.json"
-    file.write_text(json.dumps([[str(folder), *run] for run, folder in folders.items()]))
-    subprocess.run([sys.executable, models.__file__, str(file)], check=True, capture_output=True)
-    return folders
+    return msprobe_runs.dumps_of(models.__file__, RUNS, tmp_path_factory)
 
 
 def exported(tmp_path: Path, run: tuple[str, ...]) -> Path:
     """The run collected into a lake, and exported from it."""
     name, level, task, summary_mode, *keys = run
-    options = {key: json.loads(value) for key, _, value in (text.partition("=") for text in keys)}
+    options = msprobe_runs.options(keys)
 
     def watch(model: Any) -> Any:
         return lakeprobe.collect(  # type: ignore[operator]

@@ -6,8 +6,6 @@ python test_fsdp.py RANK PORT WHO FOLDER
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,20 +60,9 @@ def made() -> tuple[nn.Module, Callable[[], float]]:
     return model, train
 
 
-def main(rank: str, port: str, who: str, folder: str) -> None:
-    jobs.join(rank, port, RANKS)
-    jobs.run(who, folder, rank, made)
-    distributed.barrier()
-    os._exit(0)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the lake of the run `ours`, whose training was the same as that which nobody watched."""
-    folder = tmp_path_factory.mktemp("fsdp")
-    alone = jobs.trained(__file__, RANKS, "nobody", folder)
-    assert jobs.trained(__file__, RANKS, "lakeprobe", folder) == alone
-    return folder
+    return jobs.watched_as_unwatched(__file__, RANKS, tmp_path_factory.mktemp("fsdp"))
 
 
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
@@ -121,4 +108,4 @@ def test_it_is_what_msprobe_records(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    jobs.main(made, RANKS)

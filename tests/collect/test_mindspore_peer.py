@@ -5,12 +5,11 @@ Names, order, bodies, parents and contents must be equal, numbers bit by bit. Wh
 
 import importlib.util
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msprobe_runs
 import numpy as np
 import pytest
 from memory import Memory, Step, plain, tensors
@@ -136,18 +135,14 @@ def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Path]:
     """msprobe's dump of each run."""
-    folders = {run: tmp_path_factory.mktemp("run") for run in RUNS}
-    file = tmp_path_factory.mktemp("runs") / "runs.json"
-    file.write_text(json.dumps([[str(folder), *run] for run, folder in folders.items()]))
-    subprocess.run([sys.executable, models.__file__, str(file)], check=True, capture_output=True)
-    return folders
+    return msprobe_runs.dumps_of(models.__file__, RUNS, tmp_path_factory)
 
 
 @with_msprobe
 @pytest.mark.parametrize("run", RUNS, ids="-".join)
 def test_equal(run: tuple[str, ...], dumps: dict[tuple[str, ...], Path]) -> None:
     name, level, task, summary_mode, *keys = run
-    chosen = {key: json.loads(value) for key, _, value in (text.partition("=") for text in keys)}
+    chosen = msprobe_runs.options(keys)
     batches = chosen.pop("batches", 1)
     lists = {key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items()}
     memory = Memory()

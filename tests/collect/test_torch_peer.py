@@ -6,11 +6,10 @@ Names, order, bodies, parents and stacks must be equal, numbers bit by bit. What
 import glob
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import msprobe_runs
 import pytest
 from memory import Memory, Step, plain, tensors
 
@@ -67,11 +66,7 @@ RUNS = [
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Path]:
     """msprobe's dump of each run."""
-    folders = {run: tmp_path_factory.mktemp("run") for run in RUNS}
-    file = tmp_path_factory.mktemp("runs") / "runs.json"
-    file.write_text(json.dumps([[str(folder), *run] for run, folder in folders.items()]))
-    subprocess.run([sys.executable, models.__file__, str(file)], check=True, capture_output=True)
-    return folders
+    return msprobe_runs.dumps_of(models.__file__, RUNS, tmp_path_factory)
 
 
 @pytest.fixture(params=RUNS, ids=lambda run: "-".join(run))
@@ -80,7 +75,7 @@ def run(request: pytest.FixtureRequest, dumps: dict[tuple[str, ...], Path]) -> t
     name, level, task, summary_mode, *keys = request.param
     folder_of_run = dumps[request.param]
     memory = Memory()
-    chosen = {key: json.loads(value) for key, _, value in (text.partition("=") for text in keys)}
+    chosen = msprobe_runs.options(keys)
     batches = chosen.pop("batches", 1)
     lists = {key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items()}
     settings = Settings(level=level, task=task, summary_mode=summary_mode, **lists)
