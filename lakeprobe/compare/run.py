@@ -82,7 +82,15 @@ def compare(
     layout.check_storage(tensors)
     path = store.choose(lake)
     settle(path)
-    sides, ingested = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
+    given, known = (target, golden), layout.runs(path)
+    ingested: tuple[IngestReport, ...] = ()
+    if all(str(side) in known for side in given):
+        store.check(path)
+        sides = [Side(str(side), tuple(layout.units(path, str(side)))) for side in given]
+    else:
+        from lakeprobe.compare import paths  # reading dumps needs more than comparing: numpy and pyarrow
+
+        sides, ingested = paths.ingested(path, given, known, (steps, ranks), tensors, replace, jobs, progress)
     pairs, unpaired = pair_units(*(_chosen(side.units, steps, ranks) for side in sides))
     if not pairs:
         raise UsageError(
@@ -108,25 +116,6 @@ def compare(
 
 def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
     return [unit for unit in units if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)]
-
-
-def _sides(
-    lake: Path,
-    given: tuple[Any, Any],
-    chosen: tuple[Sequence[int], Sequence[int]],
-    tensors: str,
-    replace: bool,
-    jobs: int,
-    progress: Progress | None,
-) -> tuple[list[Side], tuple[IngestReport, ...]]:
-    """Both sides as units of the lake; of what is given as a path, the `chosen` steps and ranks are ingested first."""
-    known = layout.runs(lake)
-    if not all(str(side) in known for side in given):
-        from lakeprobe.compare import paths  # reading dumps needs more than comparing: numpy and pyarrow
-
-        return paths.ingested(lake, given, known, chosen, tensors, replace, jobs, progress)
-    store.check(lake)
-    return [Side(str(side), tuple(layout.units(lake, str(side)))) for side in given], ()
 
 
 def _tasks(
