@@ -21,6 +21,8 @@ from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
 from lakeprobe.readers import names
 
+USUAL_SEED = 1234
+"""msprobe's, where only deterministic algorithms are asked for."""
 LARGEST = 10**6
 """The largest step or rank that can be named."""
 
@@ -68,7 +70,8 @@ def parse(content: Mapping[str, Any], where: str) -> Configuration:
     task = top.pop("task", "statistics")
     _refuse(content, where)
     _refuse(content.get(task) or {}, f"{where}: {task}")
-    seed, deterministic = top.pop("seed", None), top.pop("is_deterministic", False)
+    deterministic = top.pop("is_deterministic", False)
+    seed = top.pop("seed", USUAL_SEED if deterministic else None)
     dump_path = top.pop("dump_path", None)
     top.pop("async_dump", None)  # what is recorded is the same; it is always written by another process
     settings = Settings(task=task, **top, **sections[task])

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
-from lakeprobe.collect import config
+from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.config import Configuration
 from lakeprobe.collect.session import Collector, beside
 from lakeprobe.errors import UsageError
@@ -62,10 +62,8 @@ class PrecisionDebugger:
         else:
             configuration = config.load(config_path, **overrides)
         lake, run = _places(configuration, lake, run)
-        if configuration.seed is not None or configuration.deterministic:
-            from lakeprobe.collect.switches import seed_all
-
-            seed_all(1234 if configuration.seed is None else configuration.seed, configuration.deterministic)
+        if configuration.seed is not None:
+            frameworks.seed(configuration.seed, deterministic=configuration.deterministic)
         self._records_saved = configuration.settings.level == "debug"
         self._collector = Collector(model, configuration.settings, run=run, lake=lake, replace=replace)
         PrecisionDebugger._instance = self

@@ -75,4 +75,4 @@ class Entries:
             if not (op.finished or all_of_them):
                 return
             self._waiting.popitem(last=False)
-            self._sink.add(op.name, op.body, parent=op.parent, began=op.began, micro_step=None, stack=op.stack)
+            self._sink.add(op.name, op.body, parent=op.parent, began=op.began, stack=op.stack)

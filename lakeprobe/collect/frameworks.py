@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import random
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
@@ -41,6 +45,9 @@ def capture(model: Any, settings: Settings, sink: Sink) -> Capture:
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed the framework, and have it use deterministic algorithms or not. Raises UsageError."""
+    """Seed random, numpy and the framework, and have it use deterministic algorithms or not. Raises UsageError."""
     seeding = importlib.import_module(f"lakeprobe.collect.{name_of()}.seeding")
+    os.environ["PYTHONHASHSEED"] = str(number)  # for processes that are started from here on
+    random.seed(number)
+    np.random.seed(number)
     seeding.seed(number, deterministic=deterministic)

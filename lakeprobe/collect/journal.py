@@ -64,7 +64,6 @@ class Op(msgspec.Struct, array_like=True):
     op: str
     body: Any
     parent: str | None
-    micro_step: int | None
     stack: int | None
     began: int | None = None
 
@@ -95,7 +94,7 @@ def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
         return encoder.encode(op)
     except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits; half of a surrogate pair in a text
         text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
-        return encoder.encode(Op(op.op, text.decode(), op.parent, op.micro_step, op.stack, op.began))
+        return encoder.encode(Op(op.op, text.decode(), op.parent, op.stack, op.began))
 
 
 class Journal:

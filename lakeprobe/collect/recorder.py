@@ -136,6 +136,19 @@ class Recorder:
         """The op's place in the order of calls, asked once when it is recorded; None where no tree is recorded."""
         return self.tree.place(name) if self._has_places else None
 
+    def run(self, op: Op | None, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What the `function` of an op gives, or of a call that is no op. What it calls is not recorded."""
+        thread = self.thread
+        thread.inside = True
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            if op is not None:
+                self.breaks_off(op)
+            raise
+        finally:
+            thread.inside = False
+
     @apart
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None

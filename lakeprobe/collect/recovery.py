@@ -175,7 +175,7 @@ def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> 
     _adapt(body, of_name)
     name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
     stack = None if op.stack is None else stacks[op.stack]
-    tables.add(op.op, name, body, parent=op.parent, began=op.began, micro_step=op.micro_step, stack=stack)
+    tables.add(op.op, name, body, parent=op.parent, began=op.began, stack=stack)
 
 
 def _adapt(value: Any, of_name: dict[str, str]) -> None:

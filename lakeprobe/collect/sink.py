@@ -21,7 +21,7 @@ class Sink(Protocol):
         """
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, began: int | None, micro_step: int | None,
+        self, op: str, body: Any, *, parent: str | None, began: int | None,
         stack: Sequence[str] | None,
     ) -> None:  # fmt: skip
         """One finished op, in final order. They come in batches: some while the step runs, the rest when it is stopped.
@@ -38,7 +38,6 @@ class Sink(Protocol):
         and at level L1, which has no tree.
         `began` is the op's place in the order in which calls begin, a module before what it calls, from 0 in each step;
         numbers may be left out. None where there is no tree, and for gradients of parameters and saved points.
-        `micro_step` is the second member of construct.json's pair (Megatron), else None.
         `stack` is the call stack as in stack.json, innermost frame first; the same tuple object for the same stack,
         kept alive by the capture, so `id` is a cheap key. None where the op has none: backward, gradients, or stacks
         are off.

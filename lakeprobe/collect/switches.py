@@ -9,12 +9,9 @@ recorded, those of bool and int too, which ptdbg's filter_switch leaves out: SQL
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
-
-import numpy as np
 
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.session import Collector, beside
@@ -187,14 +184,11 @@ def set_backward_input(*_: Any, **__: Any) -> NoReturn:
     raise UsageError(f"set_backward_input is not supported: it goes with mode acl; {_ON_THE_DEVICE}")
 
 
-def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> None:
+def seed_all(seed: int = config.USUAL_SEED, mode: bool = False, rm_dropout: bool = False) -> None:
     """Seed random, numpy and the framework with `seed`; with `mode` also ask for deterministic algorithms.
 
     Raises UsageError for `rm_dropout`, which would change the training.
     """
     if rm_dropout:
         raise UsageError("seed_all: rm_dropout is not supported: it changes the training; set p=0 in the model")
-    os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that are started from here on
-    random.seed(seed)
-    np.random.seed(seed)
     frameworks.seed(seed, deterministic=mode)

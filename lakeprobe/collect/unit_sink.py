@@ -84,14 +84,14 @@ class UnitSink:
         self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, began: int | None = None, micro_step: int | None,
+        self, op: str, body: Any, *, parent: str | None, began: int | None = None,
         stack: Sequence[str] | None,
     ) -> None:  # fmt: skip
         """Write one op. Raises LakeError if writing fails (a full disk); the rest of the step is then left out."""
         if self._failed:
             return
         number = None if stack is None else self._stack(stack)
-        self._batch.ops.append(journal.encoded(Op(op, body, parent, micro_step, number, began), self._encoder))
+        self._batch.ops.append(journal.encoded(Op(op, body, parent, number, began), self._encoder))
         if len(self._batch.ops) >= OPS_PER_BATCH or self._batch.tensor_bytes >= BYTES_PER_BATCH:
             self._write_batch()
 
@@ -201,11 +201,10 @@ class UnitSink:
         """Start the process that makes units; without it, the next command that opens the lake makes them."""
         if self._builder is not None:
             return
-        program = "import sys; from lakeprobe.collect.recovery import main; sys.exit(main())"
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         with suppress(OSError):
             self._builder = subprocess.Popen(  # noqa: S603 our own program
-                [sys.executable, "-c", program, str(self._lake)],
+                [sys.executable, "-m", recovery.__name__, str(self._lake)],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment, start_new_session=True,
             )  # fmt: skip
 

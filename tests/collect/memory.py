@@ -29,7 +29,7 @@ class Memory:
         self.steps.append(Step(step, rank))
 
     def add(
-        self, op: str, body: Any, *, parent: str | None, began: int | None, micro_step: int | None,
+        self, op: str, body: Any, *, parent: str | None, began: int | None,
         stack: Sequence[str] | None,
     ) -> None:  # fmt: skip
         step = self.steps[-1]

@@ -32,7 +32,7 @@ def ops_of(dump: Path) -> list[tuple[str, dict[str, Any]]]:
         stacks |= dict.fromkeys(value[0] if grouped else [key], value[1] if grouped else value)
     parents = read_json(dump / "construct.json")
     return [
-        (op, {"body": body, "parent": parents.get(op), "micro_step": None, "stack": stacks.get(op)})
+        (op, {"body": body, "parent": parents.get(op), "stack": stacks.get(op)})
         for op, body in read_json(dump / "dump.json")["data"].items()
     ]
 

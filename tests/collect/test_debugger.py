@@ -50,7 +50,7 @@ class FakeCapture:
         """The model runs an op."""
         if self.running:
             body: dict[str, Any] = {"output": [{"type": "int", "value": self.count}]}
-            self.sink.add(f"Torch.add.{self.count}.forward", body, parent=None, micro_step=None, stack=["a frame"])
+            self.sink.add(f"Torch.add.{self.count}.forward", body, parent=None, stack=["a frame"])
             self.count += 1
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class FakeCapture:
     def save(self, name: str, value: Any, backward: bool) -> None:
         self._begin()
         body: Any = {"type": "float", "value": value}
-        self.sink.add(f"{name}.0.debug", body, parent=None, micro_step=None, stack=None)
+        self.sink.add(f"{name}.0.debug", body, parent=None, stack=None)
 
     def close(self) -> None:
         self.stop()

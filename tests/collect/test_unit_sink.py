@@ -70,7 +70,7 @@ def leaf(tensor: NDArray[Any] | None, name: str) -> dict[str, Any]:
 
 
 def add(sink: UnitSink, op: str, body: Any) -> None:
-    sink.add(op, body, parent=None, micro_step=None, stack=None)
+    sink.add(op, body, parent=None, stack=None)
 
 
 @pytest.fixture

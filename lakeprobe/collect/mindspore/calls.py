@@ -67,22 +67,13 @@ class Calls:
         leads_on = recorder.scope.backward and not name.startswith(_WRITING)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            thread = recorder.thread
-            if thread.inside or not recorder.running:
+            if recorder.thread.inside or not recorder.running:
                 return function(*args, **kwargs)
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
             passage = self._passage(f"{name}.{number}.backward") if leads_on else None
             through = passage and self._lead(passage.arguments, args)
-            thread.inside = True
-            try:
-                output = run(*(through or args), **kwargs)
-            except BaseException:
-                if op is not None:
-                    recorder.breaks_off(op)
-                raise
-            finally:
-                thread.inside = False
+            output = recorder.run(op, run, through or args, kwargs)
             if op is not None:
                 op.parent = recorder.parent_of_function()
                 recorder.ends(op, _results(name, args, kwargs, output))

@@ -63,14 +63,9 @@ class Calls:
         recorder = self.recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            thread = recorder.thread
-            if thread.inside or not recorder.running:
+            if recorder.thread.inside or not recorder.running:
                 return function(*args, **kwargs)
-            thread.inside = True
-            try:
-                return function(*args, **kwargs)
-            finally:
-                thread.inside = False
+            return recorder.run(None, function, args, kwargs)
 
         return call
 
@@ -78,20 +73,11 @@ class Calls:
         recorder = self.recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            thread = recorder.thread
-            if thread.inside or not recorder.running:
+            if recorder.thread.inside or not recorder.running:
                 return function(*args, **kwargs)
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
-            thread.inside = True
-            try:
-                output = function(*args, **kwargs)
-            except BaseException:
-                if op is not None:
-                    recorder.breaks_off(op)
-                raise
-            finally:
-                thread.inside = False
+            output = recorder.run(op, function, args, kwargs)
             self._called(name, number, op, args, kwargs, output)
             return output
 

@@ -69,22 +69,13 @@ class Collectives:
         function = place.function
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            thread = recorder.thread
-            if thread.inside or not recorder.running:
+            if recorder.thread.inside or not recorder.running:
                 return function(*args, **kwargs)
             number = recorder.count(place.name)
             name = f"{place.name}.{number}.forward"
             empty = _NOT_YET.get(place.attribute, ())
             op = recorder.starts(name, _without(args, empty), _without_keys(kwargs, empty), _getframe(1))
-            thread.inside = True
-            try:
-                work = function(*args, **kwargs)
-            except BaseException:
-                if op is not None:
-                    recorder.breaks_off(op)
-                raise
-            finally:
-                thread.inside = False
+            work = recorder.run(op, function, args, kwargs)
             if op is not None:
                 self._called(_Pending(op, place.attribute, args, kwargs), work)
             return work
