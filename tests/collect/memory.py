@@ -4,6 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakeprobe.collect import frameworks
+from lakeprobe.collect.capture import Capture
+from lakeprobe.collect.settings import Settings
+
 
 @dataclass
 class Step:
@@ -59,3 +63,13 @@ def tensors(value: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from tensors(item)
+
+
+def capture(memory: Memory, model: Any = None, **settings: Any) -> Capture:
+    """A capture into `memory` of what `settings` ask for."""
+    return frameworks.capture(model, Settings(**settings), memory)
+
+
+def bodies(memory: Memory) -> dict[str, Any]:
+    """The ops of the last step."""
+    return memory.steps[-1].bodies

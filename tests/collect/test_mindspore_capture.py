@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from memory import Memory, tensors
+from memory import Memory, bodies, capture, tensors
 
 from lakeprobe.collect import frameworks
 from lakeprobe.collect.capture import Capture
-from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import OverflowFoundError, UsageError
 
 mindspore = pytest.importorskip("mindspore")
@@ -28,19 +27,6 @@ from lakeprobe.collect.values import wide  # noqa: E402
 @pytest.fixture(autouse=True)
 def dynamic_graph() -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-
-
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
-def capture(memory: Any, model: Any = None, **settings: Any) -> Capture:
-    return frameworks.capture(model, Settings(**settings), memory)
-
-
-def bodies(memory: Memory) -> dict[str, Any]:
-    return memory.steps[-1].bodies
 
 
 def ones(*shape: int) -> Tensor:

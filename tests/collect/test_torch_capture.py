@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memory import Memory, tensors
+from memory import Memory, bodies, capture, tensors
 
 from lakeprobe.collect import frameworks
-from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import LakeError, UsageError
 
@@ -18,19 +17,6 @@ torch = pytest.importorskip("torch")
 import models  # noqa: E402
 
 from lakeprobe.collect.pytorch.functions import places  # noqa: E402
-
-
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
-def capture(memory: Any, model: Any = None, **settings: Any) -> Capture:
-    return frameworks.capture(model, Settings(**settings), memory)
-
-
-def bodies(memory: Memory) -> dict[str, Any]:
-    return memory.steps[-1].bodies
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
