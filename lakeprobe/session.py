@@ -23,7 +23,7 @@ from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, summarise
-from lakeprobe.collect.settle import settle
+from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, UsageError

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching.capture import Capture
 from lakeprobe.errors import UsageError
 
 _MODULES = {"torch": "pytorch", "mindspore": "mindspore"}

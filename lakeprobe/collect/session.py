@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.unit_sink import UnitSink
+from lakeprobe.collect.writing.unit_sink import UnitSink
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import store
 

@@ -10,7 +10,7 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.collect.settle import settle
+from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Pair, Side, pair_units

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeprobe.collect import frameworks
-from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.watching.capture import Capture
 
 
 @dataclass

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.unit_sink import UnitSink
+from lakeprobe.collect.writing.unit_sink import UnitSink
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
 DEMO = DUMPS / "demo" / "golden" / "step0" / "proc17894"

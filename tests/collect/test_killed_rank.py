@@ -17,7 +17,7 @@ import pytest
 from test_unit_sink import rows, wait_for_unit
 
 import lakeprobe
-from lakeprobe.collect.unit_sink import OPS_PER_BATCH
+from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH
 
 torch = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ import pytest
 from memory import Memory, bodies, capture, tensors
 
 from lakeprobe.collect import frameworks
-from lakeprobe.collect.capture import Capture
+from lakeprobe.collect.watching.capture import Capture
 from lakeprobe.errors import OverflowFoundError, UsageError
 
 mindspore = pytest.importorskip("mindspore")
@@ -21,7 +21,7 @@ from mindspore.ops.operations import _inner_ops  # noqa: E402
 
 from lakeprobe.collect.mindspore.functions import places  # noqa: E402
 from lakeprobe.collect.mindspore.tensors import statistics, xor  # noqa: E402
-from lakeprobe.collect.values import wide  # noqa: E402
+from lakeprobe.collect.watching.values import wide  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

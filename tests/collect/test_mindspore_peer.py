@@ -15,9 +15,9 @@ import pytest
 from memory import Memory, Step, plain, tensors
 
 from lakeprobe.collect import frameworks
-from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.session import Collector
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.watching.capture import Capture
 from lakeprobe.compare.run import compare
 from lakeprobe.session import Lake
 

@@ -14,8 +14,8 @@ import pytest
 from memory import Memory, Step, plain, tensors
 
 from lakeprobe.collect import frameworks
-from lakeprobe.collect.capture import Capture
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.watching.capture import Capture
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("msprobe") is None:

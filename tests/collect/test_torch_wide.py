@@ -15,8 +15,8 @@ import lakeprobe.collect
 
 torch = pytest.importorskip("torch")
 
-from lakeprobe.collect import values  # noqa: E402
 from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa: E402
+from lakeprobe.collect.watching import values  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]

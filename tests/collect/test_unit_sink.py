@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from replay import DEMO, DUMPS, add_all, ops_of
 
 import lakeprobe
-from lakeprobe.collect import journal, recovery
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.settle import settle
-from lakeprobe.collect.unit_sink import OPS_PER_BATCH, UnitSink
+from lakeprobe.collect.writing import journal, recovery
+from lakeprobe.collect.writing.settle import settle
+from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import audits
 from lakeprobe.lake.layout import UnitKey
@@ -270,7 +270,7 @@ def test_tensors_are_kept_once_each_under_the_hash_that_ingest_gives(
 def test_a_tensor_that_is_too_large_is_a_row_without_content(
     lake: Path, sink: UnitSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeprobe.collect.unit_sink.LARGEST_VALUE", 1000)
+    monkeypatch.setattr("lakeprobe.collect.writing.unit_sink.LARGEST_VALUE", 1000)
     sink.begin(0, 0)
     add(sink, "Torch.add.0.forward", {"output": [leaf(np.zeros(1001, np.uint8), "a.pt"), leaf(np.zeros(2), "b.pt")]})
     sink.end()
@@ -429,7 +429,7 @@ def abandoned(lake: Path, ops: int) -> Path:
 
 def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = abandoned(lake, ops=3)
-    for target in ("lakeprobe.collect.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
+    for target in ("lakeprobe.collect.writing.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
                    "shutil.rmtree"):  # fmt: skip
         with monkeypatch.context() as patched:
             patched.setattr(target, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

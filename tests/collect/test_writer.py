@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from test_unit_sink import add, leaf, notes, rows, violations, wait_for_unit
 
-from lakeprobe.collect import journal
-from lakeprobe.collect.journal import Head, Journal
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.unit_sink import OPS_PER_BATCH, UnitSink
-from lakeprobe.collect.writer import Batch, Writer
+from lakeprobe.collect.writing import journal
+from lakeprobe.collect.writing.journal import Head, Journal
+from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
+from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.tensors.content import array_hash
 
 HEAD = Head(

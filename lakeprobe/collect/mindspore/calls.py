@@ -8,8 +8,8 @@ from mindspore.common.api import _pynative_executor
 
 from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
 from lakeprobe.collect.mindspore.passages import Gradients, Passage
-from lakeprobe.collect.places import Function, Place
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.places import Function, Place
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 _COLLECTIVE = (f"{MINT_DISTRIBUTED}.", "Distributed.")
 _WRITING = (

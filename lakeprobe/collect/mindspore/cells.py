@@ -8,9 +8,9 @@ from typing import Any
 from mindspore import nn
 
 from lakeprobe.collect.mindspore.passages import Passage
-from lakeprobe.collect.modules import Call, ModuleCalls, ParameterGradients, backward_of
-from lakeprobe.collect.places import Place, place_of
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
+from lakeprobe.collect.watching.places import Place, place_of
+from lakeprobe.collect.watching.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
 _Hook = tuple[Any, int, Callable[..., Any]]

@@ -10,8 +10,8 @@ from mindspore.common import api
 from lakeprobe.collect.mindspore.calls import Calls
 from lakeprobe.collect.mindspore.cells import Cells
 from lakeprobe.collect.mindspore.primitives import Primitives
-from lakeprobe.collect.places import Function, Place, place_of
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.places import Function, Place, place_of
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 
 class Compiled:

@@ -6,7 +6,7 @@ from mindspore.mint import distributed
 from mindspore.mint.nn import functional
 
 from lakeprobe.collect.mindspore import apis
-from lakeprobe.collect.places import Place, place_of
+from lakeprobe.collect.watching.places import Place, place_of
 
 MINT_DISTRIBUTED = "MintDistributed"
 _GROUPS = (

@@ -13,7 +13,7 @@ from mindspore.mint.distributed import P2POp
 
 from lakeprobe.collect.mindspore import tensors
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.values import (
+from lakeprobe.collect.watching.values import (
     BUILTIN,
     DEEPEST,
     NONE,

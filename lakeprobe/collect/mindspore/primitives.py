@@ -7,10 +7,10 @@ from typing import Any
 from mindspore import Tensor, ops
 from mindspore.ops.primitive import Primitive
 
-from lakeprobe.collect.entries import Op
 from lakeprobe.collect.mindspore.cells import parts
 from lakeprobe.collect.mindspore.passages import Gradients, can_have_gradient
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 
 class Primitives:

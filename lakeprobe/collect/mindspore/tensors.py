@@ -18,8 +18,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lakeprobe.collect import values
-from lakeprobe.collect.values import NONE, Array, Number, Statistics
+from lakeprobe.collect.watching import values
+from lakeprobe.collect.watching.values import NONE, Array, Number, Statistics
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 _ONE_BY_ONE = 1 << 17

@@ -12,16 +12,16 @@ from lakeprobe.collect.mindspore.compiled import Compiled
 from lakeprobe.collect.mindspore.leaves import Leaves
 from lakeprobe.collect.mindspore.passages import can_have_gradient
 from lakeprobe.collect.mindspore.primitives import Primitives
-from lakeprobe.collect.recorder import Recorder
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching.recorder import Recorder
 from lakeprobe.errors import UsageError
 
 _OLDEST = (2, 7)
 
 
 class Watcher:
-    """As `lakeprobe.collect.capture.Watcher` says."""
+    """As `lakeprobe.collect.watching.capture.Watcher` says."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
         """Raises UsageError for what MindSpore cannot be asked for."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from lakeprobe.collect.entries import Op
-from lakeprobe.collect.places import Function, Place
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.places import Function, Place
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 _DROPOUT = frozenset(
     f"{prefix}.{name}"

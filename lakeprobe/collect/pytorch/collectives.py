@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import distributed
 
-from lakeprobe.collect.entries import Op
-from lakeprobe.collect.places import Function, Place, place_of
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.places import Function, Place, place_of
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 _NOT_YET = {
     "recv": (0,),

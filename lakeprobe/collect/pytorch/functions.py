@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from lakeprobe.collect.places import Place, place_of
 from lakeprobe.collect.pytorch import apis
+from lakeprobe.collect.watching.places import Place, place_of
 
 
 def places() -> list[Place]:

@@ -10,7 +10,7 @@ from torch import distributed
 
 from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin
+from lakeprobe.collect.watching.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin
 
 _SPECIAL_KEYS = ("device", "dtype", "output_dtype")
 _OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils.hooks import BackwardHook
 
-from lakeprobe.collect.modules import Call, ModuleCalls, ParameterGradients, backward_of
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
+from lakeprobe.collect.watching.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
 _WRAPPER = "FullyShardedDataParallel"

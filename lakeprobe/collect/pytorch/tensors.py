@@ -13,8 +13,8 @@ from weakref import ref
 import numpy as np
 import torch
 
-from lakeprobe.collect import values
-from lakeprobe.collect.values import NONE, Number, Statistics, Wide
+from lakeprobe.collect.watching import values
+from lakeprobe.collect.watching.values import NONE, Number, Statistics, Wide
 
 # The functions as they are before any is replaced.
 _aminmax = torch.aminmax

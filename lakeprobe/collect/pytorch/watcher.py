@@ -12,15 +12,15 @@ from lakeprobe.collect.pytorch.calls import Calls
 from lakeprobe.collect.pytorch.collectives import Collectives
 from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
-from lakeprobe.collect.recorder import Recorder
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching.recorder import Recorder
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
 
 
 class Watcher:
-    """As `lakeprobe.collect.capture.Watcher` says."""
+    """As `lakeprobe.collect.watching.capture.Watcher` says."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
         self.recorder = Recorder(settings, sink, Leaves, _without_modes)

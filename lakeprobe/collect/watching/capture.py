@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from lakeprobe import diagnostics
-from lakeprobe.collect.entries import Op
-from lakeprobe.collect.recorder import Recorder, apart
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
 

@@ -1,8 +1,8 @@
 """Makes units of journals: of those that are finished, and of those whose process was killed, as far as they got.
 
 A process that collects only appends to a journal. What costs more (rows, Parquet) is done here, in a process of its own
-beside it: `python -m lakeprobe.collect.recovery LAKE`. If that is killed too, the next command that opens the lake does
-it. Nothing here imports a framework.
+beside it: `python -m lakeprobe.collect.writing.recovery LAKE`. If that is killed too, the next command that opens the
+lake does it. Nothing here imports a framework.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import msgspec
 import xxhash
 
 from lakeprobe import diagnostics
-from lakeprobe.collect import journal
-from lakeprobe.collect.journal import Head, Op
+from lakeprobe.collect.writing import journal
+from lakeprobe.collect.writing.journal import Head, Op
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey

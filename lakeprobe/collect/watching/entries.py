@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Any
 
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.stacks import Stack
+from lakeprobe.collect.watching.stacks import Stack
 
 
 class Op:

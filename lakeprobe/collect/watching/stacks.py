@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 
 Stack = tuple[str, ...]
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 
 
 class Stacks:

@@ -1,9 +1,9 @@
 """A sink that makes units of the lake: the training process appends to a journal, a process beside it does the rest.
 
 What it costs the step: each op is encoded as msgpack when it is added. Batches of ops are written by a thread, which
-also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writer`). The unit
-appears in the lake when its step is over and the other process has made it (`lakeprobe.collect.recovery`); `close`
-waits for that.
+also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). The
+unit appears in the lake when its step is over and the other process has made it
+(`lakeprobe.collect.writing.recovery`); `close` waits for that.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from weakref import WeakSet
 import msgspec
 import numpy as np
 
-from lakeprobe.collect import journal, recovery
-from lakeprobe.collect.journal import Head, Journal, Op
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.writer import Batch, Writer
+from lakeprobe.collect.writing import journal, recovery
+from lakeprobe.collect.writing.journal import Head, Journal, Op
+from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey

@@ -12,7 +12,7 @@ def settle(lake: Path) -> None:
     """What every command does first with a lake: recover what is left, and say on stderr what came in, or could not."""
     if not any(layout.collecting_folder(lake).glob("*/")):
         return
-    from lakeprobe.collect import recovery
+    from lakeprobe.collect.writing import recovery
 
     made, errors = recovery.recover(lake)
     for unit in made:

@@ -6,7 +6,7 @@ LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the recor
 A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. It is handed
 to the system in one write, so a process that is killed loses the batch that it had not written yet and no other. Who
 collects holds a lock on the file (flock). A journal that nobody holds is finished, or its process is gone: in either
-case anybody may make a unit of it (`lakeprobe.collect.recovery`).
+case anybody may make a unit of it (`lakeprobe.collect.writing.recovery`).
 """
 
 from __future__ import annotations

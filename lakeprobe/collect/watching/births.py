@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lakeprobe.collect.entries import Op
+from lakeprobe.collect.watching.entries import Op
 
 _GIVEN = ("input_args", "input_kwargs", "input", "parameters")
 _NOT_OURS = "Distributed."

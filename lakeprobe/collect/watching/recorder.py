@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-from lakeprobe.collect.births import Births
-from lakeprobe.collect.entries import Entries, Op
-from lakeprobe.collect.scope import MODULES, Scope
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.stacks import Stacks
-from lakeprobe.collect.tree import Tree
+from lakeprobe.collect.watching.births import Births
+from lakeprobe.collect.watching.entries import Entries, Op
+from lakeprobe.collect.watching.scope import MODULES, Scope
+from lakeprobe.collect.watching.stacks import Stacks
+from lakeprobe.collect.watching.tree import Tree
 from lakeprobe.errors import OverflowFoundError
 
 Method = TypeVar("Method", bound=Callable[..., Any])

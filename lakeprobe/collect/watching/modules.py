@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lakeprobe.collect.entries import Op
-from lakeprobe.collect.recorder import Recorder, apart
+from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.recorder import Recorder, apart
 
 
 @dataclass
