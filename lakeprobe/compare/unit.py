@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -159,13 +161,21 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, g
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
+    with ThreadPoolExecutor(task.threads) as beside:
+        list(beside.map(partial(_load_side, connection), ("target", "golden"), (target, golden)))
     for side, folder in (("target", target), ("golden", golden)):
-        _create_table(connection, f"{side}_ops", f"FROM unit_ops(getvariable('{side}_unit'))")
-        _create_table(connection, f"{side}_leaves", f"FROM unit_leaves(getvariable('{side}_unit'))")
         joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
         stacks = quote_text(str(folder / STACKS_FILE))
         connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
+
+
+def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -> None:
+    """Make the tables of one side, with a cursor of its own, so that the other can be made meanwhile."""
+    with connection.cursor() as cursor:
+        set_variable(cursor, "unit", str(folder))
+        _create_table(cursor, f"{side}_ops", "FROM unit_ops(getvariable('unit'))")
+        _create_table(cursor, f"{side}_leaves", "FROM unit_leaves(getvariable('unit'))")
 
 
 def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
@@ -174,7 +184,8 @@ def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
         names, slots = {"renamed_ops": "match/renamed_ops", "match_data": "match/data"}, "match/slots_mapped"
     else:
         names, slots = {"renamed_ops": "match/unchanged_ops"}, "match/slots"
-    return names | _MATCHES | _searches(rule) | {"pairs": slots, "pairs_default": slots} | _DEFAULTS
+    views = names | _MATCHES | _searches(rule) | {"pairs": slots, "pairs_default": slots} | _DEFAULTS
+    return {view: file for view, file in views.items() if not view.endswith("_default") or view in rule.sql}
 
 
 def _searches(rule: Rule) -> dict[str, str]:

@@ -26,11 +26,10 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
             define_view(connection, name, unit.folder / file)
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
-        connection.execute(f"CREATE VIEW all_columns AS {resources.sql(f'reports/{unit.kind}')}")
-        has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall()
-        without_stacks = "SELECT * EXCLUDE (NPU_Stack_Info) FROM all_columns"
-        chosen = "FROM all_columns" if has_stacks == [(True,)] else without_stacks
-        connection.execute(f"CREATE VIEW msprobe_table AS {chosen}")
+        has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall() == [(True,)]
+        chosen = "*" if has_stacks else "* EXCLUDE (NPU_Stack_Info)"
+        columns = resources.sql(f"reports/{unit.kind}")
+        connection.execute(f"CREATE VIEW msprobe_table AS SELECT {chosen} FROM (\n{columns}\n)")
         yield connection
     finally:
         connection.close()
