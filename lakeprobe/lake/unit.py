@@ -35,7 +35,7 @@ class UnitWriter:
 
     def write(self, name: str, batch: pa.RecordBatch) -> None:
         """Append `batch` to the table `name`."""
-        self._writer(name).write_batch(batch)
+        self._writer(name, batch.schema).write_batch(batch)
 
     def write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Append `rows` to the table `name`."""
@@ -43,7 +43,7 @@ class UnitWriter:
 
         self.write(name, pa.RecordBatch.from_pylist(rows, schema=arrow_schema(name)))
 
-    def _writer(self, name: str) -> pq.ParquetWriter:
+    def _writer(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
 
         writer = self._writers.get(name)
@@ -51,7 +51,7 @@ class UnitWriter:
             encodings = _ENCODINGS.get(name, {})
             columns = [column.name for column in table(name).columns]
             writer = self._writers[name] = pq.ParquetWriter(
-                self.folder / f"{name}.parquet", arrow_schema(name), compression="zstd", compression_level=3,
+                self.folder / f"{name}.parquet", schema, compression="zstd", compression_level=3,
                 use_dictionary=[column for column in columns if column not in (*encodings, *_HARDLY_REPEAT)],
                 column_encoding=encodings, write_statistics=[column for column in columns if column in _SEARCHED],
                 store_schema=False,

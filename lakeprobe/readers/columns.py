@@ -6,7 +6,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int32]
 
 
 class Codes(dict[Any, int]):
@@ -18,11 +22,72 @@ class Codes(dict[Any, int]):
         return code
 
 
-def decode(values: Iterable[Any], codes: Sequence[int], type: pa.DataType) -> pa.Array:
-    """The column that has, row by row, the value of that number: `values[code]` for each code."""
+def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
+    """The column of texts that has, row by row, the value of that number: `values[code]` for each code.
+
+    It is an Arrow dictionary of the values that are in use, which Parquet takes over as it is.
+    """
+    import numpy as np
     import pyarrow as pa
 
-    return pa.array(list(values), type=type).take(pa.array(codes, type=pa.int32()))
+    values = list(values)
+    used = np.zeros(len(values), dtype=bool)
+    used[codes] = True
+    used &= _present(values)
+    places = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    dictionary = pa.array([values[code] for code in used.nonzero()[0].tolist()], type=pa.string())
+    return pa.DictionaryArray.from_arrays(fixed(places[codes], pa.int32(), used[codes]), dictionary)
+
+
+def numbers(values: Iterable[int | None], codes: Numbers, type: pa.DataType) -> pa.Array:
+    """The column of `type`, integers or bools, that has the value of that number in each row."""
+    import numpy as np
+
+    values = list(values)
+    filled = np.array([value or 0 for value in values], dtype=type.to_pandas_dtype())
+    return fixed(filled[codes], type, _present(values)[codes])
+
+
+def lists(values: Iterable[tuple[int, ...] | None], codes: Numbers, type: pa.DataType) -> pa.Array:
+    """The column of lists of int64, which `type` says, that has the value of that number in each row."""
+    import numpy as np
+    import pyarrow as pa
+
+    values = list(values)
+    sizes = np.array([len(value or ()) for value in values], dtype=np.int32)
+    elements = np.array([element for value in values for element in value or ()], dtype=np.int64)
+    begins, lengths = np.cumsum(sizes) - sizes, sizes[codes]
+    offsets = np.concatenate((np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)))
+    from_elements = np.arange(offsets[-1]) + np.repeat(begins[codes] - offsets[:-1], lengths)
+    children = [fixed(elements[from_elements], type.value_type)]
+    buffers = [_validity(_present(values)[codes]), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(type, len(codes), buffers, children=children)
+
+
+def fixed(column: NDArray[Any], type: pa.DataType, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The numbers or bools of `column` as a column of `type`, null where they are not `present`.
+
+    pa.array does the same, and imports numpy.ma and pandas first to see that `column` is none of theirs.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    values = np.packbits(column, bitorder="little") if column.dtype == bool else np.ascontiguousarray(column)
+    validity = None if present is None else _validity(present)
+    return pa.Array.from_buffers(type, len(column), [validity, pa.py_buffer(values)])
+
+
+def _present(values: Iterable[object]) -> NDArray[np.bool_]:
+    import numpy as np
+
+    return np.array([value is not None for value in values], dtype=bool)
+
+
+def _validity(present: NDArray[np.bool_]) -> pa.Buffer | None:
+    import numpy as np
+    import pyarrow as pa
+
+    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:
@@ -31,7 +96,5 @@ def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:
 
     if not values:
         return pa.nulls(length, type=type)
-    column: list[Any] = [None] * length
-    for row, value in values.items():
-        column[row] = value
+    column: Sequence[Any] = list(map(values.get, range(length)))
     return pa.array(column, type=type)

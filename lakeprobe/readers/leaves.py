@@ -8,17 +8,20 @@ values in a dump, are worked out once each, and become columns when a batch is t
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.columns import Codes, decode, sparse
+from lakeprobe.readers.columns import Codes, fixed, lists, numbers, sparse, texts
 from lakeprobe.readers.source import ContentOf
 from lakeprobe.schema import arrow_schema
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from lakeprobe.tensors import TensorReference
 
@@ -40,6 +43,7 @@ WIDE = ("wide_mean", "wide_norm", "nan_count", "posinf_count", "neginf_count", "
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
+_NO_NUMBER = frozenset("n-")
 _PLAIN = ("type", "dtype", "shape", *_STATISTICS, "requires_grad")
 _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
@@ -70,6 +74,9 @@ class _Form(NamedTuple):
     fields: str | None
 
 
+_NULL = _Form("null", None, None, None, None)
+
+
 class Leaves:
     """Collects the leaves of one dump's entries as columns of the table tensors."""
 
@@ -88,30 +95,29 @@ class Leaves:
         self._others: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._shapes = Codes()
         self._letters = Codes()
-        self._ops: list[str] = []
         self._op = ""
-        self._empties: list[list[Any]] = []
+        self._empties: list[str] = []
+        self._empty_texts: dict[tuple[_Place, str], str] = {}
         self._taken = 0
         self.first_tensor_type: str | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self._op_codes: list[int] = []
-        self._seqs: list[int] = []
-        self._place_codes: list[int] = []
-        self._form_codes: list[int] = []
-        self._shape_codes: list[int] = []
-        self._letter_codes: list[int] = []
-        self._max: list[float | None] = []
-        self._min: list[float | None] = []
-        self._mean: list[float | None] = []
-        self._norm: list[float | None] = []
+        self._ops: list[str] = []
+        self._seqs = array("i")
+        self._rows = array("i")
+        """How many leaves each op has."""
+        self._place_codes = array("i")
+        self._form_codes = array("i")
+        self._shape_codes = array("i")
+        self._letter_codes = array("i")
+        self._max, self._min, self._mean, self._norm = array("d"), array("d"), array("d"), array("d")
+        """The statistics; 0.0 where the letters say that there is none."""
         self._sparse: dict[str, dict[int, Any]] = {
             name: {}
             for name in ("max_int", "min_int", "value", "digest", "data_name", "content", "content_problem", "extra")
         }
         self._wide: dict[int, tuple[Any, ...]] = {}
-        self._ops = []
 
     def __len__(self) -> int:
         """Rows collected since the last batch was taken."""
@@ -140,56 +146,62 @@ class Leaves:
                         self._walk(body[section], root)
         except RecursionError:
             raise DumpError(f"{self._where}: {op} is nested too deep to be read") from None
-        rows = len(self._place_codes) - before
-        self._op_codes += [len(self._ops)] * rows
-        self._seqs += [seq] * rows
         self._ops.append(op)
+        self._seqs.append(seq)
+        self._rows.append(len(self._place_codes) - before)
         if not self._empties:
             return None
-        empties, self._empties = json.dumps(self._empties), []
-        return empties
+        empties, self._empties = ", ".join(self._empties), []
+        return f"[{empties}]"
 
     def take(self) -> pa.RecordBatch:
-        """The rows collected so far as a batch of the table tensors; the collection begins anew."""
+        """The rows collected so far as a batch of the table tensors; the collection begins anew.
+
+        Texts that repeat are Arrow dictionaries.
+        """
+        import numpy as np
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         schema = arrow_schema("tensors")
         length = len(self)
-        text = pa.string()
-        places = {
-            column: decode((getattr(place, column) for place in self._places), self._place_codes, text)
-            for column in ("slot", "role", "section", "path")
+        places, forms = np.array(self._place_codes), np.array(self._form_codes)
+        letters = np.array(self._letter_codes)
+        seen: list[_Form] = list(self._forms)
+        ops = np.repeat(np.arange(len(self._ops), dtype=np.int32), self._rows)
+        columns = {
+            "row": fixed(np.arange(self._taken, self._taken + length, dtype=np.int32), pa.int32()),
+            "seq": fixed(np.repeat(np.array(self._seqs), self._rows), pa.int32()),
+            "part": texts([self._part], np.zeros(length, dtype=np.int32)),
+            "op": texts(self._ops, ops),
+            "name": pa.array(self._names(ops), type=pa.string()),
+            "repeat": numbers([place.repeat for place in self._places], places, schema.field("repeat").type),
+            "path": texts([f"[{place.path[1:]}]" for place in self._places], places),
+            "shape": lists(self._shapes, np.array(self._shape_codes), schema.field("shape").type),
+            "stat_types": texts(self._letters, letters),
+            "requires_grad": numbers([form.requires_grad for form in seen], forms, schema.field("requires_grad").type),
         }
-        places["path"] = pc.binary_join_element_wise("[", pc.utf8_slice_codeunits(places["path"], 1), "]", "")
-        repeats = (place.repeat for place in self._places)
-        forms: list[_Form] = list(self._forms)
-        op = decode(self._ops, self._op_codes, text)
-        columns = places | {
-            "row": pa.array(range(self._taken, self._taken + length), type=pa.int32()),
-            "seq": pa.array(self._seqs, type=pa.int32()),
-            "op": op,
-            "repeat": decode(repeats, self._place_codes, pa.int32()),
-            "part": pa.repeat(self._part, length),
-            "name": pc.if_else(pc.equal(places["slot"], ""), op, pc.binary_join_element_wise(op, places["slot"], ".")),
-            "shape": decode(self._shapes, self._shape_codes, schema.field("shape").type),
-            "stat_types": decode(self._letters, self._letter_codes, text),
-            "max": pa.array(self._max, type=pa.float64()),
-            "min": pa.array(self._min, type=pa.float64()),
-            "mean": pa.array(self._mean, type=pa.float64()),
-            "norm": pa.array(self._norm, type=pa.float64()),
-        }
-        for column in _Form._fields:
-            values = [getattr(form, column) for form in forms]
-            columns[column] = decode(values, self._form_codes, schema.field(column).type)
+        for column in ("slot", "role", "section"):
+            columns[column] = texts([getattr(place, column) for place in self._places], places)
+        for column in ("kind", "type", "dtype", "fields"):
+            columns[column] = texts([getattr(form, column) for form in seen], forms)
+        for position, column in enumerate(("max", "min", "mean", "norm")):
+            numbered = [of_row is not None and of_row[position] not in _NO_NUMBER for of_row in self._letters]
+            present = np.array(numbered, dtype=bool)[letters]
+            columns[column] = fixed(np.array(getattr(self, f"_{column}")), pa.float64(), present)
         for column, found in self._sparse.items():
             columns[column] = sparse(found, length, schema.field(column).type)
-        for place, column in enumerate(WIDE):
-            found = {row: numbers[place] for row, numbers in self._wide.items()}
+        for position, column in enumerate(WIDE):
+            found = {row: measured[position] for row, measured in self._wide.items()}
             columns[column] = sparse(found, length, schema.field(column).type)
         self._taken += length
         self._reset()
-        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+        return pa.record_batch([columns[name] for name in schema.names], names=schema.names)
+
+    def _names(self, ops: NDArray[np.int32]) -> list[str]:
+        """The name of each row, whose ops are those of the numbers `ops`."""
+        ends = [f".{place.slot}" if place.slot else "" for place in self._places]
+        named = zip(map(self._ops.__getitem__, ops.tolist()), map(ends.__getitem__, self._place_codes), strict=True)
+        return [op + end for op, end in named]
 
     def count(self, column: str) -> int:
         """How many of the collected rows have a value in the sparse column `column`."""
@@ -217,25 +229,35 @@ class Leaves:
 
     def _walk(self, value: Any, place: _Place) -> None:
         if value.__class__ is dict:
-            if value.get("type").__class__ is str:
-                self._leaf(value, place)
-            elif value.get("class_type").__class__ is str and value.get("tensor").__class__ is dict:
-                self._point_to_point(value, place)
-            elif value:
-                for key, item in value.items():
-                    self._walk(item, place.children.get(key) or self._child(place, key))
+            keys = tuple(value)
+            if keys == _PLAIN and value["type"].__class__ is str:  # most leaves; _object would come to the same
+                inexact = self._add_statistics(place, keys, *value.values())
+                if inexact:
+                    self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
             else:
-                self._add_empty(place, "{}")
+                self._object(value, keys, place)
         elif value.__class__ is list:
             if not value:
                 self._add_empty(place, "[]")
             for index, item in enumerate(value):
                 self._walk(item, place.children.get(index) or self._child(place, index))
         elif value is None:
-            self._add_value(place, "null", None, None, None)
+            self._add_value(place, self._forms[_NULL], None)
         else:  # a bare number or text: no release writes one, but it is a value all the same
             text = value if value.__class__ is str else _text(value)
-            self._add_value(place, "scalar", value.__class__.__name__, None, text)
+            form = _Form("scalar", value.__class__.__name__, None, None, None)
+            self._add_value(place, self._forms[form], text)
+
+    def _object(self, value: dict[str, Any], keys: tuple[str, ...], place: _Place) -> None:
+        if value.get("type").__class__ is str:
+            self._leaf(value, keys, place)
+        elif value.get("class_type").__class__ is str and value.get("tensor").__class__ is dict:
+            self._point_to_point(value, place)
+        elif value:
+            for key, item in value.items():
+                self._walk(item, place.children.get(key) or self._child(place, key))
+        else:
+            self._add_empty(place, "{}")
 
     def _add_gradients(self, body: dict[str, Any]) -> None:
         for parameter, value in body.items():
@@ -248,20 +270,18 @@ class Leaves:
                 self._walk(value, place)
 
     def _add_empty(self, place: _Place, sign: str) -> None:
-        self._empties.append([place.section, *json.loads(f"[{place.path[1:]}]"), sign])
+        text = self._empty_texts.get((place, sign))
+        if text is None:
+            path = [place.section, *json.loads(f"[{place.path[1:]}]"), sign]
+            text = self._empty_texts[place, sign] = json.dumps(path)
+        self._empties.append(text)
 
     # ---- leaves -------------------------------------------------------------------------------------------
 
-    def _leaf(self, leaf: dict[str, Any], place: _Place) -> None:
-        keys = tuple(leaf)
-        if keys == _PLAIN:  # most leaves; what follows would come to the same
-            inexact = self._add_statistics(place, keys, *leaf.values())
-            if inexact:
-                self._sparse["extra"][len(self) - 1] = json.dumps(inexact)
-            return
+    def _leaf(self, leaf: dict[str, Any], keys: tuple[str, ...], place: _Place) -> None:
         if type(leaf.get("wide")) is tuple:  # of our own collecting; JSON has no such value
             self._wide[len(self)] = leaf.pop("wide")
-            self._leaf(leaf, place)
+            self._walk(leaf, place)
             return
         reference = None
         if hasattr(leaf.get("content"), "offset"):  # a TensorReference of the reader; JSON has no such value
@@ -363,7 +383,7 @@ class Leaves:
 
     def _odd_statistics(
         self, statistics: tuple[Any, ...], row: int, place: _Place
-    ) -> tuple[str, list[float | None], dict[str, Any]]:
+    ) -> tuple[str, list[float], dict[str, Any]]:
         """Letters, doubles, and the values that a double or int64 cannot hold, for statistics not all floats."""
         try:
             letters = "".join([_LETTERS[statistic.__class__] for statistic in statistics])
@@ -377,9 +397,9 @@ class Leaves:
                 inexact[name] = value
         return letters, [self._as_double(statistic, place) for statistic in statistics], inexact
 
-    def _as_double(self, statistic: Any, place: _Place) -> float | None:
+    def _as_double(self, statistic: Any, place: _Place) -> float:
         if statistic is None or statistic is _ABSENT:
-            return None
+            return 0.0
         try:
             return float(statistic)
         except (ValueError, OverflowError):
@@ -401,7 +421,10 @@ class Leaves:
         self, leaf: dict[str, Any], keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place
     ) -> None:
         name = leaf["type"]
-        kind = "scalar" if name.startswith(_SCALAR_PREFIXES) and "." not in name else "object"
+        form = self._form_of.get((name, keys))
+        if form is None:
+            kind = "scalar" if name.startswith(_SCALAR_PREFIXES) and "." not in name else "object"
+            form = self._form_of[name, keys] = self._forms[_Form(kind, name, None, None, " ".join(keys))]
         value = leaf.get("value", _ABSENT)
         if value is _ABSENT:
             text = None
@@ -411,19 +434,19 @@ class Leaves:
             reads_as_text = name == "str" or (is_text and not _is_json(text))
             if is_text != reads_as_text:  # else its type is lost
                 extra = (extra or {}) | {"value": value}
-        self._add_value(place, kind, name, " ".join(keys), text)
+        self._add_value(place, form, text)
         if extra:
             self._sparse["extra"][len(self) - 1] = json.dumps(extra)
 
-    def _add_value(self, place: _Place, kind: str, name: str | None, fields: str | None, value: str | None) -> None:
+    def _add_value(self, place: _Place, form: int, value: str | None) -> None:
         if value is not None:
             self._sparse["value"][len(self)] = value
-        self._max.append(None)
-        self._min.append(None)
-        self._mean.append(None)
-        self._norm.append(None)
+        self._max.append(0.0)
+        self._min.append(0.0)
+        self._mean.append(0.0)
+        self._norm.append(0.0)
         self._place_codes.append(place.code if place.code >= 0 else self._number(place))
-        self._form_codes.append(self._forms[_Form(kind, name, None, None, fields)])
+        self._form_codes.append(form)
         self._shape_codes.append(self._shapes[None])
         self._letter_codes.append(self._letters[None])
 

@@ -77,14 +77,20 @@ def _split_lines(
     rest = start[first + len(separator) :]
     ended = False
     while not ended:
-        end = rest.find(closing)
-        cut = rest.rfind(separator, 0, end if end >= 0 else None)
-        if cut >= 0:
-            yield from _members(path, rest[:cut], container, separator)
+        cut = rest.rfind(separator)
+        members = _decoded(rest[:cut], separator) if cut >= 0 else None
+        if members is not None:
+            yield from ((container, name, value) for name, value in members.items())
             rest = rest[cut + len(separator) :]
-        if end >= 0:  # the object ends here; keys after it may look like members, but are not
-            rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
-            break
+        else:
+            end = rest.find(closing)
+            cut = rest.rfind(separator, 0, end) if end >= 0 else cut
+            if cut >= 0:
+                yield from _members(path, rest[:cut], container, separator)
+                rest = rest[cut + len(separator) :]
+            if end >= 0:  # the object ends here; keys after it may look like members, but are not
+                rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
+                break
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
         block = file.read(_BLOCK)
@@ -119,16 +125,24 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
 
 def _members(path: Path, text: bytes, container: str | None, separator: bytes) -> Iterator[Member]:
     """The members in `text`, decoded in one go, or one by one where one of them needs it (NaN) or is damaged."""
-    try:
-        members = _decode(b'{"' + text.rstrip().removesuffix(b",") + b"}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        members = {}
-    if text.rstrip().endswith(b",") and len(members) == text.count(separator) + 1:
-        for name, value in members.items():
-            yield container, name, value
+    members = _decoded(text, separator)
+    if members is not None:
+        yield from ((container, name, value) for name, value in members.items())
         return
     for piece in text.split(separator):
         yield from _member(path, piece, container, b",")
+
+
+def _decoded(text: bytes, separator: bytes) -> dict[str, Any] | None:
+    """The members in `text`, with the comma behind the last; None if they are not just that, or one is there twice."""
+    text = text.rstrip()
+    if not text.endswith(b","):
+        return None
+    try:
+        members = _decode(b'{"' + text[:-1] + b"}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return members if len(members) == text.count(separator) + 1 else None
 
 
 def _member(path: Path, piece: bytes, container: str | None, end: bytes) -> Iterator[Member]:

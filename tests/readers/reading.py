@@ -46,10 +46,15 @@ def read_source(format: Format, source: Source, content_of: ContentOf = lambda _
     """Read `source` with the reader under test; its tables are sound."""
     batches: dict[str, list[pa.RecordBatch]] = {"ops": [], "tensors": [], "stacks": [], "undumped": []}
     summary = format.read(source, content_of, lambda table, batch: batches[table].append(batch))
-    tables = {name: pa.Table.from_batches(found, arrow_schema(name)) for name, found in batches.items()}
+    tables = {name: _table(found, arrow_schema(name)) for name, found in batches.items()}
     for table in tables.values():
         table.validate(full=True)
     return Read(summary, *(table.to_pylist() for table in tables.values()))
+
+
+def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The rows of `batches`, whose columns may be dictionaries of what `schema` says."""
+    return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
 def damages(longest: int) -> st.SearchStrategy[Damages]:
