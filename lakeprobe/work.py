@@ -30,10 +30,12 @@ def run_all(
     jobs: int,
     progress: Progress | None = None,
     apart: bool = False,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[Report]:
     """`function` of every task, in the order of `tasks`: here if there is one or `jobs` is 1, else in other processes.
 
-    `apart` has it in other processes always: what may be killed must not run here.
+    `apart` has it in other processes always: what may be killed must not run here. While others work, `meanwhile` is
+    called here, once.
 
     The first exception of a task ends the work and is raised. Other processes give back all of their memory at their
     end, so that what a command does next starts with none of it taken.
@@ -51,6 +53,8 @@ def run_all(
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
         futures = [pool.submit(function, task) for task in tasks]
         try:
+            if meanwhile:
+                meanwhile()
             for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 if progress:

@@ -50,6 +50,13 @@ def test_a_failure_in_any_process_is_raised(tasks: list[int]) -> None:
         run_all(fails_at_odd, tasks, 2)
 
 
+@pytest.mark.parametrize(("jobs", "times"), [(1, 0), (2, 1)])
+def test_meanwhile_is_called_once_and_here_where_others_work(jobs: int, times: int) -> None:
+    called: list[int] = []
+    assert run_all(slow_first, [0, 1, 2], jobs, meanwhile=lambda: called.append(os.getpid())) == [0, 1, 4]
+    assert called == [os.getpid()] * times
+
+
 def test_a_worker_that_is_killed() -> None:
     with pytest.raises(LakeError, match=r"a worker process was killed, .* try fewer --jobs") as caught:
         run_all(dies_at_zero, [0, 1, 2], 2)

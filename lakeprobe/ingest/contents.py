@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lakeprobe.errors import TensorError
 from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
 from lakeprobe.readers.archive import is_temporary
 from lakeprobe.readers.source import ContentOf
-from lakeprobe.tensors import content_hash, open_tensor, read_tensor
 
 if TYPE_CHECKING:
     from lakeprobe.tensors import TensorReference
@@ -61,6 +58,8 @@ class Contents:
         return len(self._rows)
 
     def _take_in(self, tensor: Path | TensorReference) -> str:
+        from lakeprobe.tensors import content_hash, read_tensor  # which a dump without tensors can do without
+
         reference = read_tensor(tensor) if isinstance(tensor, Path) else tensor
         if reference.length > LARGEST_VALUE and is_temporary(reference.file):
             raise TensorError(f"{tensor} is compressed and too large to be copied; unpack the archive, give the folder")
@@ -84,6 +83,10 @@ class Contents:
         }
 
     def _copy(self, content: str, reference: TensorReference) -> None:
+        import numpy as np
+
+        from lakeprobe.tensors import open_tensor
+
         if reference.length > LARGEST_VALUE:
             self.too_large += 1
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -131,8 +131,12 @@ def read_dumps(
     replace: bool,
     jobs: int,
     progress: Progress | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[UnitReport]:
-    """Read the located dumps of each run, then put all units in place. If one fails, none is put in place."""
+    """Read the located dumps of each run, then put all units in place. If one fails, none is put in place.
+
+    `meanwhile` is called while other processes read.
+    """
     with staging.staged(lake, "ingest") as folder:
         units = [
             (UnitKey(run, step, rank), tuple(sources))
@@ -143,7 +147,7 @@ def read_dumps(
             UnitTask(lake, key, sources, folder / str(number), tensors, replace)
             for number, (key, sources) in enumerate(units)
         ]
-        reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress)
+        reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress, meanwhile=meanwhile)
         put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
     return reports
 

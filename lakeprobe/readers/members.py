@@ -18,7 +18,9 @@ import msgspec
 
 from lakeprobe.errors import DumpError
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
+"""Bytes that are decoded at a time: their objects fit into a core's cache."""
+
 _LARGEST_MEMBER = 1 << 28
 """Bytes that one member may take. A dump's entries take kilobytes; this stops a file that never closes one."""
 
@@ -93,7 +95,7 @@ def _split_lines(
                 break
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
-        block = file.read(_BLOCK)
+        block = file.read(max(_BLOCK, len(rest)))  # as much again of a member that is long
         ended = not block
         rest += block
     last, closed, tail = rest.partition(closing)
