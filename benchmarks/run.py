@@ -27,6 +27,8 @@ SCRIPTS = Path(os.environ.get("LAKEPROBE_SCRIPTS", SHARED / "scripts"))
 TEMPLATE = SHARED / "dumps" / "B_pt_dist" / "mix_stat" / "golden" / "step0"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
 ROUNDS = 3
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""What the programs run in: as where they are installed, Python keeps their bytecode."""
 QUESTIONS = ("first-diff", "blame", "comm", "merge")
 """Commands that answer a question about a comparison of many ranks."""
 
@@ -34,7 +36,7 @@ QUESTIONS = ("first-diff", "blame", "comm", "merge")
 def seconds(command: list[str]) -> float:
     """Wall time of `command`, run once, quietly, and not watched: adding up memory slows a process down."""
     started = time.perf_counter()
-    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    run = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     taken = time.perf_counter() - started
     _check(command, run.returncode, run.stderr)
     return taken
@@ -42,7 +44,7 @@ def seconds(command: list[str]) -> float:
 
 def memory(command: list[str]) -> int:
     """The largest sum of proportional memory (PSS) over all processes of `command`, twenty times a second, in bytes."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     peak = [0]
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(process.pid, peak, done))

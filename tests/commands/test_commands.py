@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import re
@@ -85,6 +86,26 @@ def test_comparing_statistics_in_the_lake_starts_without_what_only_reading_needs
     program = COMPARE.format(lake=str(folder / "lake"), out=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "The first op that differs: Torch.mul.0.forward" in done.stdout
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+INGEST = """
+import sys
+from lakeprobe.__main__ import main
+sys.argv = ["lakeprobe", "ingest", {dump!r}, "--lake", {lake!r}]
+try:
+    main()
+finally:
+    unused = {{"pandas", "pydantic", "torch", "numpy.ma", "pyarrow.compute", "lakeprobe.tensors"}}
+    print(sorted(unused & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_reading_statistics_starts_without_what_only_looks_at_them(folder: Path, tmp_path: Path) -> None:
+    importlib.import_module("pandas")  # it is there, and pyarrow would import it
+    program = INGEST.format(dump=str(folder / "good"), lake=str(tmp_path / "lake"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[0].startswith("run good (msprobe dump): 1 unit, 2 ops")
     assert done.stderr.splitlines()[-1] == "[]"
 
 
