@@ -117,10 +117,10 @@ def compare_units(task: PairTask) -> PairReport:
             _pair(connection, rule)
             _measure(connection, rule)
             _judge(connection, rule)
+            idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             whole = _rows(connection, "SELECT target_complete, golden_complete FROM comparison_kind")[0]
-            idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:
@@ -247,6 +247,8 @@ def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 
 def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
+    for side in ("target", "golden"):  # paired has what is still asked for, and writing takes the memory
+        connection.execute(f"DROP TABLE {side}_leaves")
     query = resources.sql("compare/results")
     into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP})"
     connection.execute(f"COPY ({query}) {into}")
