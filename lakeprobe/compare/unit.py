@@ -155,7 +155,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
 
 
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
-    """Make the tables of ops and leaves of both sides, and what the two can be held against each other by."""
+    """Make the tables of both sides, and what the two can be held against each other by."""
     set_variable(connection, "target_unit", str(target))
     set_variable(connection, "golden_unit", str(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
@@ -174,8 +174,8 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -
     """Make the tables of one side, with a cursor of its own, so that the other can be made meanwhile."""
     with connection.cursor() as cursor:
         set_variable(cursor, "unit", str(folder))
-        _create_table(cursor, f"{side}_ops", "FROM unit_ops(getvariable('unit'))")
-        _create_table(cursor, f"{side}_leaves", "FROM unit_leaves(getvariable('unit'))")
+        for table in ("ops", "leaves", "contents"):
+            _create_table(cursor, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
 
 
 def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:

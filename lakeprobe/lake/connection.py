@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MACROS = (
     "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "is_within",
-    "user_frame", "leaf_text", "message", "row_name", "unit_ops", "unit_leaves",
+    "user_frame", "leaf_text", "message", "row_name", "unit_ops", "unit_leaves", "unit_contents",
 )  # fmt: skip
 
 CELL_MACROS = (

@@ -63,7 +63,7 @@ class TensorReference:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> TensorReference:
-        """The reference that SQL gives: a struct of these fields (sql/macros/unit_leaves.sql)."""
+        """The reference that SQL gives: a struct of these fields (sql/macros/unit_contents.sql)."""
         strides = row["strides"]
         return cls(
             row["file"], row["offset"], row["length"], row["dtype"], tuple(row["shape"]),

@@ -46,9 +46,7 @@ SELECT
     g.data_name AS golden_data_name,
     t.content AS target_content,
     g.content AS golden_content,
-    coalesce(t.content_problem, g.content_problem) AS content_problem,
-    t.reference AS target_reference,
-    g.reference AS golden_reference
+    coalesce(t.content_problem, g.content_problem) AS content_problem
 FROM pairing AS p
 LEFT JOIN target_leaves AS t ON t.row = p.target_row
 LEFT JOIN golden_leaves AS g ON g.row = p.golden_row

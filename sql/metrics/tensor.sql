@@ -8,12 +8,13 @@ WITH
             row,
             target_content,
             golden_content,
-            target_reference,
-            golden_reference,
-            coalesce(list_aggregate(target_reference.shape, 'product'), 1) AS elements,
-            regexp_matches(target_reference.dtype, '[US]') AS is_text
+            t.reference AS target_reference,
+            g.reference AS golden_reference,
+            coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements,
+            regexp_matches(t.reference.dtype, '[US]') AS is_text
         FROM paired
-        WHERE target_reference IS NOT NULL AND golden_reference IS NOT NULL
+        JOIN target_contents AS t ON t.content = target_content
+        JOIN golden_contents AS g ON g.content = golden_content
     ),
     distinct_pairs AS (
         SELECT
