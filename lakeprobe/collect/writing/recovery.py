@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import xxhash
 
-from lakeprobe import diagnostics
+from lakeprobe import diagnostics, own_process
 from lakeprobe.collect.writing import journal
 from lakeprobe.collect.writing.journal import Head, Op
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
@@ -223,6 +223,7 @@ def main() -> int:
     stdin ends with the process that collects, however that ends. Errors go to stderr, a line each.
     """
     lake = Path(sys.argv[1])
+    own_process.prepare()
     os.nice(10)  # the training comes first
     code = 0
     for line in sys.stdin:
