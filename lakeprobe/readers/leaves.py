@@ -47,6 +47,7 @@ _NO_NUMBER = frozenset("n-")
 _PLAIN = ("type", "dtype", "shape", *_STATISTICS, "requires_grad")
 _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
+_KEPT_TEXTS = 1024
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
@@ -98,6 +99,7 @@ class Leaves:
         self._op = ""
         self._empties: list[str] = []
         self._empty_texts: dict[tuple[_Place, str], str] = {}
+        self._extra_texts: dict[str, str] = {}
         self._taken = 0
         self.first_tensor_type: str | None = None
         self._reset()
@@ -332,7 +334,7 @@ class Leaves:
         if data_name is not None:
             self._add_content(data_name, row, place, reference)
         if extra:
-            self._sparse["extra"][row] = json.dumps(extra)
+            self._sparse["extra"][row] = self._text_of(extra)
 
     def _add_statistics(
         self, place: _Place, keys: tuple[str, ...], kind: str, dtype: Any, shape: Any,
@@ -436,7 +438,7 @@ class Leaves:
                 extra = (extra or {}) | {"value": value}
         self._add_value(place, form, text)
         if extra:
-            self._sparse["extra"][len(self) - 1] = json.dumps(extra)
+            self._sparse["extra"][len(self) - 1] = self._text_of(extra)
 
     def _add_value(self, place: _Place, form: int, value: str | None) -> None:
         if value is not None:
@@ -449,6 +451,16 @@ class Leaves:
         self._form_codes.append(form)
         self._shape_codes.append(self._shapes[None])
         self._letter_codes.append(self._letters[None])
+
+    def _text_of(self, extra: dict[str, Any]) -> str:
+        """`extra` as JSON text. A process group and the like is written again and again; so its text is kept."""
+        shown = repr(extra)
+        text = self._extra_texts.get(shown)
+        if text is None:
+            text = json.dumps(extra)
+            if len(self._extra_texts) < _KEPT_TEXTS:
+                self._extra_texts[shown] = text
+        return text
 
     def _wrong(self, place: _Place, what: str) -> DumpError:
         name = f"{self._op}.{place.slot}".removesuffix(".")
