@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -110,13 +111,13 @@ def compare_units(task: PairTask) -> PairReport:
         if task.memory is not None:
             limits.set_memory_limit(connection, task.memory)
         with limits.guarded(connection, task.seconds, origin):
-            rule = _prepare(connection, task, target, golden)
+            rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
             rules.run(connection, rule)
             _check_thresholds(connection, rule)
-            _pair(connection, rule)
-            _measure(connection, rule)
-            _judge(connection, rule)
+            _pair(connection, rule, pending)
+            for view in ("metrics", "differences", "verdicts"):
+                _work_out(connection, rule, view, pending)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
@@ -133,8 +134,13 @@ def compare_units(task: PairTask) -> PairReport:
     return PairReport(*units, kind, rule, rows, incomplete, idle)
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> Rule:
-    """Load both sides, set the thresholds, define the defaults of a rule, and lock the connection."""
+def _prepare(
+    connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path
+) -> tuple[Rule, dict[str, str]]:
+    """Load both sides, set the thresholds, define the views that the rule can find, and lock the connection.
+
+    Returns the rule, and the SQL of the views that come after all that the rule names: they are not defined yet.
+    """
     define_macros(connection, _MACROS)
     _load(connection, task, target, golden)
     _define_tensor_metrics(connection, task.threads)
@@ -146,12 +152,13 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
     mapping_tables.create(connection, task.mappings, other_names)
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
-    for view, file in _views(rule, is_mapped=other_names or not task.mappings.is_empty).items():
-        connection.execute(f"CREATE VIEW {view} AS {resources.sql(file)}")
+    pending = _views(rule, is_mapped=other_names or not task.mappings.is_empty)
+    for view in _up_to_the_last_named(pending, rule):
+        connection.execute(f"CREATE VIEW {view} AS {resources.sql(pending.pop(view))}")
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
-    return rule
+    return rule, pending
 
 
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
@@ -185,12 +192,23 @@ def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
     else:
         names, slots = {"renamed_ops": "match/unchanged_ops"}, "match/slots"
     views = names | _MATCHES | _searches(rule) | {"pairs": slots, "pairs_default": slots} | _DEFAULTS
-    return {view: file for view, file in views.items() if not view.endswith("_default") or view in rule.sql}
+    return {view: file for view, file in views.items() if not view.endswith("_default") or _names(rule, view)}
+
+
+def _up_to_the_last_named(views: Iterable[str], rule: Rule) -> list[str]:
+    """Those of `views` that must be there when the rule runs: what it names, and all that comes before."""
+    views = list(views)
+    return views[: max((place for place, view in enumerate(views, start=1) if _names(rule, view)), default=0)]
+
+
+def _names(rule: Rule, view: str) -> bool:
+    """Whether `view` stands in the rule, in whatever case; in another word, perhaps."""
+    return view in rule.sql.lower()
 
 
 def _searches(rule: Rule) -> dict[str, str]:
     """The views of the searches that `rule` names, and the SQL of each."""
-    named = [views for search, views in _SEARCHES.items() if search in rule.sql]
+    named = [views for search, views in _SEARCHES.items() if _names(rule, search)]
     return {view: file for views in named for view, file in views.items()}
 
 
@@ -219,31 +237,15 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
             )
 
 
-def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
-    _materialise(connection, "renamed_ops")
-    for view in _searches(rule):
-        _materialise(connection, view)
-    rules.check_contract(connection, rule, "op_pairs")
-    _materialise(connection, "op_pairs")
-    rules.check_contract(connection, rule, "pairs")
-    _materialise(connection, "pairs")
+def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: dict[str, str]) -> None:
+    for view in ("renamed_ops", *_searches(rule), "op_pairs", "pairs"):
+        _work_out(connection, rule, view, pending)
     if not _only_value(connection, resources.sql("compare/pairs_sound")):
         side, row, count = _rows(connection, resources.sql("compare/paired_twice"))[0]
         what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
-    _materialise(connection, "paired")
-
-
-def _measure(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
-    rules.check_contract(connection, rule, "metrics")
-    _materialise(connection, "metrics")
-
-
-def _judge(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
-    _materialise(connection, "differences")
-    rules.check_contract(connection, rule, "verdicts")
-    _materialise(connection, "verdicts")
+    _work_out(connection, rule, "paired", pending)
 
 
 def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
@@ -268,8 +270,16 @@ def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
     raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
 
 
-def _materialise(connection: duckdb.DuckDBPyConnection, view: str) -> None:
-    """Put a table in the place of `view`, so that it is worked out once."""
+def _work_out(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str, pending: dict[str, str]) -> None:
+    """Make the table `view`: of the view of that name, if it is defined, else of the SQL that is `pending` for it."""
+    while view in pending:
+        name = next(iter(pending))
+        made = "TABLE" if name == view else "VIEW"  # a view that is pending before it is one that it reads from
+        connection.execute(f"CREATE {made} {name} AS {resources.sql(pending.pop(name))}")
+        if name == view:
+            return
+    if view in rules.CONTRACT:
+        rules.check_contract(connection, rule, view)
     connection.execute(f"CREATE TABLE made AS FROM {view}")
     connection.execute(f"DROP VIEW {view}")
     connection.execute(f"ALTER TABLE made RENAME TO {view}")

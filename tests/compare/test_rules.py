@@ -252,6 +252,14 @@ def test_words_that_are_names_too(tmp_path: Path, lake: Path) -> None:
     assert len(results(lake, "names")) == LEAVES
 
 
+@pytest.mark.parametrize("name", ["pairs", "metrics", "verdicts"])
+def test_a_rule_names_views_in_any_case(tmp_path: Path, lake: Path, name: str) -> None:
+    rule = tmp_path / "loud.sql"
+    rule.write_text(f"create or replace view {name.upper()} as from {name.upper()}_DEFAULT")
+    compare("ours", "theirs", lake=lake, name="loud", rule=str(rule))
+    assert results(lake, "loud") == results(lake, "kept")
+
+
 def test_the_types_of_results_do_not_depend_on_the_rule(tmp_path: Path, lake: Path) -> None:
     """All results of a lake are read together."""
     rule = tmp_path / "decimals.sql"
