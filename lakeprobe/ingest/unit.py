@@ -20,7 +20,7 @@ from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers.formats import FORMATS
-from lakeprobe.readers.source import Emit, Source, Summary
+from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
 from lakeprobe.version import __version__
 
 _NUMBERS = {
@@ -127,11 +127,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         "framework": summaries[0].framework,
         "task": summaries[0].task,
         "level": "+".join(dict.fromkeys(read.level for read in summaries if read.level)) or None,
-        "ops": summary.ops,
-        "tensor_rows": summary.tensor_rows,
-        "digests": summary.digests,
-        "files": summary.files,
-        "unreadable": summary.unreadable,
+        **summary.counts,
         "contents": len(contents),
         "content_bytes": contents.bytes,
         "dump_bytes": report.dump_bytes,
@@ -170,7 +166,7 @@ def _after(summary: Summary, emit: Emit) -> Emit:
 
 def _add(summary: Summary, read: Summary) -> None:
     """Add the counts and notes of `read` to `summary`."""
-    for count in ("ops", "tensor_rows", "digests", "files", "unreadable", "stacks"):
+    for count in (*COUNTS, "stacks"):
         setattr(summary, count, getattr(summary, count) + getattr(read, count))
     summary.notes += read.notes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,5 +96,4 @@ def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:
 
     if not values:
         return pa.nulls(length, type=type)
-    column: Sequence[Any] = list(map(values.get, range(length)))
-    return pa.array(column, type=type)
+    return pa.array(list(map(values.get, range(length))), type=type)

@@ -80,19 +80,17 @@ def _split_lines(
     ended = False
     while not ended:
         cut = rest.rfind(separator)
-        members = _decoded(rest[:cut], separator) if cut >= 0 else None
-        if members is not None:
-            yield from ((container, name, value) for name, value in members.items())
+        members = _decoded(rest[: max(cut, 0)], separator)
+        end = rest.find(closing) if members is None else -1
+        if end >= 0:  # the object ends here; keys after it may look like members, but are not
+            cut = rest.rfind(separator, 0, end)
+            members = _decoded(rest[: max(cut, 0)], separator)
+        if cut >= 0:
+            yield from _members(path, rest[:cut], members, container, separator)
             rest = rest[cut + len(separator) :]
-        else:
-            end = rest.find(closing)
-            cut = rest.rfind(separator, 0, end) if end >= 0 else cut
-            if cut >= 0:
-                yield from _members(path, rest[:cut], container, separator)
-                rest = rest[cut + len(separator) :]
-            if end >= 0:  # the object ends here; keys after it may look like members, but are not
-                rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
-                break
+        if end >= 0:
+            rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
+            break
         if len(rest) > _LARGEST_MEMBER:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
         block = file.read(max(_BLOCK, len(rest)))  # as much again of a member that is long
@@ -125,9 +123,10 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
     yield from ((None, name, value) for name, value in tail.items())
 
 
-def _members(path: Path, text: bytes, container: str | None, separator: bytes) -> Iterator[Member]:
-    """The members in `text`, decoded in one go, or one by one where one of them needs it (NaN) or is damaged."""
-    members = _decoded(text, separator)
+def _members(
+    path: Path, text: bytes, members: dict[str, Any] | None, container: str | None, separator: bytes
+) -> Iterator[Member]:
+    """The `members` of `text`; if it could not be decoded in one go, one by one, as some need (NaN), or are damaged."""
     if members is not None:
         yield from ((container, name, value) for name, value in members.items())
         return

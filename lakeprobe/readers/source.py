@@ -53,6 +53,10 @@ class Listing:
     top: Path
 
 
+COUNTS = ("ops", "tensor_rows", "digests", "files", "unreadable")
+"""The counts of a summary that the table dumps keeps, each in the column of its name."""
+
+
 @dataclass(slots=True)
 class Summary:
     """What a source said of itself, and how much was read from it."""
@@ -70,6 +74,11 @@ class Summary:
     layout: dict[str, Any] = field(default_factory=dict)
     """How the side files were written (dumps.layout)."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """COUNTS, by name."""
+        return {count: getattr(self, count) for count in COUNTS}
 
 
 class Format(Protocol):
