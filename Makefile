@@ -26,18 +26,21 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest --numprocesses auto
 
-# MindSpore 2.8 wants numpy below 2, so it has an environment of its own. It is not made for Python 3.13 on.
+# MindSpore 2.8 wants numpy below 2, so it has an environment of its own. There all tests that need no torch run with the
+# oldest releases that pyproject.toml allows, and without pandas. MindSpore is not made for Python 3.13 on.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 13))'),True)
 test: test-mindspore
 endif
 
 $(MINDSPORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(MINDSPORE)
-	$(MINDSPORE)/bin/python -m pip install --quiet --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' hypothesis
+	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\([^",]*\).*/\1==\2/p' pyproject.toml > $(MINDSPORE)/oldest.txt
+	$(MINDSPORE)/bin/python -m pip install --quiet --constraint $(MINDSPORE)/oldest.txt \
+	  --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' 'pytest-xdist>=3.5' hypothesis
 	touch $@
 
 test-mindspore: $(MINDSPORE)/ready
-	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest tests/collect/test_mindspore_*.py tests/tensors
+	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

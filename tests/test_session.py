@@ -83,6 +83,7 @@ def test_a_comparison_does_not_hide_a_table(lake: Lake, tmp_path: Path, name: st
 
 
 def test_rows_and_frames(lake: Lake, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
     lake.ingest(tmp_path / "npu")
     query = "SELECT row, norm FROM tensors ORDER BY row"
     assert lake.sql(query).fetchall() == [(0, 1.0), (1, 2.0)]

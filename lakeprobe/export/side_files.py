@@ -121,7 +121,7 @@ def _rows(calls: pa.Table, chosen: pa.ChunkedArray, order: str | None, *columns:
     """The `columns` of the rows for which `chosen` is true, by the column `order`; equal ones stay as they stand."""
     import pyarrow.compute as pc
 
-    places = pc.indices_nonzero(chosen)
+    places = pc.indices_nonzero(chosen.combine_chunks())  # Arrow before 26 crashes at a column without chunks
     if order:
         places = places.take(pc.sort_indices(calls[order].take(places)))
     for start in range(0, len(places), _BATCH):

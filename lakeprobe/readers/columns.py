@@ -44,7 +44,7 @@ def numbers(values: Iterable[int | None], codes: Numbers, type: pa.DataType) -> 
     import numpy as np
 
     values = list(values)
-    filled = np.array([value or 0 for value in values], dtype=type.to_pandas_dtype())
+    filled = np.array([value or 0 for value in values], dtype=str(type))  # numpy and Arrow call these types the same
     return fixed(filled[codes], type, _present(values)[codes])
 
 
