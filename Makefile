@@ -26,8 +26,8 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest --numprocesses auto
 
-# MindSpore 2.8 wants numpy below 2, so it has an environment of its own. What needs no torch is tested there too: with the
-# oldest releases that pyproject.toml allows, and without pandas. MindSpore is not made for Python 3.13 on.
+# MindSpore 2.8 wants numpy below 2, so it has an environment of its own. What needs no torch is tested there too: with
+# the oldest releases that pyproject.toml allows, and without pandas. MindSpore is not made for Python 3.13 on.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 13))'),True)
 test: test-mindspore
 endif
