@@ -25,12 +25,15 @@ class Codes(dict[Any, int]):
 def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
     """The column of texts that has, row by row, the value of that number: `values[code]` for each code.
 
-    It is an Arrow dictionary of the values that are in use, which Parquet takes over as it is.
+    It is an Arrow dictionary of the values that are in use, which Parquet takes over as it is. Where one stands in it
+    twice, pyarrow writes the column plain, behind a dictionary with stray bytes of memory.
     """
     import numpy as np
     import pyarrow as pa
 
-    values = list(values)
+    distinct = Codes()
+    codes = np.array([distinct[value] for value in values], dtype=np.int32)[codes]
+    values = list(distinct)
     used = np.zeros(len(values), dtype=bool)
     used[codes] = True
     used &= _present(values)

@@ -509,7 +509,7 @@ def explained(
     return dict(origins), {rank for (rank,) in stranded}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(jobs())
 def test_explained_is_happens_before(
     job: tuple[list[int], list[Transfer], dict[int, tuple[int, bool]]],

@@ -441,7 +441,7 @@ def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, mo
     assert violations(lake) == []
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=60)
 @given(data=st.data())
 def test_a_journal_that_ends_anywhere_gives_its_whole_batches(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

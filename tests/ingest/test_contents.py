@@ -119,7 +119,7 @@ def test_a_tensor_too_large_to_copy_stays_where_it_is(tmp_path: Path, monkeypatc
     assert array_at(Path(large["file"]), large).tobytes() == tensors["large.npy"].tobytes()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 5000))
 def test_offsets_hold_for_any_sizes_and_groups(tmp_path: Path, sizes: list[int], group: int) -> None:
     path = tmp_path / "values-0.parquet"

@@ -192,7 +192,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS.split(", ")), _VALUES))
 def test_any_values_are_a_comparison_or_a_mistake(given: dict[str, Any]) -> None:
     path = written({**PATHS, **given})

@@ -61,7 +61,7 @@ def test_every_node_knows_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("loader")
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.recursive(
         st.text(st.characters(min_codepoint=32, max_codepoint=126)),

@@ -420,7 +420,7 @@ def edited(content: bytes, edits: Sequence[tuple[str, int, bytes]]) -> bytes:
     return content
 
 
-@settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EDITS, min_size=1, max_size=4))
 @example([])
 def test_any_damage_gives_tensors_or_our_error(tmp_path: Path, edits: list[tuple[str, int, bytes]]) -> None:
@@ -446,7 +446,6 @@ def test_any_damage_gives_tensors_or_our_error(tmp_path: Path, edits: list[tuple
             assert open_tensor(reference).shape == tuple(leaf["shape"])
 
 
-@settings(deadline=2000)
 @given(st.binary(max_size=64) | st.lists(EDITS, max_size=3).map(lambda edits: edited(BY_GOOGLE, edits)))
 def test_any_bytes_are_a_head_or_our_error(head: bytes) -> None:
     try:
@@ -457,7 +456,7 @@ def test_any_bytes_are_a_head_or_our_error(head: bytes) -> None:
     assert all(len(entry.shape) <= 64 for entry in found.inputs + found.outputs)
 
 
-@settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeprobe.errors import DumpError, TensorError
@@ -101,7 +101,6 @@ def test_what_is_not_damaged_is_read(folder: Path, name: str) -> None:
     read(debug if name == debug.DEBUG_FILE else dump, folder)
 
 
-@settings(deadline=None)
 @given(name=st.sampled_from(list(VALID)), data=st.data())
 def test_any_damage_of_a_dump_gives_rows_or_our_error(
     folder: Path, name: tuple[str, int | None], data: st.DataObject
@@ -114,7 +113,6 @@ def test_any_damage_of_a_dump_gives_rows_or_our_error(
         (folder / file).write_bytes(VALID[file, 1])
 
 
-@settings(deadline=None)
 @given(entry=st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4), lambda inner: (
     st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(
         ["input_args", "output", "parameters", "type", "dtype", "shape", "Max", "value", "class_type", "tensor", "q"]
@@ -129,7 +127,6 @@ def test_any_entry_gives_rows_or_our_error(folder: Path, entry: Any) -> None:
 TENSORS = sorted((DUMPS.parent / "tensors").glob("*.*"))
 
 
-@settings(deadline=None)
 @given(path=st.sampled_from([path for path in TENSORS if path.suffix in (".pt", ".npy")]), data=st.data())
 def test_any_damage_of_a_tensor_file_gives_a_tensor_or_our_error(folder: Path, path: Path, data: st.DataObject) -> None:
     file = folder / f"damaged{path.suffix}"

@@ -573,7 +573,6 @@ def mutated(draw: st.DrawFn, valid: str, pieces: st.SearchStrategy[str]) -> str:
     return valid
 
 
-@settings(deadline=None)
 @given(st.sampled_from(VALID_NAMES).flatmap(lambda name: mutated(name, PIECES)))
 def test_any_mutation_of_a_name_is_a_name_or_none(name: str) -> None:
     parts = parse(name)
@@ -612,7 +611,7 @@ CELLS = st.sampled_from(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(TABLE.getvalue(), CELLS).map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=2))
 def test_any_mutation_of_statistic_csv_gives_rows_or_an_error(tmp_path: Path, content: bytes, tail: bytes) -> None:
     path = tmp_path / "statistic.csv"
@@ -626,7 +625,7 @@ def test_any_mutation_of_statistic_csv_gives_rows_or_an_error(tmp_path: Path, co
     assert sum(map(len, calls.values())) == len(records)
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(f"1.npy,{VALID_NAMES[0]}\r\n2.npy,{VALID_NAMES[1]}\r\n", CELLS), mutated(TABLE.getvalue(), CELLS))
 def test_any_mutation_of_a_whole_folder_gives_rows_or_an_error(tmp_path: Path, mapping: str, table: str) -> None:
     for path in tmp_path.iterdir():

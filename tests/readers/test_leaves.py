@@ -477,7 +477,7 @@ BODIES = st.fixed_dictionaries(
 GRADIENTS = st.dictionaries(KEYS, st.lists(VALUES, max_size=2) | LEAVES, max_size=3)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(st.lists(BODIES, max_size=4), GRADIENTS)
 def test_any_entry_is_rebuilt(tmp_path: Path, bodies: list[dict[str, Any]], gradients: dict[str, Any]) -> None:
     data = {f"Torch.add.{call}.forward": body for call, body in enumerate(bodies)}

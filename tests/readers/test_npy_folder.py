@@ -232,7 +232,7 @@ def to_damage(tmp_path_factory: pytest.TempPathFactory) -> Source:
     return source
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(npy_damages=DAMAGES, pt_damages=DAMAGES)
 def test_any_damage_gives_rows(to_damage: Source, npy_damages: Damages, pt_damages: Damages) -> None:
     (to_damage.folder / "a_int16_1.npy").write_bytes(damaged(NPY, npy_damages))

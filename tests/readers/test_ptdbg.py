@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import Read, listing, read_source
 
@@ -618,7 +618,6 @@ def tried(read_it: Callable[[], Any]) -> Any:
         return None if "\n" not in str(error) else pytest.fail(repr(str(error)))
 
 
-@settings(deadline=None)
 @given(content=damaged())
 def test_any_damage_gives_rows_or_an_error(content: bytes) -> None:
     """No line with a tensor is lost, whatever its name."""
@@ -639,7 +638,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
-@settings(deadline=None)
 @given(content=damaged())
 def test_any_damage_of_a_file_gives_tables_or_an_error(folder: Path, content: bytes) -> None:
     (folder / "dump.pkl").write_bytes(content)

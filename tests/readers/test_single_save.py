@@ -298,7 +298,7 @@ def check_rows_or_error(source: Source) -> None:
         assert summary.tensor_rows == len(tensors) < 100
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(json_damages=DAMAGES, npy_damages=DAMAGES)
 def test_any_damage_gives_rows_or_an_error(to_damage: Source, json_damages: Damages, npy_damages: Damages) -> None:
     folder = to_damage.folder / "parts/step0/rank0/micro_step1"
@@ -307,7 +307,7 @@ def test_any_damage_gives_rows_or_an_error(to_damage: Source, json_damages: Dama
     check_rows_or_error(to_damage)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=VALUES)
 def test_any_json_gives_rows_or_an_error(to_damage: Source, value: Any) -> None:
     (to_damage.folder / "parts/step0/rank0/micro_step1/parts.json").write_text(json.dumps({"data": value}))

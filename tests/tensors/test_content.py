@@ -38,7 +38,7 @@ def test_names_and_shapes_and_signs_of_zero_count(tmp_path: Path) -> None:
     assert len({hashed(tmp_path / "x", other) for other in others}) == len(others)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
     array=hnp.arrays(st.sampled_from(["<f4", "<i2", "<c8", "|u1", "<U3"]), hnp.array_shapes(max_dims=4)),
     data=st.data(),
