@@ -25,8 +25,8 @@ class Codes(dict[Any, int]):
 def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
     """The column of texts that has, row by row, the value of that number: `values[code]` for each code.
 
-    It is an Arrow dictionary of the values that are in use, which Parquet takes over as it is. Where one stands in it
-    twice, pyarrow writes the column plain, behind a dictionary with stray bytes of memory.
+    It is an Arrow dictionary of the values that are in use, which Parquet takes over as it is. Each stands in it once:
+    of one with a text twice, pyarrow makes a plain column, behind a dictionary page with stray bytes of memory.
     """
     import numpy as np
     import pyarrow as pa

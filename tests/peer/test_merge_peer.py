@@ -107,6 +107,10 @@ def agree(ours: object, theirs: object) -> bool:
     """Whether a reader sees the same: `0` as a text is the number 0, and last digits may differ."""
     numbers = [NUMBER.findall(str(cell)) for cell in (ours, theirs)]
     texts = [NUMBER.sub("#", str(cell)) for cell in (ours, theirs)]
-    return texts[0] == texts[1] and all(
-        math.isclose(float(first), float(second), rel_tol=1e-12) for first, second in zip(*numbers, strict=True)
+    return (
+        (ours is None) == (theirs is None)
+        and texts[0] == texts[1]
+        and all(
+            math.isclose(float(first), float(second), rel_tol=1e-12) for first, second in zip(*numbers, strict=True)
+        )
     )
