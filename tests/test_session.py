@@ -82,16 +82,22 @@ def test_a_comparison_does_not_hide_a_table(lake: Lake, tmp_path: Path, name: st
     assert lake.sql("SELECT DISTINCT comparison FROM results").fetchall() == [(name,)]
 
 
-def test_rows_and_frames(lake: Lake, tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
+def test_rows(lake: Lake, tmp_path: Path) -> None:
     lake.ingest(tmp_path / "npu")
     query = "SELECT row, norm FROM tensors ORDER BY row"
     assert lake.sql(query).fetchall() == [(0, 1.0), (1, 2.0)]
-    assert lake.sql(query).df().to_dict("list") == {"row": [0, 1], "norm": [1.0, 2.0]}
-    assert lake.sql(query).pl().rows() == [(0, 1.0), (1, 2.0)]
     assert lake.sql(query).to_arrow_table().to_pylist() == [{"row": 0, "norm": 1.0}, {"row": 1, "norm": 2.0}]
     assert lake.sql("SELECT norm FROM tensors WHERE row = ?", [1]).fetchall() == [(2.0,)]
     assert lake.sql("SELECT norm FROM tensors WHERE row = $row", {"row": 0}).fetchall() == [(1.0,)]
+
+
+def test_frames(lake: Lake, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    lake.ingest(tmp_path / "npu")
+    query = "SELECT row, norm FROM tensors ORDER BY row"
+    assert lake.sql(query).df().to_dict("list") == {"row": [0, 1], "norm": [1.0, 2.0]}
+    assert lake.sql(query).pl().rows() == [(0, 1.0), (1, 2.0)]
 
 
 def test_a_result(lake: Lake, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_values_are_saved_at_level_debug_only_as_in_msprobe(tmp_path: Path) -> N
 
 def test_a_bad_configuration_leaves_no_debugger(tmp_path: Path) -> None:
     for content, message in (
-        ({"task": "statistics", "level": "L2", "dump_path": "/d"}, "level L2 "),
+        ({"task": "structure", "level": "L2", "dump_path": "/d"}, "level L2 of"),
         ({"task": "statistics"}, "needs a dump_path"),
         ({"dump_path": "/"}, "has no name"),
     ):
