@@ -1,0 +1,87 @@
+"""What a benchmark case is made of: a model, how it is trained, and a defect of which the cause is known.
+
+Nothing here knows a framework. A model's file (`models/`) says how its training is set up and what can be wrong with
+it; `train.py` and `train_mindspore.py` run it; `count.py` holds what is named against what was planted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MODELS = {
+    "encoder": "pytorch",
+    "gpt2": "pytorch",
+    "bert": "pytorch",
+    "vit": "pytorch",
+    "llama": "pytorch",
+    "t5": "pytorch",
+    "mixtral": "pytorch",
+    "resnet": "pytorch",
+    "unet": "pytorch",
+    "gan": "pytorch",
+    "lstm": "pytorch",
+    "gru": "pytorch",
+    "amp": "pytorch",
+    "ranks": "pytorch",
+    "ms_encoder": "mindspore",
+    "ms_cnn": "mindspore",
+    "ms_lstm": "mindspore",
+}
+"""The models, each a file in `models/`, and the framework that it needs."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """An op that is the true cause: patterns for its name and its module, and its rank if it is on one only."""
+
+    op: str
+    module: str = ""
+    rank: int | None = None
+
+    def fits(self, op: str, module: str | None, rank: int = 0) -> bool:
+        """Whether this names the op. An op that is a module is in itself."""
+        is_inside = not self.module or any(re.search(self.module, name) for name in (op, module or ""))
+        return bool(re.search(self.op, op)) and is_inside and self.rank in (None, rank)
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One change of one place.
+
+    `kind` is what a report groups by. `causes` are the ops that count as the true cause, `step` is the first step in
+    which it can show. `plant` changes the training before it begins.
+    """
+
+    name: str
+    kind: str
+    causes: tuple[Cause, ...]
+    plant: Callable[[Any], None]
+    step: int = 0
+
+    def is_named(self, op: str, module: str | None, rank: int = 0) -> bool:
+        """Whether this op is a true cause of the defect."""
+        return any(cause.fits(op, module, rank) for cause in self.causes)
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a training is set up, and what can be wrong with it. `ranks`: processes that train together."""
+
+    build: Callable[[], Any]
+    defects: tuple[Defect, ...]
+    ranks: int = 1
+
+    def defect(self, name: str) -> Defect | None:
+        """The defect of this name; a run without one (golden, equal, repeat) has none."""
+        return next((defect for defect in self.defects if defect.name == name), None)
+
+
+def load(name: str) -> Model:
+    """The model of this name. Its framework is imported."""
+    module = importlib.import_module(f"benchmarks.truth.models.{name}")
+    model: Model = module.MODEL
+    return model

@@ -1,0 +1,113 @@
+"""The counts as tables: how often the planted cause is named first, and how often an alarm is false."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from benchmarks.truth.count import COMMANDS, Case, read_cases
+
+NOISE_TEXTS = {
+    "clean": "none",
+    "weights": "parameters off by 1e-7",
+    "ulp": "rounding of 2e-7 and 6e-8",
+    "threads": "sums in another order",
+    "f64": "products in float64",
+    "npu": "as between two chips: 1e-6 and 2e-7",
+    "tf32": "products of tf32 inputs",
+    "bf16": "model in bfloat16",
+}
+_METHOD_TEXTS = {"statistics": "statistics", "tensor": "tensors"}
+
+Found = tuple[str, str, str, Case]
+"""Method, model, noise and a case."""
+
+
+def read(work: Path) -> list[Found]:
+    """All cases under `work`, which has METHOD/MODEL_NOISE/counts.json."""
+    found = []
+    for file in sorted(work.glob("*/*/counts.json")):
+        model, _, noise = file.parent.name.rpartition("_")
+        found += [(file.parent.parent.name, model, noise, case) for case in read_cases(file)]
+    return found
+
+
+def table(found: Iterable[Found]) -> str:
+    """A row per noise and what was collected: in what share of runs each command names the cause first.
+
+    In brackets: how often it is among the first three, where that is more often.
+    """
+    groups: dict[tuple[str, str, bool], list[Case]] = defaultdict(list)
+    for method, _, noise, case in found:
+        groups[noise, method, case.repeat].append(case)
+    lines = [
+        "| noise | collected | planted | "
+        + " | ".join(f"`{name}` first" for name in COMMANDS)
+        + " | equal runs | alarms |",
+        "|---|---|---|" + "---|" * len(COMMANDS) + "---|---|",
+    ]
+    order = {noise: place for place, noise in enumerate(NOISE_TEXTS)}
+    for noise, method, repeat in sorted(groups, key=lambda key: (order[key[0]], key[1], key[2])):
+        cases = groups[noise, method, repeat]
+        collected = _METHOD_TEXTS[method] + (" and a repeat" if repeat else "")
+        lines.append(f"| {NOISE_TEXTS[noise]} | {collected} | {' | '.join(_cells(cases))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(cases: list[Case]) -> Iterator[str]:
+    planted = [case for case in cases if case.kind is not None]
+    equal = [case for case in cases if case.kind is None]
+    yield str(len(planted) // len(COMMANDS))
+    for command in COMMANDS:
+        yield _share(Counter(case.outcome for case in planted if case.command == command))
+    yield str(len(equal) // len(COMMANDS))
+    alarms = Counter(case.command for case in equal if case.outcome == "alarm")
+    yield ", ".join(str(alarms[command]) for command in COMMANDS)
+
+
+def _share(outcomes: Counter[str]) -> str:
+    total = outcomes.total()
+    if total == 0:
+        return "–"
+    first = outcomes["first"]
+    among = first + outcomes["three"]
+    text = f"{first} ({100 * first / total:.0f} %)"
+    return text if among == first else f"{text}, {among} in three"
+
+
+def kinds(found: Iterable[Found]) -> str:
+    """A row per kind of defect: in how many runs each command names the cause first, over all noises."""
+    groups: dict[str, list[Case]] = defaultdict(list)
+    for _, _, _, case in found:
+        if case.kind is not None:
+            groups[case.kind].append(case)
+    lines = ["| kind | planted | " + " | ".join(f"`{name}` first" for name in COMMANDS) + " |"]
+    lines.append("|---|---|" + "---|" * len(COMMANDS))
+    for kind, cases in sorted(groups.items()):
+        shares = [_share(Counter(case.outcome for case in cases if case.command == name)) for name in COMMANDS]
+        lines.append(f"| {kind} | {len(cases) // len(COMMANDS)} | {' | '.join(shares)} |")
+    return "\n".join(lines) + "\n"
+
+
+def extent(found: Iterable[Found]) -> str:
+    """What was counted: for each noise and method the models, each with its number of runs."""
+    runs: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for method, model, noise, case in found:
+        runs[noise, method][model].add(case.run)
+    order = {noise: place for place, noise in enumerate(NOISE_TEXTS)}
+    lines = []
+    for noise, method in sorted(runs, key=lambda key: (order[key[0]], key[1])):
+        models = ", ".join(f"{model} {len(names)}" for model, names in sorted(runs[noise, method].items()))
+        lines.append(f"- `{noise}`, {_METHOD_TEXTS[method]}, runs of each model: {models}")
+    return "\n".join(lines) + "\n"
+
+
+def misses(found: Iterable[Found]) -> Iterator[str]:
+    """A line per case in which the cause is not named first, or where nothing is planted and an op is named."""
+    for method, model, noise, case in found:
+        if case.outcome in ("first", "quiet"):
+            continue
+        named = f"{case.named[0].op} in {case.named[0].module}, step {case.named[0].step}" if case.named else "nothing"
+        with_repeat = " with a repeat" if case.repeat else ""
+        yield f"{method} {noise} {model} {case.run}{with_repeat}: {case.command} {case.outcome}: {named}"

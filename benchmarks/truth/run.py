@@ -1,0 +1,121 @@
+"""The benchmark of accuracy: trains models with planted defects under noise, asks which op is the cause, and counts.
+
+    python -m benchmarks.truth.run [--models a,b] [--noises x,y] [--methods m,n] [--recount] [--write-docs]
+
+What was trained and counted before is kept in the work folder, so that a run that was cut off goes on where it was;
+`--recount` asks again, which is needed when lakeprobe has changed. Prints a line per case, then the tables.
+`--write-docs` puts them into docs/accuracy.md. MindSpore's models run with the Python of $MINDSPORE_PYTHON
+(.venv-mindspore by default) and are left out where there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks.truth import report
+from benchmarks.truth.count import forget
+from benchmarks.truth.planted import MODELS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "accuracy.md"
+BEGIN, END = "<!-- counted by make truth -->\n", "<!-- end of what make truth counted -->\n"
+
+NOISES = {
+    "statistics": ("clean", "ulp", "npu", "threads", "f64", "tf32", "bf16", "weights"),
+    "tensor": ("clean", "npu", "tf32"),
+}
+"""What is trained of each model, by what is collected."""
+
+UNDER = {"mindspore": ("clean", "weights")}
+"""The noises that can be made for a framework; for PyTorch all."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run what was asked for; 1 if a training or a count failed."""
+    asked = _parser().parse_args(arguments)
+    work = Path(asked.work)
+    if asked.recount:
+        for method, model, noise in _cases(asked):
+            forget(_folder(work, method, model, noise))
+    failed = [case for case in _cases(asked) if not (_run("train", work, *case) and _run("count", work, *case))]
+    found = report.read(work)
+    tables = (report.table(found), report.kinds(found), report.extent(found))
+    print("", *tables, *report.misses(found), sep="\n")
+    if asked.write_docs:
+        write_page(PAGE, *tables)
+    for case in failed:
+        print(f"failed: {' '.join(case)}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--methods", default=",".join(NOISES))
+    parser.add_argument("--noises", default="")
+    parser.add_argument("--work", default=str(ROOT / ".truth"))
+    parser.add_argument("--recount", action="store_true", help="ask again what was asked before; runs are kept")
+    parser.add_argument("--write-docs", action="store_true")
+    return parser
+
+
+def _cases(asked: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    """Method, model and noise of all that was asked for; the lake of each is a folder of its own."""
+    for method in asked.methods.split(","):
+        for noise in asked.noises.split(",") if asked.noises else NOISES[method]:
+            for model in asked.models.split(","):
+                framework = MODELS[model]
+                if noise in UNDER.get(framework, (noise,)) and python_of(framework) is not None:
+                    yield method, model, noise
+
+
+def python_of(framework: str) -> Path | None:
+    """The interpreter that has this framework, or None if there is none."""
+    if framework == "pytorch":
+        return Path(sys.executable)
+    python = Path(os.environ.get("MINDSPORE_PYTHON", ROOT / ".venv-mindspore" / "bin" / "python"))
+    return python if python.exists() else None
+
+
+def _folder(work: Path, method: str, model: str, noise: str) -> Path:
+    return work / method / f"{model}_{noise}"
+
+
+def _run(stage: str, work: Path, method: str, model: str, noise: str) -> bool:
+    """Train or count one case in a process of its own; whether that went well."""
+    framework = MODELS[model]
+    module = "train_mindspore" if stage == "train" and framework == "mindspore" else stage
+    folder = _folder(work, method, model, noise)
+    python = python_of(framework)
+    command = [str(python), "-m", f"benchmarks.truth.{module}", str(folder), model, method, noise]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
+
+
+def write_page(page: Path, *tables: str) -> None:
+    """Put the tables between the marks of the page, with the date and the versions that were counted."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    counted = f"{datetime.now(UTC):%Y-%m-%d}, {', '.join(_versions())}.\n"
+    page.write_text(before + BEGIN + "\n" + "\n".join([*tables, counted]) + "\n" + END + after)
+
+
+def _versions() -> Iterator[str]:
+    yield f"Python {platform.python_version()}"
+    for name in ("lakeprobe", "torch", "transformers", "torchvision", "mindspore"):
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
