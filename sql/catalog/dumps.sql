@@ -1,13 +1,13 @@
 -- dumps: the table dumps of every unit in the lake (schemas/dumps.yaml), each row with its run, step and rank.
 -- grain: see the schema
--- parameters: lake (folder)
+-- parameters: lake_files (folder, as a pattern)
 SELECT
     run,
     step,
     rank,
     * EXCLUDE (run, step, rank)
 FROM read_parquet(
-    getvariable('lake') || '/run=*/step=*/rank=*/dumps.parquet',
+    getvariable('lake_files') || '/run=*/step=*/rank=*/dumps.parquet',
     hive_partitioning = true,
     hive_types = {'run': VARCHAR, 'step': INTEGER, 'rank': INTEGER}
 )

@@ -1,13 +1,13 @@
 -- undumped: the table undumped of every unit in the lake (schemas/undumped.yaml), each row with its run, step and rank.
 -- grain: see the schema
--- parameters: lake (folder)
+-- parameters: lake_files (folder, as a pattern)
 SELECT
     run,
     step,
     rank,
     * EXCLUDE (run, step, rank)
 FROM read_parquet(
-    getvariable('lake') || '/run=*/step=*/rank=*/undumped.parquet',
+    getvariable('lake_files') || '/run=*/step=*/rank=*/undumped.parquet',
     hive_partitioning = true,
     hive_types = {'run': VARCHAR, 'step': INTEGER, 'rank': INTEGER}
 )

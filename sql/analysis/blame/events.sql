@@ -1,7 +1,7 @@
 -- events: where a difference may have begun: ops that add to what came in, and what came from nowhere.
 -- grain: one op of a comparison that may be a cause; the first 64 of a (step, rank)
 -- parameters: the tables blame_ops, blame_incoming, blame_growth, blame_makers, blame_meetings, transfers,
---   repeat_errors
+--   repeat_errors, noise_ends and blame_noise
 -- reason, in the order in which one is taken where several hold:
 --   only in target, only in golden: no counterpart
 --   argument: the call is another one, and what it gives is not equal
@@ -9,6 +9,7 @@
 --   absent: a transfer brought it from ranks that are not in the lake
 --   made: an output differs and nothing that came in does, or it is off by ten times what is expected of that
 --   unrecorded: an input differs that no recorded op made, and nothing differs before it
+-- Where ops round differently, the reason is the evidence that the op stands out by (sql/noise), in its order (standing).
 -- A module in which an op differs is no event, and the output of a transfer whose record a nested call overwrote says
 --   nothing. An argument without any effect on the output is none either.
 -- expected_error: what comes in times the kind's growth, at least floor: 16 spacings of float32, or three times what
@@ -45,7 +46,9 @@ WITH
     ),
     measured AS (
         SELECT
-            blame_ops.*,
+            blame_ops.* REPLACE (
+                if(blame_noise.evidence = 'argument', coalesce(arguments, [blame_noise.row]), arguments) AS arguments
+            ),
             coalesce(incoming_error, 0) AS incoming_error,
             coalesce(brought_error, 0) AS brought_error,
             from_rank,
@@ -58,9 +61,12 @@ WITH
             coalesce(growth, 1) AS growth,
             coalesce(3 * repeat_errors.error, 0) AS repeat_error,
             greatest(coalesce(growth, 1) * incoming_error, 2.0 ** -19, 3 * repeat_errors.error) AS expected_error,
-            taken.input_row,
-            taken.golden_maker,
-            taken.target_maker,
+            noise_ends.place IS NOT NULL AS is_rounding,
+            blame_noise.nth AS standing,
+            blame_noise.evidence,
+            if(is_rounding, blame_noise.row, taken.input_row) AS input_row,
+            if(is_rounding, blame_noise.golden_maker, taken.golden_maker) AS golden_maker,
+            if(is_rounding, blame_noise.target_maker, taken.target_maker) AS target_maker,
             blame_ops.place <= first_different.place AND NOT coalesce(brought.seq <= blame_ops.place, false) AS is_first
         FROM blame_ops
         LEFT JOIN blame_incoming USING (step, rank, target_seq)
@@ -73,11 +79,27 @@ WITH
             ON moved.step = blame_ops.step
             AND moved.rank = blame_ops.rank
             AND moved.seq = blame_ops.target_seq
+        LEFT JOIN noise_ends ON noise_ends.step = blame_ops.step AND noise_ends.rank = blame_ops.rank
+        LEFT JOIN blame_noise
+            ON blame_noise.step = blame_ops.step
+            AND blame_noise.rank = blame_ops.rank
+            AND blame_noise.target_seq IS NOT DISTINCT FROM blame_ops.target_seq
+            AND (blame_ops.target_seq IS NOT NULL OR blame_noise.golden_seq = blame_ops.golden_seq)
     ),
     judged AS (
         SELECT
             *,
             CASE
+                WHEN is_rounding
+                    THEN
+                        CASE evidence
+                            WHEN 'argument' THEN 'argument'
+                            WHEN 'missing' THEN 'only in ' || if(target_seq IS NULL, 'golden', 'target')
+                            WHEN 'wiring' THEN 'taken'
+                            WHEN 'source' THEN 'unrecorded'
+                            WHEN 'made' THEN 'made'
+                            WHEN 'added' THEN 'made'
+                        END
                 WHEN side <> 'pair' THEN 'only in ' || side
                 WHEN is_container THEN NULL
                 WHEN arguments IS NOT NULL AND (output_touched OR is_transfer) THEN 'argument'
@@ -94,4 +116,4 @@ WITH
 SELECT *
 FROM judged
 WHERE reason IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY place) <= 64
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY standing, place) <= 64

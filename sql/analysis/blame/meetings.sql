@@ -1,7 +1,8 @@
 -- meetings: what a transfer brings to a rank: how far the tensors are apart that the ranks of its meeting put in.
 -- grain: one transfer of one rank that takes something, or whose record was overwritten
--- parameters: the tables transfers and blame_leaves
--- own_error, brought_error: the largest error of what this rank puts in, and of what the others do; 0 where all agree
+-- parameters: the tables transfers, blame_leaves and noise_ends
+-- own_error, brought_error: the largest error of what this rank puts in, and of what the others do; 0 where all agree,
+--   and for noise where ops round differently
 -- from_rank: the other rank whose tensors are furthest apart; NULL where all agree
 -- is_absent: a member of the group is not in the lake, so what it put in is not known
 WITH
@@ -13,9 +14,10 @@ WITH
         SELECT step, rank, meeting, unnest(given) AS row FROM wanted
     ),
     given_errors AS (
-        SELECT step, meeting, rank, max(error) AS error
+        SELECT step, meeting, rank, max(if(difference = 'noise' AND noise_ends.place IS NOT NULL, 0, error)) AS error
         FROM given_rows
         JOIN blame_leaves USING (step, rank, row)
+        LEFT JOIN noise_ends USING (step, rank)
         GROUP BY ALL
     )
 SELECT

@@ -1,7 +1,7 @@
 -- ops: the ops of a comparison that are not wholly equal: what they are, how far inputs and outputs are apart.
 -- grain: one op of one (step, rank): a pair, or an op of one side
--- parameters: $comparison, $target, $golden (runs); the views results and ops, the tables blame_leaves and
---   compared_units
+-- parameters: $comparison, $target, $golden (runs); the views results and ops, the tables blame_leaves, compared_units,
+--   standing and noise_ends
 -- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it, and
 --   the gradients of a module's parameters not before its backward op
 -- side: pair, target or golden
@@ -154,3 +154,40 @@ JOIN known
     AND known.step = placed.step
     AND known.rank = placed.rank
     AND known.golden_seq = placed.golden_seq
+UNION ALL
+-- an op that stands out as missing, though another call of its name took its counterpart
+SELECT
+    standing.step,
+    standing.rank,
+    standing.place,
+    NULL,
+    standing.golden_seq,
+    'golden',
+    0,
+    false,
+    0,
+    false,
+    false,
+    false,
+    false,
+    NULL,
+    ops.op,
+    ops.kind,
+    hash(ops.op),
+    hash(ops.parent),
+    hash(ops.api_type, ops.api),
+    ops.call,
+    ops.direction
+FROM standing
+SEMI JOIN noise_ends USING (step, rank)
+JOIN compared_units AS units USING (step, rank)
+JOIN ops
+    ON ops.run = $golden
+    AND ops.step = units.golden_step
+    AND ops.rank = units.golden_rank
+    AND ops.seq = standing.golden_seq
+ANTI JOIN golden_alone
+    ON golden_alone.step = standing.step
+    AND golden_alone.rank = standing.rank
+    AND golden_alone.golden_seq = standing.golden_seq
+WHERE standing.evidence = 'missing' AND standing.target_seq IS NULL

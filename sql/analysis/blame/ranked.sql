@@ -12,7 +12,7 @@
 --   so its difference may be that one's, however large it grew
 -- Order: suspects first; of these the ones that nothing came before; then arguments and ops of one side, which are
 --   facts about the code, before numbers; what came from a rank that is not in the lake last; then by size, at last
---   by place.
+--   by place. Where ops round differently, they stand in the order of sql/noise/suspects.
 WITH
     differing AS (
         SELECT DISTINCT step, rank
@@ -25,7 +25,7 @@ WITH
         SELECT
             events.*,
             CASE
-                WHEN askew.place IS NOT NULL THEN 'askew'
+                WHEN askew.place IS NOT NULL AND standing IS NULL THEN 'askew'
                 WHEN side <> 'pair' AND differing.rank IS NULL THEN 'structure'
                 WHEN races.place IS NOT NULL OR (reason = 'made' AND asynchronous) THEN 'race'
                 WHEN only_digests AND NOT output_touched AND NOT is_transfer THEN 'race'
@@ -47,7 +47,10 @@ WITH
         SELECT step, rank, min(seq) AS seq FROM blame_meetings WHERE brought_error > 0 GROUP BY ALL
     ),
     first_suspects AS (
-        SELECT step, rank, min(place) AS place FROM graded WHERE grade = 'suspect' GROUP BY ALL
+        SELECT step, rank, arg_min(place, coalesce(standing, place)) AS place
+        FROM graded
+        WHERE grade = 'suspect'
+        GROUP BY ALL
     ),
     traced AS (
         SELECT
@@ -64,6 +67,7 @@ SELECT
             list_position(['suspect', 'structure', 'askew', 'race', 'recording', 'noise'], grade),
             is_downstream,
             reason = 'absent',
+            standing,
             reason NOT IN ('argument', 'only in target', 'only in golden'),
             size DESC,
             place,

@@ -127,7 +127,11 @@ SELECT
                 )
         WHEN 'taken'
             THEN
-                format('its {}; in golden that is the output of {}, which agrees here', leaves, makers.golden_maker)
+                if(
+                    makers.golden_maker IS NULL,
+                    format('its {}; in golden no recorded op made that', leaves),
+                    format('its {}; in golden that is the output of {}, which agrees here', leaves, makers.golden_maker)
+                )
                 || if(
                     makers.target_maker IS NULL OR makers.target_maker = makers.golden_maker,
                     ', so it came from no recorded op: memory was overwritten, or an op between them is not recorded',

@@ -1,0 +1,61 @@
+"""Where rounding noise ends in a comparison: what every analysis asks before it says that an op differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.analysis.query import keep
+from lakeprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
+
+
+def keep_noise_ends(
+    connection: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    *,
+    noise: str | None = None,
+    repeat: StoredComparison | None = None,
+    is_asked: bool = True,
+    also_bitwise: bool = False,
+) -> None:
+    """Make standing, the ops that stand out of rounding noise, and noise_ends, where the first of each unit stands.
+
+    `connection` has the views suspects, results and noise. Only units count in which ops round differently (unless
+    `also_bitwise`), and none where it is not asked for: a threshold of the user's says what differs. What repeats of
+    golden show as well does not stand out: those measured as `noise`, or the comparison `repeat` of golden with one.
+
+    Raises UsageError for a noise that the lake does not have.
+    """
+    _keep_repeat_rows(connection, noise, repeat)
+    units = [
+        _numbers(unit) | {"is_rounding": unit.is_rounding}
+        for unit in comparison.units
+        if is_asked and (unit.is_rounding or also_bitwise)
+    ]
+    keep(connection, "standing", "standing", {"comparison": comparison.name, "units": units})
+    keep(connection, "noise_ends", "noise_ends", {"units": units})
+
+
+def _keep_repeat_rows(
+    connection: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None
+) -> None:
+    if repeat is not None:
+        units = [_numbers(unit) | {"comparison": repeat.name} for unit in repeat.units]
+        keep(connection, "repeat_rows", "../noise/measure", {"golden": repeat.golden, "units": units})
+    elif noise is not None:
+        known = [name for (name,) in connection.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
+        if noise not in known:
+            raise UsageError(
+                f"there is no noise {noise} (there: {', '.join(known) or 'none'}); measure it: lakeprobe noise"
+            )
+        keep(connection, "repeat_rows", "repeat_rows", {"noise": noise})
+    else:
+        keep(connection, "repeat_rows", "no_repeat_rows")
+
+
+def _numbers(unit: ComparedUnit) -> dict[str, Any]:
+    return {name: getattr(unit, name) for name in ("step", "rank", "golden_step", "golden_rank")}

@@ -1,0 +1,103 @@
+"""Measures what repeats of a golden run differ from it by, and keeps that in the lake as a noise.
+
+A repeat is golden's program run again where it rounds in another way: on another chip, with another number of threads,
+or with its parameters moved by a rounding (`lakeprobe.collect(…, perturb=1e-7)`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakeprobe import resources
+from lakeprobe.compare.run import CompareReport, compare
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import layout, staging, views
+from lakeprobe.lake.connection import connect
+from lakeprobe.resources import quote_text
+from lakeprobe.work import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseReport:
+    """What was measured: the name, the golden run, one comparison per repeat, and how many tensors."""
+
+    name: str
+    golden: str
+    comparisons: tuple[str, ...]
+    tensors: int
+
+
+def measure(
+    golden: str | os.PathLike[str],
+    repeats: Sequence[str | os.PathLike[str]],
+    *,
+    lake: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> NoiseReport:
+    """Hold every repeat against `golden`, and keep what they differ by under `name` (default: golden's).
+
+    The sides are those of `compare.run.compare`; each comparison stays in the lake as NAME_REPEAT. A noise of that name
+    is replaced. Raises UsageError, DumpError, RuleError and LakeError.
+    """
+    if not repeats:
+        raise UsageError("name at least one repeat of the golden run")
+    reports: list[CompareReport] = []
+    for repeat in repeats:
+        label = None if name is None else layout.check_name(f"{name}_{Path(repeat).name}", "comparison")
+        report = compare(
+            repeat, golden, lake=lake, name=label, steps=steps, ranks=ranks, replace=False, jobs=jobs, progress=progress
+        )
+        reports.append(report)
+    run, path = reports[0].pairs[0].golden.run, reports[0].lake
+    name = layout.check_name(name or run, "noise")
+    tensors = _keep(path, name, run, reports)
+    return NoiseReport(name, run, tuple(report.name for report in reports), tensors)
+
+
+def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> int:
+    units: list[dict[str, Any]] = [
+        {
+            "comparison": report.name,
+            "step": pair.target.step,
+            "rank": pair.target.rank,
+            "golden_step": pair.golden.step,
+            "golden_rank": pair.golden.rank,
+        }
+        for report in reports
+        for pair in report.pairs
+    ]
+    file = layout.noise_file(lake, name)
+    try:
+        with staging.locked(lake, f"noise={name}"), staging.staged(lake, "noise") as folder, connect() as connection:
+            views.define(connection, lake)
+            folder.mkdir(parents=True, exist_ok=True)
+            measured = connection.sql(resources.sql("noise/measure"), params={"golden": golden, "units": units})
+            table = measured.to_arrow_table()
+            connection.register("measured", table)
+            connection.execute(f"COPY measured TO {quote_text(str(folder / file.name))} (FORMAT parquet)")
+            staging.put_in_place(folder, file.parent)
+    except OSError as error:
+        raise LakeError.from_system(error, lake, "no noise was written") from error
+    return int(table.num_rows)
+
+
+def check(lake: Path, name: str, golden: str) -> Path:
+    """The file of the noise `name` of the run `golden`. Raises UsageError if the lake has none."""
+    file = layout.noise_file(lake, name)
+    there = ", ".join(layout.noises(lake)) or "none"
+    if not file.is_file():
+        raise UsageError(f"there is no noise {name} in {lake} (there: {there}); measure it: lakeprobe noise {golden} …")
+    with connect() as connection:
+        views.define(connection, lake)
+        measured = connection.execute("SELECT any_value(golden) FROM noise WHERE noise = ?", [name]).fetchall()[0][0]
+    if measured not in (golden, None):
+        raise UsageError(f"the noise {name} is that of {measured}, not of {golden}")
+    return file

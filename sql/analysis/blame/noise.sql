@@ -1,0 +1,6 @@
+-- noise: the ops that stand out of rounding noise, in the units where they decide.
+-- grain: one op
+-- parameters: the tables standing and noise_ends
+SELECT standing.*
+FROM standing
+SEMI JOIN noise_ends USING (step, rank)

@@ -1,0 +1,11 @@
+-- no_repeat_rows: what repeats of golden differ by, where there is none.
+-- grain: one tensor of golden
+SELECT
+    NULL::INTEGER AS step,
+    NULL::INTEGER AS rank,
+    NULL::INTEGER AS golden_row,
+    NULL::INTEGER AS golden_seq,
+    NULL::VARCHAR AS role,
+    NULL::DOUBLE AS error,
+    NULL::BOOLEAN AS stands_out
+WHERE false

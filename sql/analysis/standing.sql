@@ -1,0 +1,38 @@
+-- standing: the suspects of a comparison that repeats of golden do not show as well.
+-- grain: one op
+-- parameters: $comparison, $units (a list of step, rank, golden_step, golden_rank, is_rounding); the views
+--   suspects and results, the table repeat_rows
+WITH
+    units AS (
+        SELECT unnest(
+            $units::STRUCT(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER, is_rounding BOOLEAN)[], recursive := true
+        )
+    ),
+    asked AS (
+        SELECT suspects.*, golden_step, golden_rank
+        FROM suspects
+        JOIN units USING (step, rank)
+        -- where nothing rounds differently, the differences themselves tell what was made
+        WHERE comparison = $comparison AND (is_rounding OR evidence NOT IN ('made', 'added'))
+    ),
+    repeated AS (
+        SELECT step, rank, golden_seq, max(error) FILTER (WHERE role NOT IN ('input', 'parameters')) AS error, bool_or(stands_out) AS stands_out
+        FROM repeat_rows
+        GROUP BY ALL
+    )
+SELECT asked.* REPLACE (row_number() OVER (PARTITION BY asked.step, asked.rank ORDER BY nth) AS nth)
+FROM asked
+LEFT JOIN repeated
+    ON repeated.step = golden_step AND repeated.rank = golden_rank AND repeated.golden_seq = asked.golden_seq
+LEFT JOIN results
+    ON evidence = 'source'
+    AND results.comparison = $comparison
+    AND results.step = asked.step
+    AND results.rank = asked.rank
+    AND results.row = asked.row
+LEFT JOIN repeat_rows AS rows
+    ON rows.step = golden_step AND rows.rank = golden_rank AND rows.golden_row = results.golden_row
+WHERE
+    NOT coalesce(repeated.stands_out, false)
+    AND NOT (evidence = 'added' AND coalesce(error_out <= 10 * repeated.error, false))
+    AND NOT (evidence = 'source' AND coalesce(results.error <= 10 * rows.error, false))

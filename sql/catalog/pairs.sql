@@ -1,0 +1,13 @@
+-- pairs: what searches made of the rows of every comparison that made one (schemas/pairs.yaml).
+-- grain: see the schema
+-- parameters: lake (folder)
+SELECT
+    comparison,
+    step,
+    rank,
+    * EXCLUDE (comparison, step, rank)
+FROM read_parquet(
+    getvariable('lake') || '/comparisons/comparison=*/step=*/rank=*/pairs.parquet',
+    hive_partitioning = true,
+    hive_types = {'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}
+)

@@ -1,0 +1,86 @@
+-- added: how far the error of each op stands above what comes in and what its kind adds.
+-- grain: one op of noise_errors that is no module with ops in it, and not of the optimizer
+-- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
+-- gain: decades of error_out above what came in and the floor of its way of rounding; lower_gain likewise of lower_out
+-- usual, spread: the middle gain of the other ops of its kind and how they scatter (1.4826 · median deviation); two ops
+--   that gain nothing are counted in, so that a kind of few members says little; and not below what the op itself gains
+--   in a repeat of golden
+-- above: decades of the gain above the usual; not much more than the lower gain says, unless it is by far (one element)
+-- score: how many times the spread that is, less one; a single number tells less than a tensor, and backward ops magnify
+--   what masks flip
+WITH
+    ops AS (
+        SELECT
+            o.number,
+            o.golden_seq,
+            o.kind,
+            o.phase,
+            o.direction = 'parameters_grad' AS is_gradient,
+            n,
+            error_in,
+            error_out,
+            lower_out,
+            floor AS kind_floor,
+            sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2) AS expected,
+            log10(greatest(error_out, 1e-8) / expected) AS gain,
+            log10(greatest(lower_out, 1e-8) / expected) AS lower_gain
+        FROM noise_ops AS o
+        JOIN noise_errors USING (number)
+        JOIN noise_floors USING (rounding)
+        WHERE side = 'pair' AND is_leaf AND phase <> 'optimizer'
+    ),
+    members AS (
+        SELECT number, kind, phase, greatest(gain, 0) AS gain
+        FROM ops
+        WHERE error_in > 0 AND error_out > 0
+    ),
+    kind_gains AS (
+        SELECT kind, phase, count(*) AS members, list_concat([0.0, 0.0], list(gain)) AS gains
+        FROM members
+        GROUP BY kind, phase
+    ),
+    kinds AS (
+        SELECT
+            kind,
+            phase,
+            members,
+            list_aggregate(gains, 'median') AS middle,
+            1.4826 * list_aggregate(list_transform(gains, lambda x: abs(x - middle)), 'median') AS spread
+        FROM kind_gains
+    ),
+    -- of a kind of few members the op itself is left out; among many it moves nothing
+    few_gains AS (
+        SELECT
+            ops.number,
+            list_concat([0.0, 0.0], coalesce(list(members.gain) FILTER (WHERE members.number <> ops.number), [])) AS gains
+        FROM ops
+        JOIN kinds USING (kind, phase)
+        JOIN members USING (kind, phase)
+        WHERE kinds.members <= 64
+        GROUP BY ops.number
+    ),
+    few AS (
+        SELECT
+            number,
+            list_aggregate(gains, 'median') AS middle,
+            1.4826 * list_aggregate(list_transform(gains, lambda x: abs(x - middle)), 'median') AS spread,
+            len(gains) - 2 AS members
+        FROM few_gains
+    ),
+    placed AS (
+        SELECT
+            ops.*,
+            greatest(coalesce(few.middle, kinds.middle, 0), noise_repeat.gain) AS usual,
+            coalesce(few.spread, kinds.spread, 0) AS spread,
+            coalesce(few.members, kinds.members - 1, 0) AS members
+        FROM ops
+        LEFT JOIN few USING (number)
+        LEFT JOIN kinds USING (kind, phase)
+        LEFT JOIN noise_repeat USING (golden_seq)
+    )
+SELECT
+    *,
+    least(gain, greatest(lower_gain + 0.3, gain - 1.5)) - usual AS above,
+    above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8, 0.3 ** 2, 0)) - 1
+    - if(phase = 'backward', 1, 0) AS score
+FROM placed

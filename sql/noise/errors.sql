@@ -1,0 +1,133 @@
+-- errors: the error that comes into each op and the one that comes out.
+-- grain: one op of noise_ops that has a float output whose error can be told
+-- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
+-- error_in: the largest upper error of the tensors that go in. In a sum they count by their size against the output's.
+--   A backward op works on what its forward op took and gave, too. Behind an optimizer step a parameter may differ in few
+--   elements only, which its statistics show from √n roundings on.
+-- error_out, lower_out: the largest error of its float outputs, and the largest lower one
+WITH
+    leaves AS (
+        SELECT o.number, o.module_key, o.op_kind, o.direction, l.*
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
+        WHERE l.is_paired
+    ),
+    -- what comes into each module, forwards and backwards
+    reached AS (
+        SELECT module_key, max(upper) AS error, max(golden_norm) FILTER (WHERE direction = 'backward') AS norm
+        FROM leaves
+        WHERE is_input AND is_float AND op_kind = 'module'
+        GROUP BY module_key
+    ),
+    -- a parameter's gradient is a sum over what comes in backwards, beside which little of it may be left
+    put_out AS (
+        SELECT
+            leaves.* EXCLUDE (error, lower, upper),
+            if(role = 'parameters_grad' AND reached.norm > golden_norm, golden_norm / reached.norm, 1) AS share,
+            leaves.error * share AS error,
+            leaves.lower * share AS lower,
+            leaves.upper * share AS upper
+        FROM leaves
+        LEFT JOIN reached ON reached.module_key = leaves.module_key
+        WHERE role IN ('output', 'parameters_grad') AND is_float
+    ),
+    outputs AS (
+        SELECT
+            number,
+            max(error) AS error_out,
+            max(lower) AS lower_out,
+            max(upper) AS upper_out,
+            max(golden_norm) AS norm,
+            max(spacing) AS spacing,
+            max(n) AS n
+        FROM put_out
+        GROUP BY number
+    ),
+    given AS (
+        SELECT
+            leaves.number,
+            leaves.golden_norm,
+            leaves.is_float,
+            leaves.differs,
+            greatest(
+                leaves.upper,
+                if(
+                    m.is_parameter AND leaves.is_float AND NOT leaves.is_measured AND NOT getvariable('is_first_step'),
+                    sqrt(leaves.n) * leaves.rounding,
+                    NULL
+                )
+            ) AS upper
+        FROM leaves
+        LEFT JOIN noise_makers AS m USING (row)
+        WHERE leaves.is_input
+    ),
+    -- of an op whose inputs one run did not record it is taken that it works on all that came before
+    recorded AS (
+        SELECT DISTINCT target_seq
+        FROM paired
+        WHERE role = 'input' AND target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
+    inputs AS (
+        SELECT
+            given.number,
+            max(if(is_float OR differs, upper, NULL)) AS largest,
+            sqrt(sum((if(is_float, upper, NULL) * golden_norm / outputs.norm) ** 2)) AS summed,
+            bool_and(coalesce(abs(golden_norm) < 1e30, true)) AS is_summable
+        FROM given
+        LEFT JOIN outputs USING (number)
+        GROUP BY given.number
+    ),
+    known AS (
+        SELECT
+            o.number,
+            o.call_key,
+            o.module_key,
+            o.direction,
+            o.phase,
+            error_out,
+            lower_out,
+            upper_out,
+            spacing,
+            n,
+            coalesce(
+                if(
+                    is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND regexp_matches(
+                        api, '(?i)__i?r?add__|__i?r?sub__|\badd_?\b|\bsub_?\b|\bcat\b|concat|stack|lerp|biasadd'
+                    ),
+                    summed,
+                    largest
+                ),
+                if(
+                    recorded.target_seq IS NOT NULL,
+                    0,
+                    max(upper_out) OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                ),
+                if(recorded.target_seq IS NOT NULL, 0, 1)
+            ) AS own_error_in
+        FROM outputs
+        JOIN noise_ops AS o USING (number)
+        LEFT JOIN inputs USING (number)
+        LEFT JOIN recorded ON recorded.target_seq = o.target_seq
+    ),
+    saved AS (
+        SELECT call_key, max(greatest(own_error_in, upper_out)) AS error
+        FROM known
+        WHERE phase = 'forward' AND direction = 'forward'
+        GROUP BY call_key
+    )
+SELECT
+    known.number,
+    greatest(
+        own_error_in,
+        if(phase = 'backward', saved.error, NULL),
+        if(known.direction = 'parameters_grad', reached.error, NULL)
+    ) AS error_in,
+    error_out,
+    lower_out,
+    upper_out,
+    spacing,
+    n
+FROM known
+LEFT JOIN saved ON saved.call_key = known.call_key
+LEFT JOIN reached ON reached.module_key = known.module_key
+WHERE error_out IS NOT NULL

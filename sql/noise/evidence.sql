@@ -1,0 +1,213 @@
+-- evidence: what no rounding makes.
+-- grain: one op and one kind of evidence
+-- parameters: the tables paired, differences, noise_ops, noise_leaves, noise_errors, noise_floors
+-- evidence:
+--   argument: a value, dtype or shape that goes in differs, or only one that comes out
+--   missing: only one run has the op
+--   wiring: an input is what one op made in golden, and what another one made, or none, in the target
+--   source: an input that no recorded op made differs beyond what summing in another order makes of its statistics
+--   made: inputs agree to the last bit and the output does not, in a comparison in which that makes all others equal
+-- row: the leaf that shows it
+WITH
+    leaves AS (
+        SELECT o.number, o.place, o.phase, o.is_leaf AS op_is_leaf, o.api, l.*
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
+    ),
+    recorded AS (
+        SELECT
+            coalesce(t.number, g.number) AS number,
+            p.role,
+            coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor,
+            bool_or(target_row IS NOT NULL) AND bool_or(golden_row IS NOT NULL) AS both
+        FROM paired AS p
+        LEFT JOIN noise_ops AS t ON t.target_seq = p.target_seq
+        LEFT JOIN noise_ops AS g ON g.golden_seq = p.golden_seq AND p.target_seq IS NULL
+        GROUP BY ALL
+    ),
+    -- a leaf of one side alone belongs to the pair of its op
+    alone AS (
+        SELECT
+            coalesce(t.number, g.number) AS number,
+            p.row,
+            p.role,
+            coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor
+        FROM paired AS p
+        LEFT JOIN noise_ops AS t ON t.target_seq = p.target_seq AND t.side = 'pair'
+        LEFT JOIN noise_ops AS g ON g.golden_seq = p.golden_seq AND g.side = 'pair'
+        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
+        WHERE p.target_row IS NULL OR p.golden_row IS NULL
+    ),
+    -- an op of which something is judged (it is no step inside what the other run does in one, nor to be expected), and
+    -- that has a counterpart by its name at most: an op that does what several do there pairs with all of them
+    judged AS (
+        SELECT target_seq FROM paired JOIN verdicts USING (row) WHERE verdict <> 'skipped' AND target_seq IS NOT NULL
+        EXCEPT
+        SELECT target_seq FROM paired WHERE matched_by <> 'exact'
+    ),
+    golden_judged AS (
+        SELECT golden_seq FROM paired JOIN verdicts USING (row) WHERE verdict <> 'skipped' AND golden_seq IS NOT NULL
+        EXCEPT
+        SELECT golden_seq FROM paired WHERE matched_by <> 'exact'
+    ),
+    calls AS (
+        SELECT
+            o.number,
+            o.place,
+            o.api,
+            p.row,
+            p.role NOT IN ('output', 'parameters_grad') AS is_input,
+            p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AS is_tensor,
+            NOT same_dtype(p.target_dtype, p.golden_dtype) AS other_dtype,
+            NOT same_shape(p.target_shape, p.golden_shape, p.matched_by) AS other_shape,
+            p.target_kind = p.golden_kind
+            AND p.target_number IS NOT NULL
+            AND p.golden_number IS NOT NULL
+            AND abs(p.target_number - p.golden_number)
+            <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
+            AND NOT (is_written(p.target_number) AND is_written(p.golden_number)) AS is_measured
+        FROM paired AS p
+        JOIN differences AS d ON d.row = p.row
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        CROSS JOIN (SELECT bool_or(spacing >= 2.0 ** -10) AS is_low FROM noise_errors) AS lowness
+        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
+        WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
+    ),
+    forms AS (
+        SELECT
+            number,
+            place,
+            api,
+            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND is_input) AS value_row,
+            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND NOT is_input) AS made_value_row,
+            min(row) FILTER (WHERE is_input AND is_tensor AND other_dtype) AS dtype_row,
+            min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_dtype) AS made_dtype_row,
+            min(row) FILTER (WHERE is_input AND is_tensor AND other_shape) AS shape_row,
+            min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_shape) AS made_shape_row
+        FROM calls
+        GROUP BY ALL
+    ),
+    -- a shape that hangs on data differs: so do those behind it
+    flips AS (
+        SELECT min(place) AS place
+        FROM forms
+        WHERE
+            made_shape_row IS NOT NULL
+            AND shape_row IS NULL
+            AND regexp_matches(api, '^(where|nonzero|argwhere|unique|unique_consecutive|masked_select)$')
+    ),
+    first_forms AS (
+        SELECT
+            min(place) FILTER (WHERE made_dtype_row IS NOT NULL) AS dtype_place,
+            min(place) FILTER (WHERE made_shape_row IS NOT NULL) AS shape_place
+        FROM forms
+    ),
+    arguments AS (
+        SELECT
+            number,
+            coalesce(
+                value_row,
+                if(forms.place <= coalesce(dtype_place, 'inf'), dtype_row, NULL),
+                if(forms.place <= coalesce(shape_place, 'inf') AND forms.place < coalesce(flips.place, 'inf'), shape_row, NULL),
+                made_value_row,
+                if(dtype_row IS NULL, made_dtype_row, NULL),
+                if(shape_row IS NULL AND forms.place < coalesce(flips.place, 'inf'), made_shape_row, NULL)
+            ) AS row
+        FROM forms
+        CROSS JOIN first_forms
+        CROSS JOIN flips
+        UNION ALL
+        SELECT number, alone.row
+        FROM alone
+        JOIN recorded USING (number, role, is_tensor)
+        WHERE recorded.both AND role = 'input'
+    ),
+    matmul_floor AS (
+        SELECT floor FROM noise_floors WHERE rounding = 'matmul'
+    ),
+    wires AS (
+        SELECT number, min(row) AS row
+        FROM noise_makers
+        CROSS JOIN matmul_floor
+        WHERE
+            is_leaf
+            AND upper > greatest(0.02, 3 * floor)
+            AND (phase <> 'optimizer' OR spacing < 2.0 ** -10)
+            AND (
+                (
+                    len(target_makers) > 0
+                    AND len(golden_makers) > 0
+                    AND NOT list_has_any(target_makers, golden_makers)
+                )
+                OR (
+                    phase = 'forward'
+                    AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
+                    AND target_key IS NOT NULL
+                    AND golden_key IS NOT NULL
+                    AND is_float
+                )
+            )
+        GROUP BY number
+    ),
+    before AS (
+        SELECT
+            o.number,
+            coalesce(max(greatest(e.error_out, e.upper_out)) OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS error
+        FROM noise_ops AS o
+        LEFT JOIN noise_errors AS e ON e.number = o.number AND o.is_leaf
+    ),
+    -- behind a step of the optimizer parameters differ by the noise of that step
+    parameter_errors AS (
+        SELECT coalesce(median(upper), 0) AS middle
+        FROM noise_makers
+        WHERE is_source AND is_parameter AND is_float AND phase = 'forward'
+    ),
+    integers AS (
+        SELECT coalesce(min(number), 2147483647) AS number
+        FROM leaves
+        WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
+    ),
+    sources AS (
+        SELECT m.number, min(row) AS row
+        FROM noise_makers AS m
+        JOIN before USING (number)
+        CROSS JOIN parameter_errors
+        CROSS JOIN matmul_floor
+        CROSS JOIN integers
+        WHERE
+            is_source
+            AND phase = 'forward'
+            AND differs
+            AND CASE
+                WHEN is_parameter OR is_exact THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
+                WHEN NOT is_float THEN m.number <= integers.number
+                ELSE coalesce(m.upper, 0) > greatest(2e-3, 5 * floor, 10 * before.error)
+            END
+        GROUP BY m.number
+    ),
+    found AS (
+        SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
+        UNION ALL
+        SELECT number, 'missing', NULL
+        FROM noise_ops
+        WHERE
+            (side = 'target' AND target_seq IN (FROM judged))
+            OR (side = 'golden' AND golden_seq IN (FROM golden_judged))
+        UNION ALL
+        SELECT number, 'wiring', row FROM wires
+        UNION ALL
+        SELECT number, 'source', row FROM sources
+        UNION ALL
+        SELECT number, 'made', NULL
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        JOIN noise_floors USING (rounding)
+        WHERE
+            is_leaf
+            AND side = 'pair'
+            AND error_in = 0
+            AND error_out > if(is_bitwise, getvariable('noise_factor') * spacing, 5 * most)
+    )
+SELECT found.*, place, is_leaf, phase
+FROM found
+JOIN noise_ops USING (number)

@@ -1,0 +1,56 @@
+-- floors: what ops of each way of rounding add at least, as this comparison shows it.
+-- grain: one way of rounding (macros/rounding_of)
+-- parameters: the tables noise_ops and noise_errors
+-- floor: the lower quartile of the errors that forward ops of this way put out, at most what the coarsest chip does; and
+--   other ops add no more than matmuls do
+-- most: what the coarsest chip does (matmuls may cut their inputs to 10 bits)
+-- is_bitwise: forward ops whose inputs agree to the last bit give outputs that do, in every way of rounding in which
+--   outputs differ, so that nothing rounds differently here; or
+--   too little differs to tell, or no number says anything about it (digests alone)
+WITH
+    worst(rounding, most, most_low) AS (
+        VALUES ('exact', 1e-6, 1e-6), ('matmul', 2e-3, 2e-2), ('other', 2e-5, 2e-2)
+    ),
+    ops AS (
+        SELECT *
+        FROM noise_ops
+        JOIN noise_errors USING (number)
+        WHERE side = 'pair' AND is_leaf AND phase <> 'optimizer'
+    ),
+    low AS (
+        SELECT
+            rounding,
+            quantile_disc(error_out, 0.25) FILTER (WHERE error_out > 0 AND phase = 'forward') AS quartile
+        FROM ops
+        GROUP BY rounding
+    ),
+    all_ops AS (
+        SELECT coalesce(max(spacing) >= 2.0 ** -10, false) AS is_low FROM ops
+    ),
+    touched AS (
+        SELECT count(*) AS ops
+        FROM noise_ops
+        JOIN noise_errors USING (number)
+        WHERE side = 'pair' AND is_leaf AND error_out > 0
+    ),
+    -- what becomes of inputs that agree to the last bit
+    repeatable AS (
+        SELECT min(coalesce(share, 0)) >= 0.6 AS is_bitwise
+        FROM (
+            SELECT avg((error_out = 0)::INTEGER) FILTER (WHERE error_in = 0) AS share
+            FROM ops
+            WHERE rounding <> 'exact' AND phase = 'forward'
+            GROUP BY rounding
+            HAVING max(error_out) > 0
+        )
+    )
+SELECT
+    rounding,
+    if(is_low, most_low, worst.most) AS most,
+    greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
+    touched.ops < 16 OR coalesce(is_bitwise, true) AS is_bitwise
+FROM worst
+CROSS JOIN all_ops
+CROSS JOIN repeatable
+CROSS JOIN touched
+LEFT JOIN low USING (rounding)

@@ -1,0 +1,155 @@
+-- leaves: how far the tensors of each row are apart, as one relative error per element.
+-- grain: one row of the comparison in which either side is a tensor
+-- parameters: the tables paired, metrics, verdicts, target_leaves and golden_leaves
+-- error: the relative error per element that explains how far the two sides are apart, if elements err independently.
+--   Contents tell it: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element moves the max and the
+--   min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n; error is the median of
+--   these four estimates (docs/noise.md). NULL where fewer than three are there.
+-- lower: the second smallest of them: errors that go together move norm and mean further than independent ones
+-- upper: the root mean square of what estimates there are: what may have come in
+-- key: what a value keeps when it is handed on, reshaped or transposed; NULL where it is constant and so says nothing
+-- differs: whether the statistics are further apart than summing them in another order makes
+WITH
+    sides AS (
+        SELECT
+            p.row,
+            p.target_row,
+            p.golden_row,
+            p.target_seq,
+            p.golden_seq,
+            p.role,
+            coalesce(p.target_slot, p.golden_slot) AS slot,
+            p.role NOT IN ('output', 'parameters_grad') AS is_input,
+            p.target_row IS NOT NULL AND p.golden_row IS NOT NULL AS is_paired,
+            coalesce(epsilon_of(p.target_dtype), epsilon_of(p.golden_dtype)) > 0 AS is_float,
+            greatest(coalesce(epsilon_of(p.target_dtype), 0), coalesce(epsilon_of(p.golden_dtype), 0)) AS spacing,
+            p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AND same_shape(p.target_shape, p.golden_shape, p.matched_by) AS is_like,
+            greatest(coalesce(list_aggregate(coalesce(p.golden_shape, p.target_shape), 'product'), 1), 1)::DOUBLE AS n,
+            p.target_max,
+            p.target_min,
+            p.golden_max,
+            p.golden_min,
+            p.target_digest,
+            p.golden_digest,
+            t.wide_norm IS NOT NULL AND g.wide_norm IS NOT NULL AS is_wide,
+            if(is_wide, t.wide_norm, p.target_norm) AS target_norm,
+            if(is_wide, g.wide_norm, p.golden_norm) AS golden_norm,
+            if(is_wide, t.wide_mean, p.target_mean) AS target_mean,
+            if(is_wide, g.wide_mean, p.golden_mean) AS golden_mean,
+            t.zero_count AS target_zeros,
+            g.zero_count AS golden_zeros,
+            (t.nan_count, t.posinf_count, t.neginf_count) IS DISTINCT FROM (g.nan_count, g.posinf_count, g.neginf_count)
+            AND t.nan_count IS NOT NULL AND g.nan_count IS NOT NULL AS other_nonfinite,
+            coalesce(p.target_max_int <> p.golden_max_int OR p.target_min_int <> p.golden_min_int, false) AS other_integers,
+            m.measurement,
+            m.values_equal,
+            m.euclidean_distance,
+            m.scale_norm,
+            m.scale_max
+        FROM paired AS p
+        LEFT JOIN metrics AS m ON m.row = p.row
+        LEFT JOIN target_leaves AS t ON t.row = p.target_row
+        LEFT JOIN golden_leaves AS g ON g.row = p.golden_row
+        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped' AND v.outcome <> 'unrecorded'
+        WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
+    ),
+    scaled AS (
+        SELECT
+            *,
+            is_mask(target_max, target_min) OR is_mask(golden_max, golden_min)
+            OR coalesce(NOT isfinite(target_max) OR NOT isfinite(golden_max), false) AS max_is_mask,
+            is_mask(target_min, target_max) OR is_mask(golden_min, golden_max)
+            OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask,
+            if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
+            if(min_is_mask, NULL, abs(target_min - golden_min)) AS min_apart,
+            greatest(
+                if(max_apart IS NULL, 0, greatest(abs(target_max), abs(golden_max))),
+                if(min_apart IS NULL, 0, greatest(abs(target_min), abs(golden_min)))
+            ) AS magnitude,
+            if(max_apart IS NULL OR min_apart IS NULL, NULL, nullif(greatest(target_norm, golden_norm), 0)) AS norm,
+            if(is_wide, 2.0 ** -48, 2.0 ** -22) AS rounding,
+            is_like AND (
+                (target_max <> golden_max AND NOT (isfinite(target_max) AND isfinite(golden_max)))
+                OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))
+            ) AS is_nonfinite
+        FROM sides
+    ),
+    estimated AS (
+        SELECT
+            *,
+            if(
+                NOT is_like OR magnitude = 0,
+                [],
+                list_filter(
+                    [
+                        max_apart / magnitude,
+                        min_apart / magnitude,
+                        sqrt(n) * greatest(0, abs(target_norm - golden_norm) / norm - rounding),
+                        n * greatest(0, abs(target_mean - golden_mean) / norm - rounding / sqrt(n))
+                    ],
+                    lambda part: part IS NOT NULL AND isfinite(part)
+                )
+            ) AS parts
+        FROM scaled
+    )
+SELECT
+    row,
+    target_row,
+    golden_row,
+    target_seq,
+    golden_seq,
+    role,
+    slot,
+    is_input,
+    is_paired,
+    is_float,
+    is_like,
+    spacing,
+    n,
+    target_norm,
+    golden_norm,
+    target_zeros,
+    golden_zeros,
+    magnitude,
+    rounding,
+    coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured,
+    CASE
+        WHEN values_equal THEN 0.0
+        WHEN is_nonfinite THEN 1.0
+        WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
+        WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+        WHEN len(parts) >= 3 THEN least(2.0, list_aggregate(parts, 'median'))
+    END AS error,
+    if(len(parts) >= 3 AND NOT coalesce(values_equal, false) AND NOT is_nonfinite AND NOT is_measured, least(2.0, list_sort(parts)[2]), error) AS lower,
+    CASE
+        WHEN values_equal THEN 0.0
+        WHEN is_nonfinite THEN 1.0
+        WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
+        WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+        WHEN len(parts) > 0 THEN least(2.0, sqrt(list_aggregate(list_transform(parts, lambda part: part * part), 'avg')))
+    END AS upper,
+    if(
+        coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
+        hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),
+        NULL
+    ) AS target_key,
+    if(
+        coalesce(golden_max <> golden_min, golden_digest IS NOT NULL) AND n > 1,
+        hash(golden_max, golden_min, golden_zeros, n, if(golden_max IS NULL, golden_digest, NULL)),
+        NULL
+    ) AS golden_key,
+    is_like AND (
+        coalesce(NOT values_equal, false)
+        OR coalesce(target_max <> golden_max OR target_min <> golden_min, false)
+        OR other_integers
+        OR other_nonfinite
+        OR coalesce(target_zeros <> golden_zeros, false)
+        OR coalesce(values_equal IS NULL AND target_digest <> golden_digest, false)
+        OR coalesce(
+            abs(target_norm - golden_norm) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm), false
+        )
+        OR coalesce(
+            abs(target_mean - golden_mean) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm) / sqrt(n), false
+        )
+    ) AS differs
+FROM estimated

@@ -1,0 +1,100 @@
+-- makers: which ops had made the value that goes into an op, in either run.
+-- grain: one tensor that goes into a pair of ops
+-- parameters: the tables noise_leaves and noise_ops
+-- target_makers, golden_makers: the numbers of the ops before it that put this value out
+-- is_source: no recorded op made it in either run, and no module around the op was given it: a parameter, a buffer, data
+-- is_parameter: it is a parameter of a module
+-- is_exact: such a source is the same to the last bit: a parameter, or what stands at this place of this kind of op
+WITH
+    leaves AS (
+        SELECT o.number, o.is_leaf, o.phase, o.kind, l.*
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
+        WHERE l.is_paired
+    ),
+    -- a value is known by its key, and by its norm where other values have the same extremes
+    target_outputs AS (
+        SELECT target_key AS key, list({'number': number, 'norm': target_norm} ORDER BY number) AS makers
+        FROM leaves
+        WHERE NOT is_input AND target_key IS NOT NULL
+        GROUP BY key
+    ),
+    golden_outputs AS (
+        SELECT golden_key AS key, list({'number': number, 'norm': golden_norm} ORDER BY number) AS makers
+        FROM leaves
+        WHERE NOT is_input AND golden_key IS NOT NULL
+        GROUP BY key
+    ),
+    given AS (
+        SELECT target_key AS key, list({'number': number, 'norm': target_norm}) AS takers
+        FROM leaves
+        WHERE is_input AND NOT is_leaf AND role = 'input' AND target_key IS NOT NULL
+        GROUP BY key
+    ),
+    parameters AS (
+        SELECT target_key AS key FROM leaves WHERE role = 'parameters' AND target_key IS NOT NULL
+        UNION
+        SELECT golden_key FROM leaves WHERE role = 'parameters' AND golden_key IS NOT NULL
+    ),
+    traced AS (
+        SELECT
+            l.number,
+            l.row,
+            l.kind,
+            l.slot,
+            l.phase,
+            l.is_leaf,
+            l.role,
+            l.is_float,
+            l.spacing,
+            l.differs,
+            l.error,
+            l.upper,
+            l.n,
+            l.target_key,
+            l.golden_key,
+            l.target_norm,
+            list_transform(
+                list_filter(
+                    coalesce(t.makers, []),
+                    lambda m: m.number < l.number AND coalesce(abs(m.norm - l.target_norm) <= 1e-4 * l.target_norm, true)
+                ),
+                lambda m: m.number
+            ) AS target_makers,
+            list_transform(
+                list_filter(
+                    coalesce(g.makers, []),
+                    lambda m: m.number < l.number AND coalesce(abs(m.norm - l.golden_norm) <= 1e-4 * l.golden_norm, true)
+                ),
+                lambda m: m.number
+            ) AS golden_makers,
+            coalesce(l.role = 'parameters' OR tp.key IS NOT NULL OR gp.key IS NOT NULL, false) AS is_parameter
+        FROM leaves AS l
+        LEFT JOIN target_outputs AS t ON t.key = l.target_key
+        LEFT JOIN golden_outputs AS g ON g.key = l.golden_key
+        LEFT JOIN parameters AS tp ON tp.key = l.target_key
+        LEFT JOIN parameters AS gp ON gp.key = l.golden_key
+        WHERE l.is_input
+    )
+SELECT
+    traced.* EXCLUDE (kind, slot, target_norm),
+    len(target_makers) = 0
+    AND len(golden_makers) = 0
+    AND NOT list_bool_or(
+        list_transform(
+            list_append(coalesce(takers, []), {'number': NULL, 'norm': NULL}),
+            lambda m: coalesce(m.number < traced.number, false)
+            AND coalesce(abs(m.norm - target_norm) <= 1e-4 * target_norm, true)
+        )
+    ) AS is_source,
+    is_source AND (
+        is_parameter
+        OR (
+            n >= 64
+            AND count(*) FILTER (WHERE is_source) OVER same_slot >= 3
+            AND avg(differs::INTEGER) FILTER (WHERE is_source) OVER same_slot <= 0.2
+        )
+    ) AS is_exact
+FROM traced
+LEFT JOIN given ON given.key = traced.target_key
+WINDOW same_slot AS (PARTITION BY kind, slot)

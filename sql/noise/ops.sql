@@ -1,0 +1,82 @@
+-- ops: the ops of both sides as pairs, in program order.
+-- grain: one pair of ops, or an op of one side
+-- parameters: the tables paired, target_ops and golden_ops
+-- place: the op's place in the target; an op that only golden has stands behind the paired op before it
+-- An op that only one side has shifts the call numbers behind it, so that ops of one name are not the same call. They
+--   stand in different modules, and are taken apart again here, unless the two programs have other modules anyway, as two frameworks may.
+-- is_leaf: it is no module in which other ops were recorded
+-- phase: forward, backward, or optimizer (what is called behind the last backward op)
+WITH
+    named AS (
+        SELECT target_seq, min(golden_seq) AS golden_seq, bool_and(matched_by = 'exact') AS is_by_name
+        FROM paired
+        WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
+        GROUP BY target_seq
+    ),
+    modules AS (
+        SELECT
+            named.target_seq,
+            named.golden_seq,
+            is_by_name
+            AND getvariable('cross_framework') = 0
+            AND t.op_kind = 'api'
+            AND regexp_replace(t.parent, '\.\d+$', '') IS DISTINCT FROM regexp_replace(g.parent, '\.\d+$', '') AS is_apart
+        FROM named
+        JOIN target_ops AS t ON t.seq = named.target_seq
+        JOIN golden_ops AS g ON g.seq = named.golden_seq
+    ),
+    pairs AS (
+        SELECT target_seq, golden_seq
+        FROM modules
+        WHERE NOT coalesce(is_apart, false) OR (SELECT avg(coalesce(is_apart, false)::INTEGER) > 0.5 FROM modules)
+    ),
+    parents AS (
+        SELECT parent AS op FROM target_ops WHERE parent IS NOT NULL
+        UNION
+        SELECT parent FROM golden_ops WHERE parent IS NOT NULL
+    ),
+    recorded AS (
+        SELECT DISTINCT target_seq, golden_seq FROM paired
+    ),
+    placed AS (
+        SELECT t.seq AS target_seq, pairs.golden_seq, t.seq::DOUBLE AS place, t.*
+        FROM target_ops AS t
+        LEFT JOIN pairs ON pairs.target_seq = t.seq
+        WHERE t.seq IN (SELECT target_seq FROM recorded WHERE target_seq IS NOT NULL)
+        UNION ALL
+        SELECT NULL, g.seq, coalesce(before.target_seq + 0.5, -0.5), g.*
+        FROM golden_ops AS g
+        ASOF LEFT JOIN pairs AS before ON before.golden_seq <= g.seq
+        WHERE
+            g.seq IN (SELECT golden_seq FROM recorded WHERE golden_seq IS NOT NULL)
+            AND g.seq NOT IN (SELECT golden_seq FROM pairs)
+    ),
+    ends AS (
+        SELECT
+            min(place) FILTER (WHERE direction = 'backward') AS first_backward,
+            max(place) FILTER (WHERE direction = 'backward') AS last_backward
+        FROM placed
+    )
+SELECT
+    row_number() OVER (ORDER BY place, golden_seq) AS number,
+    place,
+    target_seq,
+    golden_seq,
+    CASE WHEN target_seq IS NULL THEN 'golden' WHEN golden_seq IS NULL THEN 'target' ELSE 'pair' END AS side,
+    op,
+    op_kind,
+    coalesce(module_class, placed.api) AS api,
+    hash(api_type, coalesce(module_class, placed.api), direction) AS kind,
+    hash(api_type, placed.api, call) AS call_key,
+    hash(api_type, placed.api) AS module_key,
+    direction,
+    parent,
+    rounding_of(coalesce(module_class, placed.api)) AS rounding,
+    op_kind <> 'module' OR replace(op, '.backward.', '.forward.') NOT IN (SELECT op FROM parents) AS is_leaf,
+    CASE
+        WHEN direction IN ('backward', 'parameters_grad') THEN 'backward'
+        WHEN place > last_backward THEN 'optimizer'
+        ELSE 'forward'
+    END AS phase
+FROM placed
+CROSS JOIN ends

@@ -1,0 +1,133 @@
+"""A network in numpy whose every op rounds in its own way, and its dump: a model to plant defects in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+LAYERS, BATCH, WIDTH = 6, 32, 48
+
+
+@dataclass
+class Network:
+    """What can be planted: another argument, weight, batch, wire or kernel. `seed`: of the rounding; None: none."""
+
+    seed: int | None = None
+    matmul: float = 1e-6
+    other: float = 2e-7
+    eps: dict[int, float] = field(default_factory=dict)
+    residual_from: dict[int, str] = field(default_factory=dict)
+    without_gelu: int | None = None
+    mask: float | None = None
+    weights: Callable[[dict[str, Array]], None] = lambda weights: None
+    batch: Callable[[Array], Array] = lambda batch: batch
+    kernel: Callable[[str, Array], Array] = lambda op, output: output
+    without_inputs: bool = False
+
+    def dump(self, folder: Path, step: int = 0) -> Path:
+        """Write the dump of one forward and backward pass."""
+        recorder = _Recorder(self)
+        recorder.run()
+        where = folder / f"step{step}" / "rank0"
+        where.mkdir(parents=True)
+        head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+        (where / "dump.json").write_text(json.dumps({**head, "data": recorder.data}, indent=1))
+        (where / "stack.json").write_text("{}")
+        (where / "construct.json").write_text(json.dumps(recorder.parents))
+        return folder
+
+
+class _Recorder:
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.rounding = None if network.seed is None else np.random.default_rng(network.seed)
+        self.data: dict[str, Any] = {}
+        self.parents: dict[str, str | None] = {}
+        self.calls: dict[str, int] = {}
+
+    def run(self) -> None:
+        draw = np.random.default_rng(1)
+        weights = {f"w{layer}": draw.normal(size=(WIDTH, WIDTH)) / np.sqrt(WIDTH) for layer in range(LAYERS)}
+        batch = self.network.batch(draw.normal(size=(BATCH, WIDTH)))
+        self.network.weights(weights)
+        hidden, taken = batch, []
+        for layer in range(LAYERS):
+            hidden, steps = self._layer(layer, hidden, weights[f"w{layer}"])
+            taken.append(steps)
+        gradient = hidden / hidden.size
+        for layer in reversed(range(LAYERS)):
+            gradient = self._back(layer, gradient, weights[f"w{layer}"], taken[layer])
+
+    def _layer(self, layer: int, hidden: Array, weight: Array) -> tuple[Array, tuple[Array, ...]]:
+        eps = self.network.eps.get(layer, 1e-5)
+        spread = hidden.std(axis=1, keepdims=True)
+        normal = (hidden - hidden.mean(axis=1, keepdims=True)) / np.sqrt(spread**2 + eps)
+        normal = self._op("layer_norm", layer, [hidden], normal, self.network.other, eps=eps)
+        product = self._op("linear", layer, [normal, weight], normal @ weight, self.network.matmul)
+        active = product
+        if self.network.without_gelu != layer:
+            active = self._op("gelu", layer, [product], product / (1 + np.exp(-1.7 * product)), self.network.other)
+        if self.network.mask is not None:
+            hide = np.where(np.arange(WIDTH) < WIDTH // 4, self.network.mask, 0.0)
+            masked = self._op("masked_add", layer, [active, np.tile(hide, (BATCH, 1))], active + hide, 0.0)
+            active = self._op("clamp", layer, [masked], np.maximum(masked, -50.0), 0.0)
+        other = {"input": hidden, "norm": normal}[self.network.residual_from.get(layer, "input")]
+        return self._op("add", layer, [other, active], other + active, self.network.other), (normal, product)
+
+    def _back(self, layer: int, gradient: Array, weight: Array, taken: tuple[Array, ...]) -> Array:
+        slope = 1 / (1 + np.exp(-1.7 * taken[1]))
+        through = self._op("gelu", layer, [gradient], gradient * slope, self.network.other, back=True)
+        back = self._op("linear", layer, [through], through @ weight.T, self.network.matmul, back=True)
+        return self._op("layer_norm", layer, [back], back - back.mean(), self.network.other, back=True) + gradient
+
+    def _op(
+        self,
+        api: str,
+        layer: int,
+        inputs: list[Array],
+        output: Array,
+        rounding: float,
+        back: bool = False,
+        **scalars: float,
+    ) -> Array:
+        direction = "backward" if back else "forward"
+        name = f"Functional.{api}.{layer if back else self._call(api)}.{direction}"
+        if self.rounding is not None:
+            output = output * (1 + rounding * self.rounding.normal(size=output.shape))
+        output = self.network.kernel(f"{api}.{layer}.{direction}", output).astype(np.float32).astype(np.float64)
+        leaves = [] if self.network.without_inputs else [_leaf(value) for value in inputs]
+        body = (
+            {"input": leaves}
+            if back
+            else {"input_args": leaves, "input_kwargs": {k: {"type": "float", "value": v} for k, v in scalars.items()}}
+        )
+        self.data[name] = {**body, "output": [_leaf(output)]}
+        self.parents[name] = None if back else f"Module.layers.{layer}.Layer.forward.0"
+        return output
+
+    def _call(self, api: str) -> int:
+        self.calls[api] = self.calls.get(api, -1) + 1
+        return self.calls[api]
+
+
+def _leaf(value: Array) -> dict[str, Any]:
+    narrow = value.astype(np.float32)
+    with np.errstate(over="ignore"):  # the norm of a mask
+        norm = float(np.float32(np.linalg.norm(narrow.astype(np.float64))))
+    return {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": list(value.shape),
+        "Max": float(narrow.max()),
+        "Min": float(narrow.min()),
+        "Mean": float(np.float32(narrow.mean(dtype=np.float64))),
+        "Norm": norm,
+        "requires_grad": False,
+    }

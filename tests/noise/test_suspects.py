@@ -1,0 +1,165 @@
+"""The planted cause stands out of rounding noise, and equal runs are quiet: by compare, first-diff and blame alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from noisy_network import Array, Network
+from typer.testing import CliRunner
+
+import lakeprobe
+from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.cli import app
+from lakeprobe.session import ComparisonResult, Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with lakeprobe.open(tmp_path / "lake") as opened:
+        yield opened
+
+
+def compared(lake: Lake, target: Network, golden: Network | None = None, **options: Any) -> ComparisonResult:
+    folder = lake.path.parent
+    if "golden" not in lake.runs:
+        lake.ingest((golden or Network()).dump(folder / "golden"), run="golden")
+    name = f"target{len(lake.runs)}"
+    lake.ingest(target.dump(folder / name), run=name)
+    return lake.compare(name, "golden", name=f"pair_{name}", **options)
+
+
+def named(result: ComparisonResult, **options: Any) -> tuple[str | None, str | None, str | None]:
+    """The op that compare, first-diff and blame name first; None where they name none."""
+    beyond = result.summary().beyond_noise
+    first = result.first_difference(**options).origins.project("op").fetchall()
+    suspects = result.blame(**options).suspects.filter("grade = 'suspect'").project("op").fetchall()
+    return (
+        beyond[0].op if beyond else None,
+        first[0][0] if first else None,
+        suspects[0][0] if suspects else None,
+    )
+
+
+def one_element(weights: dict[str, Array]) -> None:
+    weights["w3"][5, 7] += 1e-2
+
+
+def transposed(weights: dict[str, Array]) -> None:
+    weights["w3"] = weights["w3"].T.copy()
+
+
+def off_by(op: str, change: Callable[[Array], Array]) -> Callable[[str, Array], Array]:
+    return lambda name, output: change(output) if name == op else output
+
+
+def one_lost(output: Array) -> Array:
+    output = output.copy()
+    output[3, 5] = 0.0 if abs(output[3, 5]) > 0.3 else 1.5
+    return output
+
+
+PLANTED = {
+    "argument": (Network(eps={3: 1e-3}), "Functional.layer_norm.3.forward", "argument"),
+    "an argument without much effect": (Network(eps={3: 1.2e-5}), "Functional.layer_norm.3.forward", "argument"),
+    "missing": (Network(without_gelu=2), "Functional.gelu.2.forward", "missing"),
+    "wiring": (Network(residual_from={3: "norm"}), "Functional.add.3.forward", "wiring"),
+    "one element of a weight": (Network(weights=one_element), "Functional.linear.3.forward", "source"),
+    "a weight of the same statistics": (Network(weights=transposed), "Functional.linear.3.forward", "added"),
+    "the batch": (Network(batch=lambda batch: batch + 0.03), "Functional.layer_norm.0.forward", "source"),
+    "a kernel": (
+        Network(kernel=off_by("linear.2.forward", lambda output: output * 1.001)),
+        "Functional.linear.2.forward", "added",
+    ),
+    "one element of a kernel": (
+        Network(kernel=off_by("gelu.3.forward", one_lost)), "Functional.gelu.3.forward", "added",
+    ),
+    "a kernel backwards": (
+        Network(kernel=off_by("linear.3.backward", lambda output: output * 1.01)),
+        "Functional.linear.3.backward", "added",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize("seed", [None, 5, 6])
+def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> None:
+    network, op, evidence = PLANTED[case]
+    network.seed = seed
+    result = compared(lake, network)
+    assert named(result) == (op, op, op)
+    if seed is not None:
+        found = lake.sql("SELECT evidence, nth FROM suspects WHERE op = $op ORDER BY nth", {"op": op}).fetchall()
+        assert found[0] == (evidence, 1)
+
+
+@pytest.mark.parametrize("seed", range(5, 13))
+def test_equal_runs_are_quiet(lake: Lake, seed: int) -> None:
+    result = compared(lake, Network(seed=seed))
+    assert named(result) == (None, None, None)
+    assert result.summary().verdict is Verdict.EQUAL_WITHIN_NOISE
+    assert "No op stands out of rounding noise." in str(result)
+    assert not result.summary().coverage.has_warnings
+
+
+def test_a_mask_hides_no_difference(lake: Lake) -> None:
+    wrong = Network(seed=5, mask=-1e9, kernel=off_by("gelu.2.forward", lambda output: output * 1.01))
+    result = compared(lake, wrong, golden=Network(mask=-1e9))
+    assert named(result) == ("Functional.gelu.2.forward",) * 3
+
+
+def test_masked_runs_are_quiet(lake: Lake) -> None:
+    for mask in (-10000.0, -1e9, -3e38):
+        root = lake.path.parent / f"lake{mask}"
+        with lakeprobe.open(root / "lake") as other:
+            assert named(compared(other, Network(seed=7, mask=mask), golden=Network(mask=mask))) == (None, None, None)
+
+
+def test_what_one_run_did_not_record_is_no_change(lake: Lake) -> None:
+    result = compared(lake, Network(seed=5, without_inputs=True))
+    assert named(result)[2] is None
+    assert not lake.sql("FROM suspects WHERE evidence = 'argument'").fetchall()
+
+
+def test_repeats_take_out_what_they_show_too(lake: Lake) -> None:
+    flawed = Network(seed=5, kernel=off_by("linear.2.forward", lambda output: output * 1.001))
+    result = compared(lake, flawed)
+    assert named(result) == ("Functional.linear.2.forward",) * 3
+    again = Network(seed=8, kernel=off_by("linear.2.forward", lambda output: output * 1.0011))
+    lake.ingest(again.dump(lake.path.parent / "again"), run="again")
+    report = lake.measure_noise("golden", "again", name="chip")
+    assert (report.golden, report.comparisons) == ("golden", ("chip_again",))
+    assert lake.sql("SELECT count(*), max(repeats) FROM noise WHERE noise = 'chip'").fetchall() == [(report.tensors, 1)]
+    assert named(result, noise="chip")[1:] == (None, None)
+    quiet = lake.compare("target1", "golden", name="quiet", noise="chip")
+    assert named(quiet) == (None, None, None)
+    other = Network(seed=9, eps={4: 1e-3}, kernel=off_by("linear.2.forward", lambda output: output * 1.0009))
+    assert named(compared(lake, other, noise="chip")) == ("Functional.layer_norm.4.forward",) * 3
+
+
+def test_a_repeat_of_blame(lake: Lake) -> None:
+    flawed = Network(seed=5, kernel=off_by("linear.2.forward", lambda output: output * 1.001))
+    result = compared(lake, flawed)
+    compared(lake, Network(seed=8, kernel=off_by("linear.2.forward", lambda output: output * 1.0011)))
+    assert not result.blame(repeat="target2").suspects.filter("grade = 'suspect'").fetchall()
+
+
+def test_a_noise_that_is_not_there(lake: Lake) -> None:
+    compared(lake, Network(seed=5))
+    runner = CliRunner()
+    for command in (["first-diff", "pair_target1"], ["blame", "pair_target1"], ["compare", "target1", "golden"]):
+        ended = runner.invoke(app, [*command, "--noise", "chip", "--lake", str(lake.path)])
+        assert "there is no noise chip" in str(ended.exception)
+
+
+def test_the_error_is_that_of_the_elements(lake: Lake) -> None:
+    """Held against the noise that was put in: a matrix product of equal inputs is off by what its kernel adds."""
+    for seed in range(20, 30):
+        compared(lake, Network(seed=seed, matmul=1e-4, other=0.0))
+    found = lake.sql(
+        "SELECT median(error) FROM results WHERE target_name = 'Functional.linear.0.forward.output.0'"
+    ).fetchall()[0][0]
+    assert np.log10(found) == pytest.approx(-4, abs=0.4)
