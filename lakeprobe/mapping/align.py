@@ -15,6 +15,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeprobe.mapping.tensors import Matches
 
 TOLERANCE = 1e-4
 """How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
@@ -27,6 +31,9 @@ _MOST_ALIKE = 4
 
 _LARGEST_GAP = 250_000
 """Pairs of ops in a gap of the chain up to which all are weighed."""
+
+SEQUENCE = "the same sequence of ops"
+"""How ops pair that stand between paired neighbours in the same sequence on both sides."""
 
 _MODULES = ("module", "parameters_grad")
 
@@ -42,6 +49,35 @@ RENAMED = {
 
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
+
+VIEWS = frozenset({
+    "astype", "atleast1d", "broadcasttensors", "broadcastto", "cast", "chunk", "clone", "contiguous",
+    "detach", "expand", "expandas", "expanddims", "flatten", "float", "getitem", "half", "identity",
+    "movedim", "narrow", "permute", "ravel", "reshape", "reshapeas", "select", "split", "splitwithsize",
+    "squeeze", "stopgradient", "stridedslice", "t", "tensorsplit", "to", "transpose", "type", "typeas",
+    "unbind", "unflatten", "unsqueeze", "view", "viewas",
+})  # fmt: skip
+"""Kinds of op that give their input another shape, place or dtype, or a part of it, and compute nothing."""
+
+QUERIES = frozenset(
+    {
+        "shape",
+        "shapeop",
+        "getattr",
+        "isfloatingpoint",
+        "isinstance",
+        "size",
+        "dim",
+        "numel",
+        "rank",
+        "dtype",
+        "len",
+        "item",
+        "storageoffset",
+        "stride",
+    }
+)
+"""Kinds of op that ask for a tensor's shape or the like."""
 
 RENAMED_SLOTS = {
     "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
@@ -117,6 +153,16 @@ class Op:
         return any(statistics(leaf) in inputs for leaf in self.leaves if leaf.role == "output")
 
     @cached_property
+    def is_view(self) -> bool:
+        """Whether it only gives its input another shape, place or dtype."""
+        return self.kind == "api" and self.family.removesuffix("_") in VIEWS
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it only asks for a tensor's shape or the like."""
+        return self.kind == "api" and self.family in QUERIES
+
+    @cached_property
     def forward_name(self) -> str:
         """The name of the forward op that this is the backward of."""
         return re.sub(r"\.backward(?=\.\d+$|$)", ".forward", self.name)
@@ -174,9 +220,20 @@ def distance(target: Leaf, golden: Leaf) -> float:
     return sum(parts) / len(parts) if parts else (0.0 if known else 1.0)
 
 
-def align(target: Sequence[Op], golden: Sequence[Op]) -> list[Pair]:
-    """The ops that are the same in both runs, each at most once, in the target's order."""
-    found = _Alignment(target, golden)
+def align(target: Sequence[Op], golden: Sequence[Op], matches: Matches | None = None) -> list[Pair]:
+    """The ops that are the same in both runs, each at most once, in the target's order.
+
+    `matches` says which tensor is which; ops pair by them first, and none pairs against them.
+    """
+    from lakeprobe.mapping.tensors import match_tensors
+    from lakeprobe.mapping.votes import ops_by_tensors
+
+    matches = matches or match_tensors(target, golden)
+    if len(target) == len(golden) and all(map(_same_ops, target, golden)):
+        return [Pair(op, other, SEQUENCE) for op, other in zip(target, golden, strict=True)]
+    found = _Alignment(target, golden, matches)
+    for op, other in ops_by_tensors(target, golden, matches):
+        found.add(op, other, "same values")
     found.modules()
     found.calls("forward")
     found.later_modules()
@@ -188,8 +245,8 @@ def align(target: Sequence[Op], golden: Sequence[Op]) -> list[Pair]:
 class _Alignment:
     """The pairs found so far, and what they say about the next ones."""
 
-    def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
-        self.target, self.golden = target, golden
+    def __init__(self, target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> None:
+        self.target, self.golden, self.matches = target, golden, matches
         self.pairs: dict[str, Pair] = {}
         self.taken: set[str] = set()
         self.paths: dict[str, str] = {}
@@ -248,8 +305,9 @@ class _Alignment:
         ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
         self.in_order(ours, theirs)
         for index, other_index in self.after_forward(ours, theirs):
-            if self.score(ours[index], theirs[other_index]) > 0:
-                self.add(ours[index], theirs[other_index], "paired forward call")
+            op, other = ours[index], theirs[other_index]
+            if op.family == other.family or self.score(op, other) > 0:
+                self.add(op, other, "paired forward call")
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
         """Places of backward calls whose forward calls are a pair."""
@@ -296,7 +354,11 @@ class _Alignment:
         """Add the best pairs of what lies between two neighbours of the chain."""
         ours = [op for op in ours if op.name not in self.pairs]
         theirs = [op for op in theirs if op.name not in self.taken]
-        if ours and theirs and len(ours) * len(theirs) <= _LARGEST_GAP:
+        if [_form(op) for op in ours] == [_form(op) for op in theirs]:
+            for op, other in zip(ours, theirs, strict=True):
+                if not self.contradict(op, other) and not self.wired_otherwise(op, other):
+                    self.add(op, other, SEQUENCE)
+        elif ours and theirs and len(ours) * len(theirs) <= _LARGEST_GAP:
             for index, other_index in best_path(ours, theirs, self.score):
                 self.add(ours[index], theirs[other_index], "order")
 
@@ -311,6 +373,8 @@ class _Alignment:
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
             return 0.0
+        if self.contradict(target, golden) or self.are_steps(target, golden):
+            return 0.0
         kind = relation(target, golden)
         values = target.fingerprints & golden.fingerprints
         count = values.total()
@@ -324,11 +388,37 @@ class _Alignment:
         score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
         return score + (1.0 if target.name == golden.name else 0.0)
 
+    def are_steps(self, target: Op, golden: Op) -> bool:
+        """Whether what the two put out is far apart, and a step to what agrees."""
+        outputs = [
+            (leaf, other)
+            for leaf in target.leaves
+            for other in golden.leaves
+            if leaf.role == other.role == "output" and leaf.elements == other.elements
+        ]
+        return bool(outputs) and all(self.matches.excludes(leaf, other) for leaf, other in outputs)
+
+    def wired_otherwise(self, target: Op, golden: Op) -> bool:
+        """Whether one slot of the two shows tensors that both runs have, and not the same one."""
+        slots = {leaf.slot: leaf for leaf in golden.leaves}
+        return any(self.matches.are_elsewhere(leaf, slots[leaf.slot]) for leaf in target.leaves if leaf.slot in slots)
+
+    def contradict(self, target: Op, golden: Op) -> bool:
+        """Whether what one of the two puts out is put out by another op of the other run."""
+        return any(
+            (tensor := self.matches.of(leaf, side)) is not None
+            and any(sight.role == leaf.role for _, sight in tensor.sights)
+            and not any(seen is other for seen, sight in tensor.sights if sight.role == leaf.role)
+            for side, (op, other) in enumerate(((target, golden), (golden, target)))
+            for leaf in op.leaves
+            if leaf.role == "output"
+        )
+
     def _context(self, target: Op, golden: Op) -> float:
         """What the pairs of the enclosing module and of the forward call say, and how alike the paths end."""
         score = 0.0
         if target.kind == "module":
-            score += min(3, _common_end(target.path.split("."), golden.path.split(".")))
+            score += min(3, common_end(target.path.split("."), golden.path.split(".")))
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name == golden.parent:
             score += 2.0
@@ -364,6 +454,11 @@ def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int
             others = places[1].get(key, ())
             if len(indexes) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
                 yield from ((index, other) for index in indexes for other in others)
+
+
+def _form(op: Op) -> Hashable:
+    """What ops of one sequence have in common whatever their values are."""
+    return (op.kind, op.direction, op.family, tuple((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves))
 
 
 def _count(alike: Callable[[Op, Op], bool], ours: Iterable[Op], theirs: Iterable[Op]) -> int:
@@ -457,7 +552,8 @@ def _nearness(target: Op, golden: Op) -> float:
     return sum(near) / len(near) if near else 0.0
 
 
-def _common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
+def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """How many parts two paths have in common at their ends."""
     count = 0
     while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
         count += 1

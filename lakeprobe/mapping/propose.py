@@ -1,7 +1,7 @@
 """Proposes the mapping of one run's names to another's, as YAML that msprobe's mapping options read.
 
-Reads one unit of each run from the lake, aligns their ops (`align`) and rows (`row_pairs`), and writes lines with a
-confidence and the evidence. Nothing is written to the lake.
+Searches one unit of each run (`search`), and writes lines with a confidence and the evidence. Nothing is written to the
+lake.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.mapping.align import Leaf, Op, Pair, align, family
-from lakeprobe.mapping.row_pairs import RowPair, pair_rows
-
-if TYPE_CHECKING:
-    import duckdb
+from lakeprobe.mapping.align import Op, Pair
+from lakeprobe.mapping.row_pairs import RowPair
+from lakeprobe.mapping.search import search
 
 KINDS = ("data", "cell", "layer")
 """The mapping files that can be proposed: --data-mapping, --cell-mapping and --layer-mapping read them."""
@@ -126,23 +122,19 @@ def propose(
     ours, theirs = choose_units(path, target, golden, step, rank)
     connection = connect()
     try:
-        folders = [layout.unit_folder(path, key) for key in (ours, theirs)]
-        target_ops, golden_ops = (read_ops(connection, folder) for folder in folders)
-        frameworks = {_framework(connection, folder) for folder in folders}
+        found = search(connection, layout.unit_folder(path, ours), layout.unit_folder(path, theirs))
     except duckdb.Error as error:
         raise LakeError(f"{path}: {str(error).strip().splitlines()[0]}") from error
     finally:
         connection.close()
-    pairs = align(target_ops, golden_ops)
-    rows = pair_rows(pairs, target_ops, golden_ops, one_framework=len(frameworks) == 1)
     return Proposal(
         ours,
         theirs,
-        tuple(pairs),
-        tuple(rows),
-        _unplaced(target_ops, {row.target_leaf.row for row in rows}),
-        _unplaced(golden_ops, {row.golden_leaf.row for row in rows}),
-        tuple(dict.fromkeys(_cell(op) for op in target_ops if op.kind == "module")),
+        tuple(found.ops),
+        tuple(found.rows),
+        _unplaced(found.target, {row.target_leaf.row for row in found.rows}),
+        _unplaced(found.golden, {row.golden_leaf.row for row in found.rows}),
+        tuple(dict.fromkeys(_cell(op) for op in found.target if op.kind == "module")),
     )
 
 
@@ -166,35 +158,6 @@ def choose_units(
         return sides[0][0], sides[1][0]
     asked = "".join(f" with {name} {number}" for name, number in (("step", step), ("rank", rank)) if number is not None)
     raise UsageError(f"{target} and {golden} have no step and rank in common{asked}; see them with: lakeprobe ls")
-
-
-def read_ops(connection: duckdb.DuckDBPyConnection, unit: Path) -> list[Op]:
-    """The ops of a unit with their tensors and scalars, in the order of the dump."""
-    unit_parameter = {"unit": str(unit)}
-    ops = [_op(*row) for row in connection.execute(resources.sql("mapping/ops"), unit_parameter).fetchall()]
-    by_seq = {op.seq: op for op in ops}
-    for row, seq, slot, role, kind, shape, dtype, *numbers in connection.execute(
-        resources.sql("mapping/leaves"), unit_parameter
-    ).fetchall():
-        is_tensor = kind == "tensor"
-        leaf = Leaf(
-            row, slot, role, dtype if is_tensor else kind, tuple(shape) if shape is not None else None, *numbers
-        )
-        (by_seq[seq].leaves if is_tensor else by_seq[seq].scalars).append(leaf)
-    return ops
-
-
-def _framework(connection: duckdb.DuckDBPyConnection, unit: Path) -> str:
-    """The framework that the unit's dump names; a dump from before it was named is PyTorch's."""
-    query, unit_parameter = resources.sql("mapping/framework"), {"unit": str(unit)}
-    return str(connection.execute(query, unit_parameter).fetchall()[0][0])
-
-
-def _op(
-    seq: int, name: str, kind: str, api: str | None, cls: str | None, direction: str, call: int, parent: str | None
-) -> Op:
-    path = api or name
-    return Op(seq, name, kind, path, family(cls or path.rpartition(".")[2]), direction, call, parent, cls or "")
 
 
 def _unplaced(ops: Sequence[Op], placed: set[int]) -> tuple[Unplaced, ...]:

@@ -13,6 +13,7 @@ from itertools import permutations
 
 from lakeprobe.mapping.align import (
     RENAMED_SLOTS,
+    SEQUENCE,
     Leaf,
     Op,
     Pair,
@@ -21,12 +22,16 @@ from lakeprobe.mapping.align import (
     same_values,
     statistics,
 )
+from lakeprobe.mapping.tensors import Matches
 
 _WINDOW = 12
 """How many unpaired ops before and after an op may be parts of it."""
 
 _SURE_VOTE = 0.8
 """Share of the op pairs with equal values that must agree on a slot before others follow."""
+
+_NEAR = 0.01
+"""How far apart in all the leaves of an op may be, so that no other order of them is looked for."""
 
 _MOST_PERMUTED = 4
 """Leaves of one shape up to which all ways to pair them are weighed."""
@@ -55,15 +60,17 @@ class RowPair:
 
 
 def pair_rows(
-    pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], one_framework: bool = False
+    pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], matches: Matches, one_framework: bool = False
 ) -> list[RowPair]:
     """The rows that pair in `pairs` and around them, in the target's order; each row at most once.
 
     In one framework a backward op puts out the same gradients on both sides, whatever their values say.
     """
-    found = _Rows(pairs, target, golden, one_framework)
+    found = _Rows(pairs, target, golden, matches, one_framework)
+    found.each(found.by_tensor)
     found.each(found.by_value)
     found.around(by_value=True)
+    found.sights()
     found.each(found.by_slot)
     found.around(by_value=False)
     found.each(found.scalars)
@@ -79,8 +86,10 @@ _WHOLE = 3.0
 class _Rows:
     """The rows paired so far, and what equal values said about the slots."""
 
-    def __init__(self, pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], one_framework: bool) -> None:
-        self.pairs, self.one_framework = pairs, one_framework
+    def __init__(
+        self, pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], matches: Matches, one_framework: bool
+    ) -> None:
+        self.pairs, self.matches, self.one_framework = pairs, matches, one_framework
         self.sides = (target, golden)
         self.rows: dict[int, RowPair] = {}
         self.taken: set[int] = set()
@@ -106,12 +115,51 @@ class _Rows:
         ours = [leaf for leaf in pair.target.leaves if leaf.row not in self.rows]
         return ours, [leaf for leaf in pair.golden.leaves if leaf.row not in self.taken]
 
+    def by_tensor(self, pair: Pair) -> None:
+        """Leaves that show one tensor in one role; those in equal slots first, then in their order."""
+        for wanted in (_same_slot, lambda leaf, other: True):
+            ours, theirs = self.free(pair)
+            for leaf in ours:
+                for other in theirs:
+                    same = leaf.role == other.role and self.matches.same(leaf, other) and wanted(leaf, other)
+                    if same and other.row not in self.taken:
+                        self.votes[_ballot(pair, leaf)][_plain(other)] += 1
+                        confidence = 0.98 if relation(pair.target, pair.golden) else 0.95
+                        self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
+                        break
+
+    def sights(self) -> None:
+        """What is left of the tensors that both runs have: the next sight of one side with the next of the other.
+
+        Ops that compute nothing are left out: what they hand on is compared where it is used.
+        """
+        for tensor, partner in self.matches.pairs():
+            theirs = [
+                (op, leaf) for op, leaf in partner.sights if leaf.row not in self.taken and not _hands_on(op, leaf)
+            ]
+            for op, leaf in tensor.sights:
+                if leaf.row in self.rows or _hands_on(op, leaf):
+                    continue
+                fitting = (
+                    (other.family != op.family, abs(place - len(theirs)), place)
+                    for place, (other, sight) in enumerate(theirs)
+                    if sight.role == leaf.role and other.kind == op.kind and other.direction == op.direction
+                )
+                best = min(fitting, default=None)
+                if best is not None:
+                    other, sight = theirs.pop(best[2])
+                    self.add(op, other, leaf, sight, 0.92, *_values(leaf, sight), "the same tensor in another op")
+
     def by_value(self, pair: Pair) -> None:
         """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""
         for wanted in (_same_slot, None):
             ours, theirs = self.free(pair)
             alike = {
-                leaf.row: [other for other in theirs if _fits(leaf, other) and same_values(leaf, other)]
+                leaf.row: [
+                    other
+                    for other in theirs
+                    if _fits(leaf, other) and same_values(leaf, other) and not self.matches.excludes(leaf, other)
+                ]
                 for leaf in ours
             }
             rivals = Counter(other.row for others in alike.values() for other in others)
@@ -129,24 +177,42 @@ class _Rows:
     def by_slot(self, pair: Pair) -> None:
         """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
         known = pair.how in _BY_PATH
-        if relation(pair.target, pair.golden) < _WHOLE and not known:
+        if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
             return
-        ours, theirs = self.free(pair)
-        for role in dict.fromkeys(leaf.role for leaf in ours):
+        differ = self.matches.differ(pair.target, pair.golden)
+        agree = pair.how == SEQUENCE or self.matches.agree_by_slot(pair.target, pair.golden)
+        for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
             begun = any(leaf.role == role and leaf.row in self.rows for leaf in pair.target.leaves)
             if not (self.one_framework or begun) and _hooked_elsewhere(pair, role):
                 continue
-            groups: dict[Hashable, tuple[list[Leaf], list[Leaf]]] = defaultdict(lambda: ([], []))
-            for number, side in enumerate((ours, theirs)):
-                for leaf in side:
-                    if leaf.role == role:
-                        groups[leaf.shape, leaf.kind][number].append(leaf)
-            for left, right in groups.values():
-                for leaf, other in self.assigned(pair, left, right):
-                    self.add(pair.target, pair.golden, leaf, other, 0.9 if known else 0.85, *_why(pair, leaf, other))
+            for layout in (_shape, _elements):  # another layout of the same tensor comes after the same
+                for left, right in self.groups(pair, role, layout):
+                    for leaf, other in self.assigned(pair, left, right):
+                        is_sure = differ or (agree and self.proposed(pair, leaf, other))
+                        if is_sure or not self.matches.excludes(leaf, other):
+                            confidence = 0.9 if known else 0.85
+                            self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
+
+    def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
+        """What is free of one role, by what `layout` says of it; both sides of each group."""
+        groups: dict[Hashable, tuple[list[Leaf], list[Leaf]]] = defaultdict(lambda: ([], []))
+        for number, side in enumerate(self.free(pair)):
+            for leaf in side:
+                if leaf.role == role:
+                    groups[layout(leaf)][number].append(leaf)
+        return list(groups.values())
 
     def assigned(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Pairs among leaves of one role and shape; none where it might as well be another way."""
+        """Pairs among leaves of one role and shape; none where it might as well be another way.
+
+        Slots propose, values decide: where another order fits far better, it is that.
+        """
+        found = self.by_names(pair, ours, theirs)
+        permuted = _fitting_better(found)
+        return permuted if permuted is not None else found
+
+    def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
+        """Pairs by the slots that equal values showed, by equal slots, or by the least distance."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
@@ -155,7 +221,7 @@ class _Rows:
         if sure:
             done = {leaf.row for pairs in sure for leaf in pairs}
             rest = [leaf for leaf in ours if leaf.row not in done], [leaf for leaf in theirs if leaf.row not in done]
-            return sure + self.assigned(pair, *rest)
+            return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
         if {_plain(leaf) for leaf in ours} == set(slots):
@@ -165,6 +231,11 @@ class _Rows:
         if {_plain(leaf) for leaf in ours} <= set(slots) and pair.target.family == pair.golden.family:
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         return _nearest(ours, theirs)
+
+    def proposed(self, pair: Pair, leaf: Leaf, other: Leaf) -> bool:
+        """Whether the slots speak for the two: by what equal values showed elsewhere, else by being equal."""
+        vote = self.vote(pair, leaf)
+        return _same_slot(leaf, other) if vote is None else vote == _plain(other)
 
     def vote(self, pair: Pair, leaf: Leaf) -> str | None:
         votes = self.votes.get(_ballot(pair, leaf))
@@ -188,23 +259,30 @@ class _Rows:
                     self.fill(pair, leaf, candidates, by_value, True)
 
     def offered(self, op: Op, parts: Sequence[Op], used: Container[int]) -> list[tuple[Op, Leaf]]:
-        """The leaves of the parts of `op`, but for its own, that are put out or come from outside them."""
-        made: set[Hashable] = set()
-        offers = []
-        for part in sorted(parts, key=lambda part: part.seq):
-            offers += [
-                (part, leaf)
-                for leaf in part.leaves
-                if part is not op and leaf.row not in used and (leaf.role != "input" or statistics(leaf) not in made)
-            ]
-            made |= {statistics(leaf) for leaf in part.leaves if leaf.role == "output"} - {None}
-        return offers
+        """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
+        computing = sorted((part for part in parts if not part.is_view), key=lambda part: part.seq)
+        made = {statistics(leaf) for part in computing for leaf in part.leaves if leaf.role == "output"} - {None}
+        taken = {statistics(leaf) for part in computing for leaf in part.leaves if leaf.role == "input"} - {None}
+        return [
+            (part, leaf)
+            for part in computing
+            for leaf in part.leaves
+            if leaf.row not in used
+            and not (part is op and leaf.role == "output")
+            and statistics(leaf) not in {"input": made, "output": taken}.get(leaf.role, ())
+        ]
 
     def fill(self, pair: Pair, leaf: Leaf, offers: list[tuple[Op, Leaf]], by_value: bool, ours: bool) -> None:
         """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
         used = self.taken if ours else self.rows
         own, opposite = (pair.target, pair.golden) if ours else (pair.golden, pair.target)
-        fitting = [(op, other) for op, other in offers if other.row not in used and _fits(leaf, other)]
+        fitting = [
+            (op, other)
+            for op, other in offers
+            if other.row not in used
+            and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
+            and not self.matches.excludes(*((leaf, other) if ours else (other, leaf)))
+        ]
         if by_value:
             fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
@@ -265,6 +343,41 @@ class _Neighbours:
             if other.name in self.paired or other.parent != op.parent:
                 return
             yield other
+
+
+def _shape(leaf: Leaf) -> Hashable:
+    return (leaf.shape, leaf.kind)
+
+
+def _elements(leaf: Leaf) -> Hashable:
+    return (leaf.elements, leaf.kind)
+
+
+def _are_of_one_form(pair: Pair) -> bool:
+    """Whether two related ops take in and put out tensors of the same sizes: one is the other under another name."""
+    forms = [Counter((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves) for op in (pair.target, pair.golden)]
+    return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
+
+
+def _hands_on(op: Op, leaf: Leaf) -> bool:
+    """Whether `op` computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
+    return op.is_view or op.is_query or (leaf.role == "output" and op.carries)
+
+
+def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] | None:
+    """Another order of the same leaves that leaves less than half of the distance; None if there is none."""
+    if not 2 <= len(found) <= _MOST_PERMUTED:
+        return None
+    ours, theirs = zip(*found, strict=True)
+    total = sum(distance(leaf, other) for leaf, other in found)
+    if total < _NEAR:
+        return None
+    ways = [
+        (sum(distance(leaf, other) for leaf, other in zip(ours, order, strict=True)), number, order)
+        for number, order in enumerate(permutations(theirs))
+    ]
+    least, _, order = min(ways)
+    return list(zip(ours, order, strict=True)) if least < 0.5 * total else None
 
 
 def _nearest(ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:

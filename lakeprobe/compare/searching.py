@@ -1,0 +1,90 @@
+"""The stage of a comparison that searches for a mapping: its tables, what is kept of it, and when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.compare.rule import Rule
+from lakeprobe.lake.comparison import PAIRS_FILE
+from lakeprobe.resources import quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FEW = 0.6
+"""Share of the smaller side's ops that pair by name below which two runs are two implementations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How the rows of a comparison ended for which a mapping was searched (sql/compare/search_counts.sql)."""
+
+    golden_rows: int
+    target_rows: int
+    paired: int
+    mapped: int
+    sure: int
+    likely: int
+    golden_inside: int
+    golden_structure: int
+    golden_left: int
+    target_inside: int
+    target_structure: int
+    target_left: int
+
+
+def is_asked(rule: Rule) -> bool:
+    """Whether `rule` builds on what a search found."""
+    return "_searched" in rule.sql.lower()
+
+
+def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
+    """Whether names say little though the framework is one: few ops of the same name have the same tensors."""
+    dumped = connection.execute("SELECT dumped FROM comparison_kind").fetchall()[0][0]
+    if usual_rule != "same_framework" or dumped != "ops":
+        return False
+    query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/share')})"
+    return float(connection.execute(query).fetchall()[0][0]) < _FEW
+
+
+def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | None) -> bool:
+    """Create the tables search_rows and search_left from a search in `units`, empty where there are none.
+
+    Returns whether a row was found.
+    """
+    connection.execute(resources.sql("match/search_rows"))
+    connection.execute(resources.sql("match/search_left"))
+    if units is None:
+        return False
+    from lakeprobe.mapping.search import search
+
+    found = search(connection, *units)
+    rows = [(row.target_leaf.row, row.golden_leaf.row, row.confidence, ", ".join(row.evidence)) for row in found.rows]
+    _insert(connection, "search_rows", "INTEGER[], INTEGER[], DOUBLE[], VARCHAR[]", rows)
+    left = [
+        (side, item.seq, item.row, item.outcome, item.reason)
+        for side, items in (("target", found.target_left), ("golden", found.golden_left))
+        for item in items
+    ]
+    _insert(connection, "search_left", "VARCHAR[], INTEGER[], INTEGER[], VARCHAR[], VARCHAR[]", left)
+    return bool(rows)
+
+
+def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
+    """Write what the search made of each row into `folder`, and count; None if nothing was searched."""
+    if not connection.execute("SELECT count(*) FROM search_rows").fetchall()[0][0]:
+        return None
+    query = resources.sql("compare/search_pairs")
+    connection.execute(f"COPY ({query}) TO {quote_text(str(folder / PAIRS_FILE))} (FORMAT parquet, COMPRESSION snappy)")
+    return Counts(*connection.execute(resources.sql("compare/search_counts")).fetchall()[0])
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, types: str, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        values = ", ".join(f"unnest(?::{type})" for type in types.split(", "))
+        connection.execute(f"INSERT INTO {table} SELECT {values}", columns)

@@ -1,0 +1,10 @@
+-- searched: the verdicts, with inside and structure as outcomes of rows that have no counterpart for a known reason.
+-- grain: one row of the comparison
+SELECT
+    v.* REPLACE (
+        coalesce(left_over.outcome, v.outcome) AS outcome,
+        if(left_over.reason IS NULL, v.messages, list_append(v.messages, left_over.outcome || ': ' || left_over.reason))
+            AS messages
+    )
+FROM verdicts_default AS v
+LEFT JOIN left_over ON left_over.row = v.row

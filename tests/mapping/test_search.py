@@ -1,0 +1,141 @@
+"""The search for a mapping, in a comparison: two implementations of one small model, written by the test as dumps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakeprobe
+
+Json = dict[str, Any]
+
+
+def tensor(largest: float, shape: tuple[int, ...] = (4, 8), smallest: float | None = None) -> Json:
+    low = -0.5 * largest if smallest is None else smallest
+    statistics = {"Max": largest, "Min": low, "Mean": 0.1 * largest, "Norm": 3.0 * largest}
+    return {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": list(shape),
+        **statistics,
+        "requires_grad": False,
+    }
+
+
+def constant(value: float, shape: tuple[int, ...] = (8,)) -> Json:
+    norm = abs(value) * 8**0.5
+    return {**tensor(1.0, shape), "Max": value, "Min": value, "Mean": value, "Norm": norm}
+
+
+def call(inputs: list[Json], *outputs: Json) -> Json:
+    return {"input_args": inputs, "input_kwargs": {}, "output": list(outputs)}
+
+
+def dump(folder: Path, framework: str, entries: Json) -> Path:
+    place = folder / "step0" / "rank0"
+    place.mkdir(parents=True)
+    head = {"task": "statistics", "level": "L1", "framework": framework, "dump_data_dir": None}
+    (place / "dump.json").write_text(json.dumps({**head, "data": entries}))
+    (place / "stack.json").write_text("{}")
+    return folder
+
+
+TORCH = {
+    "Functional.linear.0.forward": call([tensor(2.0), tensor(0.7, (8, 8)), tensor(0.3, (8,))], tensor(3.3)),
+    "Functional.batch_norm.0.forward": call(
+        [tensor(3.3), constant(0.0), constant(1.0), constant(1.0), constant(0.0)], tensor(4.4)
+    ),
+    "Tensor.__add__.0.forward": call([tensor(4.4), tensor(2.0)], tensor(5.7)),
+    "Functional.softmax.0.forward": call([tensor(5.7, smallest=float("-inf"))], tensor(0.9, smallest=0.01)),
+}
+
+
+def mindspore(factor: float = 1.0) -> Json:
+    """The same model: an addition more at the start, a linear in two steps, permuted arguments, another mask.
+
+    What BatchNorm puts out, and all behind it, is `factor` times what it should be.
+    """
+    out, total = 4.4 * factor, 5.7 * factor
+    return {
+        "Tensor.__add__.0.forward": call([tensor(1.2), tensor(1.3)], tensor(2.0)),
+        "Primitive.reshape.Reshape.0.forward": call([tensor(2.0)], tensor(2.0, (2, 2, 8))),
+        "Primitive.matmul.MatMul.0.forward": call([tensor(2.0, (2, 2, 8)), tensor(0.7, (8, 8))], tensor(3.1)),
+        "Primitive.bias_add.BiasAdd.0.forward": call([tensor(3.1), tensor(0.3, (8,))], tensor(3.3)),
+        "Primitive.bn_train.BatchNorm.0.forward": call(
+            [tensor(3.3), constant(1.0), constant(0.0), constant(0.0), constant(1.0)], tensor(out)
+        ),
+        "Tensor.__add__.1.forward": call([tensor(out), tensor(2.0)], tensor(total)),
+        "Functional.softmax.0.forward": call([tensor(total, smallest=-1e9)], tensor(0.9 * factor, smallest=0.01)),
+    }
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[Path, Path]:
+    return dump(tmp_path / "ms", "mindspore", mindspore()), dump(tmp_path / "pt", "pytorch", TORCH)
+
+
+def rows_of(lake: Path, target: Path, golden: Path, **options: Any) -> tuple[list[Json], Any]:
+    with lakeprobe.open(lake) as opened:
+        result = opened.compare(target, golden, **options)
+        rows = [dict(zip(result.rows.columns, row, strict=True)) for row in result.rows.fetchall()]
+        return rows, result.summary()
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["mindspore", "pytorch"])
+def test_values_decide_in_either_direction(tmp_path: Path, sides: tuple[Path, Path], swapped: bool) -> None:
+    rows, summary = rows_of(tmp_path / "lake", *(sides[::-1] if swapped else sides))
+    names = ("golden_name", "target_name") if swapped else ("target_name", "golden_name")
+    paired = {row[names[0]]: row[names[1]] for row in rows if row["matched_by"]}
+    assert paired["Tensor.__add__.1.forward.output.0"] == "Tensor.__add__.0.forward.output.0"
+    assert paired["Primitive.bias_add.BiasAdd.0.forward.output.0"] == "Functional.linear.0.forward.output.0"
+    assert paired["Primitive.matmul.MatMul.0.forward.input.1"] == "Functional.linear.0.forward.input.1"
+    norm = {left: right for left, right in paired.items() if "BatchNorm" in left}
+    statistics = {row[names[0]]: (row["target_max"], row["golden_max"]) for row in rows if row["matched_by"]}
+    assert len(norm) == 6
+    assert all(ours == theirs for ours, theirs in (statistics[left] for left in norm))
+    assert {row["difference"] for row in rows} <= {"equal", "noise", None}
+    assert summary.beyond_noise == ()
+
+
+def test_what_is_left_has_its_reason(tmp_path: Path, sides: tuple[Path, Path]) -> None:
+    rows, _ = rows_of(tmp_path / "lake", *sides)
+    ended = {row["target_name"]: (row["outcome"], row["messages"]) for row in rows if row["target_name"]}
+    assert ended["Primitive.reshape.Reshape.0.forward.output.0"][0] == "structure"
+    assert ended["Primitive.matmul.MatMul.0.forward.output.0"][0] == "inside"
+    masked = "inside: masked with -1e+09 here and with -inf there, and equal but for that"
+    assert ended["Functional.softmax.0.forward.input.0"] == ("inside", [masked])
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        kept = lake.sql("SELECT row, confidence, reason FROM pairs ORDER BY row").fetchall()
+        assert [row for row, _, _ in kept] == [row["row"] for row in rows]
+        assert lake.sql("SELECT count(*) FROM pairs WHERE confidence >= 0.9").fetchall()[0][0] >= 10
+
+
+def test_a_difference_is_named_where_it_begins(tmp_path: Path) -> None:
+    target, golden = dump(tmp_path / "ms", "mindspore", mindspore(1.3)), dump(tmp_path / "pt", "pytorch", TORCH)
+    _, summary = rows_of(tmp_path / "lake", target, golden)
+    assert [finding.op for finding in summary.beyond_noise] == ["Primitive.bn_train.BatchNorm.0.forward"]
+
+
+def test_without_a_search_names_pair_alone(tmp_path: Path, sides: tuple[Path, Path]) -> None:
+    rows, _ = rows_of(tmp_path / "lake", *sides, search=False)
+    assert "search" not in {row["matched_by"] for row in rows}
+    assert {row["outcome"] for row in rows} <= {"compared", "unmatched"}
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        assert lake.sql("FROM pairs").fetchall() == []
+
+
+def test_a_search_runs_in_one_framework_where_few_ops_pair_by_name(tmp_path: Path) -> None:
+    other = twice({name.replace("Primitive", "Torch"): entry for name, entry in mindspore().items()})
+    sides = dump(tmp_path / "one", "pytorch", other), dump(tmp_path / "two", "pytorch", twice(TORCH))
+    rows, _ = rows_of(tmp_path / "lake", *sides)
+    assert "search" in {row["matched_by"] for row in rows}
+    same, _ = rows_of(tmp_path / "lake", sides[1], dump(tmp_path / "three", "pytorch", twice(TORCH)))
+    assert {row["matched_by"] for row in same} == {"exact"}
+
+
+def twice(program: dict[str, Any]) -> dict[str, Any]:
+    """The program called twice: names of fewer ops than that say nothing of two implementations."""
+    return program | {name.replace(".0.", ".1."): entry for name, entry in program.items()}
