@@ -130,8 +130,8 @@ def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
     task = top.get("task", "statistics")
     if task not in tasks:
         raise UsageError(f"{where}: level L2 of {framework} needs task {' or '.join(tasks)}, not {task}")
-    options = _read_section(content.get(task), tasks[task], _NOT_OF_KERNELS, f"{where}: {task}")
-    section = content.get(task) or {}
+    section = _with_list(content.get(task) or {}) if framework == "pytorch" else content.get(task) or {}
+    options = _read_section(section, tasks[task], _NOT_OF_KERNELS, f"{where}: {task}")
     for name in _NOT_OF_KERNELS:
         if section.get(name):
             raise UsageError(f"{where}: {task}: {name} is not supported at level L2: name what is dumped in list")
@@ -143,6 +143,14 @@ def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
         raise UsageError(f"{where}: level L2 needs a dump_path, the folder that the device writes to")
     taken = {key: top[key] for key in ("dump_path", "rank", "step", "acl_config") if key in top}
     return device.Kernels(framework, task=task, asynchronous=top.get("async_dump", False), **taken, **options)
+
+
+def _with_list(section: Any) -> Any:
+    """A section of PyTorch's level L2; an op that its scope names alone, as in msprobe's guides, is in its list."""
+    scope = section.get("scope") if isinstance(section, Mapping) else None
+    if not isinstance(scope, (list, tuple)) or section.get("list") or len({str(name) for name in scope}) != 1:
+        return section
+    return {**section, "list": list(scope[:1]), "scope": []}
 
 
 def _check_together(settings: Settings, where: str) -> None:
@@ -167,6 +175,14 @@ def _check_together(settings: Settings, where: str) -> None:
 # ---- values: each check gives the value as Settings has it, or raises ValueError with what is wrong ------------------
 
 Check = Callable[[Any], Any]
+
+
+def compiled(value: Any, where: str) -> Any:
+    """The option `compiled`, checked; no config.json has it. Raises UsageError."""
+    try:
+        return _one_of("eager", "boundary")(value)
+    except ValueError as error:
+        raise UsageError(f"{where}: compiled {error}") from None
 
 
 def _should_be(what: str, value: Any) -> ValueError:
@@ -227,11 +243,11 @@ def _overflow_nums(value: Any) -> int:
     return value
 
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    """Steps or ranks: whole numbers, "3", or "4-6"."""
+    """Steps or ranks: whole numbers, "3", "4-6", or "0-1000/100", which is every hundredth of them."""
     wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" stands for three of them', value)
     if not isinstance(value, (list, tuple)):
         raise wrong
@@ -240,10 +256,10 @@ def _numbers(value: Any) -> tuple[int, ...]:
         match = None if isinstance(item, bool) else _RANGE.fullmatch(str(item).replace(" ", ""))
         if match is None:
             raise wrong
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last <= LARGEST:
+        first, last, apart = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if not first <= last <= LARGEST or not apart:
             raise wrong
-        numbers.update(range(first, last + 1))
+        numbers.update(range(first, last + 1, apart))
     return tuple(sorted(numbers))
 
 

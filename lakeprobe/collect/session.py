@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from lakeprobe import diagnostics
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import UnitSink
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import OverflowFoundError, UsageError
 from lakeprobe.lake import store
+
+ON_FAILURE = ("warn", "raise")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def collect(
@@ -35,6 +43,10 @@ def collect(
     risk_level: str = "FOCUS",
     overflow_nums: int = 1,
     precision: str = "low",
+    compiled: str = "eager",
+    perturb: float = 0.0,
+    perturb_seed: int | None = None,
+    on_failure: str = "warn",
     replace: bool = False,
 ) -> Collector:
     """Collect training steps of `model` into the run `run` of `lake` ($LAKEPROBE_LAKE or ./lake where it is not given).
@@ -46,6 +58,14 @@ def collect(
     are kept. With `precision` high wide_mean and wide_norm of float32 tensors are accumulated in float64, not float32.
     Task overflow_check keeps only the ops in which NaN or inf is born, with contents. The `overflow_nums`-th of them
     ends the collecting, with its step whole, and raises OverflowFoundError out of the training; -1 never does.
+    What torch.compile compiled runs eagerly while it is collected; with `compiled` boundary compiled modules run as
+    compiled, and each call of one is an op.
+    With `perturb`, such as 1e-7, the run is a repeat of golden whose parameters are off by a rounding: at the first
+    start each floating-point parameter x of `model` becomes x·(1 + perturb·n), n standard normal, rounded to its dtype
+    by chance; where the dtype is less precise than `perturb`, half of its eps takes that place. `perturb_seed` seeds n;
+    by default the name of the run does. The framework's random numbers are not used.
+    What fails while steps run, such as a full disk, ends the collecting with one line on stderr, and the training goes
+    on as if nobody watched; with `on_failure` "raise" it is raised.
     `rank` and `step` are numbers or ranges such as "4-6"; empty for all. `replace` units that the lake has already.
 
     >>> with lakeprobe.collect(model, run="npu", level="mix") as collector:
@@ -53,7 +73,8 @@ def collect(
     ...         train(batch)
     ...         collector.step()
 
-    Without `with`, call `start`, `stop`, `step` and in the end `close`. Raises UsageError and LakeError.
+    Without `with`, call `start`, `stop`, `step` and in the end `close`. Raises UsageError and LakeError, as the first
+    `start` does, for what cannot be collected as it was asked for: a wrong option, a unit that the lake has already.
     """
     options: dict[str, Any] = {"scope": scope, "list": list, "data_mode": data_mode}
     if task == "overflow_check":
@@ -64,7 +85,43 @@ def collect(
         options["tensor_list"] = tensor_list
     asked = {"level": level, "task": task, "rank": rank, "step": step, "extra_info": extra_info,
              "risk_level": risk_level, "precision": precision, task: options}  # fmt: skip
-    return Collector(model, config.parse(asked, "collect").settings, run=run, lake=lake, replace=replace)
+    settings = replaced(config.parse(asked, "collect").settings, compiled=config.compiled(compiled, "collect"))
+    if perturb or perturb_seed is not None:
+        settings = _perturbed(settings, perturb, zlib.crc32(run.encode()) if perturb_seed is None else perturb_seed)
+    return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace)
+
+
+def _perturbed(settings: Settings, perturb: float, seed: int) -> Settings:
+    if not 0 < perturb < 1:
+        raise UsageError(f"collect: perturb should be a number above 0 and below 1, such as 1e-7, not {perturb!r}")
+    if not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"collect: perturb_seed should be a whole number from 0, not {seed!r}")
+    return replaced(settings, perturb=perturb, perturb_seed=seed)
+
+
+def harmless(method: Method) -> Method:
+    """For methods of the Collector: what fails in them ends the collecting and not the training, unless asked to.
+
+    A mistake of the caller (UsageError) is told, and so is the find that a run of overflow_check is to end with.
+    """
+
+    @functools.wraps(method)
+    def call(self: Collector, *args: Any, **kwargs: Any) -> Any:
+        if self._given_up:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except (UsageError, OverflowFoundError):
+            raise
+        except Exception as error:  # the training must live on
+            self._give_up()
+            if self._on_failure == "raise":
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            diagnostics.note(f"lakeprobe: {reason}; collecting of run {self.run} ends here, the training goes on")
+            return None
+
+    return call  # type: ignore[return-value]
 
 
 class Collector:
@@ -77,13 +134,18 @@ class Collector:
         *,
         run: str,
         lake: str | os.PathLike[str] | None = None,
+        on_failure: str = "warn",
         replace: bool = False,
     ) -> None:
         """Collect `settings` of `model` into the run `run` of `lake`. Nothing is watched yet.
 
         Raises UsageError and LakeError.
         """
+        if on_failure not in ON_FAILURE:
+            raise UsageError(f"on_failure should be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
         self.run = run
+        self._on_failure = on_failure
+        self._claimed = self._given_up = False
         self.lake = store.choose(lake)
         self._sink = UnitSink(self.lake, run, settings, framework=frameworks.name_of(model), replace=replace)
         self._capture = frameworks.capture(model, settings, self._sink)
@@ -102,27 +164,55 @@ class Collector:
     def start(self, model: Any = None, rank: int | None = None) -> None:
         """Watch from here on. `model` and `rank` take the place of the model given before and torch.distributed's rank.
 
-        Raises LakeError if the lake has this step already.
+        The first time it raises UsageError, and LakeError if the lake has what is to be collected.
         """
+        self._claim(rank)
+        self._start(model, rank)
+
+    def _claim(self, rank: int | None = None) -> None:
+        """Raise LakeError, before the training's first step, if the lake has what is to be collected."""
+        if not self._claimed:
+            self._capture.claim(rank)
+            self._claimed = True
+
+    @harmless
+    def _start(self, model: Any, rank: int | None) -> None:
         self._capture.start(model, rank)
 
+    @harmless
     def stop(self) -> None:
         """Watch no more; what ran so far is safe. `start` goes on in the same step."""
         self._capture.stop()
 
+    @harmless
     def step(self) -> None:
         """The step is over; its unit comes into the lake. Watching goes on in the next step, if it was on."""
         self._capture.step()
         self._sink.finish()
 
     def save(self, name: str, value: Any, backward: bool = True) -> None:
-        """Record a tensor, number, text, or lists and dicts of them as `name`; with `backward` also the gradients."""
+        """Record a tensor, number, text, or lists and dicts of them as `name`; with `backward` also the gradients.
+
+        Before the first `start` it raises LakeError, as that does.
+        """
+        self._claim()
+        self._save(name, value, backward)
+
+    @harmless
+    def _save(self, name: str, value: Any, backward: bool) -> None:
         self._capture.save(name, value, backward)
 
     def close(self) -> None:
         """Stop, end the step, and wait until all is in the lake. Safe to call twice."""
-        self._capture.close()
         atexit.unregister(self._close_at_exit)
+        self._close()
+        if self._given_up:
+            with suppress(Exception):
+                self._sink.close()  # waits until what came before is in the lake
+
+    @harmless
+    def _close(self) -> None:
+        self._capture.close()
 
     def __enter__(self) -> Collector:
         self.start()
@@ -135,15 +225,27 @@ class Collector:
             self._cut_off()
         self.close()
 
+    @harmless
     def _cut_off(self) -> None:
         """Leave the running step as it is: its unit is marked incomplete."""
         self._capture.stop()
         self._sink.close()
 
+    def _give_up(self) -> None:
+        """Collect no more: framework and model are as they were, and what is on the disk stays for who opens the lake.
+
+        What failed may fail again, so each of it is tried.
+        """
+        self._given_up = True
+        for end in (self._capture.give_up, self._sink.give_up):
+            with suppress(Exception):
+                end()
+
     def _close_at_exit(self) -> None:
         if os.getpid() != self._process:  # a child process that was forked off
             return
-        if hasattr(sys, "last_value"):  # an exception that nobody caught ends the program
+        # In the middle of a step, by sys.exit, a signal or an exception that nobody caught: the step is not whole.
+        if self._capture.running or hasattr(sys, "last_value"):
             self._cut_off()
         self.close()
 

@@ -7,6 +7,7 @@ Level = Literal["L0", "L1", "mix", "debug"]
 Task = Literal["statistics", "tensor", "structure", "overflow_check"]
 SummaryMode = Literal["statistics", "md5", "xor"]
 Risk = Literal["ALL", "CORE", "FOCUS"]
+Compiled = Literal["eager", "boundary"]
 Precision = Literal["low", "high"]
 
 
@@ -43,3 +44,9 @@ class Settings:
 
     With high, zeros are counted at level L0 too.
     """
+    compiled: Compiled = "eager"
+    """Whether what torch.compile compiled runs eagerly while it is collected, or compiled modules are one op each."""
+    perturb: float = 0.0
+    """How far each floating-point parameter of the model is moved at the first start, as a share of it; 0 for not."""
+    perturb_seed: int = 0
+    """The seed of the random numbers that this takes, which are nobody else's."""

@@ -14,6 +14,12 @@ class Sink(Protocol):
     Never called by two threads at once, but not always by the same one: backward on a GPU runs in threads of its own.
     """
 
+    def claim(self, step: int, rank: int | None) -> None:
+        """Steps from `step` on may be collected. Raises LakeError if the run has one of them already.
+
+        Called once, before anything is watched.
+        """
+
     def begin(self, step: int, rank: int | None) -> None:
         """The first op of a step will follow. `rank` is None where the job is not distributed.
 
@@ -42,6 +48,12 @@ class Sink(Protocol):
         kept alive by the capture, so `id` is a cheap key. None where the op has none: backward, gradients, or stacks
         are off.
         """
+
+    def note(self, text: str) -> None:
+        """Something that whoever reads the step must know: what could not be recorded."""
+
+    def pause(self) -> None:
+        """The step may go on, or not: what was added is to be safe."""
 
     def end(self) -> None:
         """The step is complete."""

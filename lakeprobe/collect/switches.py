@@ -88,7 +88,7 @@ def set_dump_switch(
 
     `mode` says what is recorded: all, list, range, stack, api_list or api_stack. `scope` has names of ops, of msprobe's
     form or ptdbg's: those to record for list and stack, the first and the last for range. `api_list` has parts of
-    names. The modes stack and api_stack record call stacks and no values. `summary_mode` all keeps contents, summary
+    names. The mode stack records call stacks and no values. `summary_mode` all keeps contents, summary
     statistics only, md5 statistics and digests. Raises UsageError and LakeError.
     """
     if not _turned_on("set_dump_switch", acc_cmp_dump, switch, filter_switch):
@@ -141,7 +141,7 @@ def _settings(
     settings = config.parse(
         {"level": "L1", "task": task, "risk_level": "ALL", task: options}, "set_dump_switch"
     ).settings
-    return replace(settings, task="structure") if mode in ("stack", "api_stack") else settings
+    return replace(settings, task="structure") if mode == "stack" else settings
 
 
 def _today(name: str) -> str:
@@ -166,7 +166,8 @@ def _collector(settings: Settings) -> Collector:
     close()
     lake, run = beside(_script.dump_path)
     run = run if _script.tag == _DEFAULT_TAG else f"{run}.{_script.tag}"
-    _script.collector = Collector(_script.model, settings, run=run, lake=lake)
+    # a script that runs again overwrites what it wrote before, as with ptdbg_ascend
+    _script.collector = Collector(_script.model, settings, run=run, lake=lake, replace=True)
     _script.collector.current_step = step
     _script.settings = settings
     return _script.collector

@@ -28,6 +28,11 @@ class Memory:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.closed = False
+        self.claimed: tuple[int, int | None] | None = None
+        self.notes: list[str] = []
+
+    def claim(self, step: int, rank: int | None) -> None:
+        self.claimed = step, rank
 
     def begin(self, step: int, rank: int | None) -> None:
         self.steps.append(Step(step, rank))
@@ -39,6 +44,12 @@ class Memory:
         step = self.steps[-1]
         assert op not in step.bodies, f"{op} came twice"
         step.bodies[op], step.parents[op], step.stacks[op], step.began[op] = body, parent, stack, began
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def pause(self) -> None:
+        pass
 
     def end(self) -> None:
         self.steps[-1].ended = True

@@ -35,6 +35,9 @@ class FakeCapture:
         self.running = self.begun = False
         FakeCapture.made.append(self)
 
+    def claim(self, rank: int | None = None) -> None:
+        self.sink.claim(self.current_step, rank)
+
     def start(self, model: Any = None, rank: int | None = None) -> None:
         self.model = model or self.model
         self.rank = rank
@@ -55,6 +58,9 @@ class FakeCapture:
 
     def stop(self) -> None:
         self.running = False
+
+    def give_up(self) -> None:
+        self.running = self.begun = False
 
     def step(self) -> None:
         running = self.running
@@ -181,8 +187,13 @@ test_debugger.capture().op()
 """
 
 
-@pytest.mark.parametrize(("end", "complete"), [("", True), ("1 / 0", False), ("sys.exit(3)", True)])
-def test_a_program_that_ends_without_close_still_fills_the_lake(tmp_path: Path, end: str, complete: bool) -> None:
+@pytest.mark.parametrize(
+    ("end", "complete"),
+    [("collector.stop()", True), ("", False), ("1 / 0", False), ("sys.exit(0)", False)],
+)
+def test_a_program_that_ends_without_close_still_fills_the_lake_and_a_running_step_is_incomplete(
+    tmp_path: Path, end: str, complete: bool
+) -> None:
     lake = tmp_path / "lake"
     script = SCRIPT.format(tests=str(Path(__file__).parent), lake=str(lake), end=end)
     subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
@@ -304,7 +315,7 @@ def test_each_on_and_off_is_a_step_of_the_run(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
     switches.set_dump_path(str(tmp_path / "npu.pkl"), dump_tag="first")
     switches.register_hook("model", switches.acc_cmp_dump, rank=3)
-    for mode in ("all", "all", "api_stack"):
+    for mode in ("all", "api_stack", "stack"):
         switches.set_dump_switch("ON", mode=mode)
         capture().op()
         switches.set_dump_switch("OFF", mode=mode)
@@ -313,6 +324,19 @@ def test_each_on_and_off_is_a_step_of_the_run(tmp_path: Path, monkeypatch: pytes
     assert units(tmp_path / "lake") == [f"run=npu.first/step={step}/rank=3" for step in range(3)]
     assert [len(rows(tmp_path / "lake", "ops", "npu.first", step, 3)) for step in range(3)] == [1, 1, 1]
     assert [made.settings.task for made in FakeCapture.made] == ["tensor", "structure"]
+
+
+def test_a_script_that_runs_again_overwrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
+    for ops in (1, 2):
+        switches.set_dump_path(str(tmp_path / "npu.pkl"))
+        switches.register_hook("model", switches.acc_cmp_dump, rank=0)
+        switches.set_dump_switch("ON")
+        for _ in range(ops):
+            capture().op()
+        switches.set_dump_switch("OFF")
+        switches.close()
+        assert len(rows(tmp_path / "lake", "ops", "npu", 0, 0)) == ops
 
 
 def test_modes_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +350,7 @@ def test_modes_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert switched(tmp_path, mode="api_list", api_list=["relu"]) == Settings(**usual, list=("relu",))
     structure = {**usual, "task": "structure"}
     assert switched(tmp_path, mode="stack", scope=both) == Settings(**structure, list=ops)
-    assert switched(tmp_path, mode="api_stack", filter_switch="OFF") == Settings(**structure)
+    assert switched(tmp_path, mode="api_stack", filter_switch="OFF") == Settings(**usual)
     summary = {**usual, "task": "statistics"}
     assert switched(tmp_path, dump_mode=["input"], summary_only=True) == Settings(**summary, data_mode=("input",))
     assert switched(tmp_path, summary_mode="md5") == Settings(**summary, summary_mode="md5")

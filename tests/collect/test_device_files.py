@@ -69,6 +69,12 @@ def test_pytorch_gets_a_file_and_the_calls_around_the_op(folder: Path) -> None:
     assert content == {"dump": {"dump_list": [], "dump_path": str(folder), "dump_mode": "all", "dump_op_switch": "on"}}
 
 
+@pytest.mark.parametrize("scope", [[OP], [OP, OP]])
+def test_pytorch_takes_the_op_in_scope(folder: Path, scope: list[str]) -> None:
+    message = refused(folder, task="tensor", tensor={"list": [], "scope": scope})
+    assert "before the forward of Functional.conv2d.0" in message
+
+
 @pytest.mark.skipif(importlib.util.find_spec("msprobe") is None, reason="msprobe is not installed")
 def test_pytorch_gets_what_msprobe_writes(folder: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
@@ -109,6 +115,7 @@ WRONG_FOR_PYTORCH: list[tuple[dict[str, Any], str]] = [
     ({"task": "tensor", "tensor": {"list": ["conv2d"]}}, "list should be a list of one full name, such as Functional"),
     ({"task": "tensor", "tensor": {"list": [OP, OP]}}, "list should be a list of one full name"),
     ({"task": "tensor", "tensor": {"list": [OP], "scope": [OP, OP]}}, "scope is not supported at level L2"),
+    ({"task": "tensor", "tensor": {"scope": [OP, "Tensor.add.0.forward"]}}, "scope is not supported at level L2"),
     ({"task": "tensor", "tensor": {"list": [OP], "data_mode": ["input"]}}, "data_mode should be a list of one of all"),
     ({"task": "tensor", "tensor": {"list": [OP], "backward_input": ["a.pt"]}}, "backward_input is not supported: it"),
     ({"task": "tensor", "tensor": {"list": [OP]}, "dump_path": None}, "level L2 needs a dump_path, the folder that"),

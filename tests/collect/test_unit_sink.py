@@ -263,7 +263,7 @@ def test_tensors_are_kept_once_each_under_the_hash_that_ingest_gives(
             assert kept[found[f"{name}.pt"]] == tensor.astype(tensor.dtype.newbyteorder("<")).tobytes(), name
     assert found["floats.pt"] == found["same.pt"]
     assert len(kept) == len(TENSORS) - 1
-    assert len(list(lake.glob("run=npu/step=0/rank=0/values-*.parquet"))) == 2
+    assert len(list(lake.glob("run=npu/step=0/rank=0/values-*.parquet"))) == 3  # the first op has its own
     assert violations(lake) == []
 
 
@@ -287,6 +287,7 @@ def test_a_tensor_that_is_too_large_is_a_row_without_content(
 
 def collected(lake: Path, op: str, step: int = 0, **options: Any) -> None:
     sink = UnitSink(lake, "npu", Settings(), **options)
+    sink.claim(step, 0)
     sink.begin(step, 0)
     add(sink, op, {"output": []})
     sink.end()
@@ -349,7 +350,8 @@ def test_a_disk_that_is_full_at_the_end_of_a_step_is_said_then_and_closing_still
         raise OSError(28, "No space left on device")
 
     sink.begin(0, 0)
-    add(sink, "Torch.add.0.forward", {"output": [leaf(np.ones(4), "a.pt")]})
+    add(sink, "Torch.add.0.forward", {"output": []})
+    add(sink, "Torch.add.1.forward", {"output": [leaf(np.ones(4), "a.pt")]})
     monkeypatch.setattr(ValuesWriter, "close", full)
     with pytest.raises(LakeError, match="No space left"):
         sink.end()
@@ -358,7 +360,9 @@ def test_a_disk_that_is_full_at_the_end_of_a_step_is_said_then_and_closing_still
     add(sink, "Torch.add.0.forward", {"output": [leaf(np.ones(4), "a.pt")]})
     sink.end()
     sink.close()
-    assert [path.name for path in lake.glob("run=npu/step=*")] == ["step=1"]
+    assert [len(rows(lake, "ops", "npu", step)) for step in (0, 1)] == [1, 1]
+    assert notes(lake, "npu")[0].startswith("incomplete")
+    assert notes(lake, "npu", step=1) == []
     assert not list((lake / ".collecting").iterdir())
 
 
@@ -422,7 +426,7 @@ def abandoned(lake: Path, ops: int) -> Path:
     sink.begin(0, 0)
     for number in range(ops):
         add(sink, f"Torch.add.{number}.forward", {"output": [leaf(np.full(3, number), f"{number}.pt")]})
-        sink._write_batch()
+        sink.pause()
     sink.close()
     return journal.folder_of(lake, UnitKey("npu", 0, 0))
 

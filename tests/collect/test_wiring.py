@@ -40,3 +40,10 @@ def test_collect_and_the_debugger_are_found_in_lakeprobe(monkeypatch: pytest.Mon
     monkeypatch.setattr(session, "collect", lambda *arguments, **options: (arguments, options))
     assert lakeprobe.collect("model", run="npu") == (("model",), {"run": "npu"})
     assert lakeprobe.PrecisionDebugger is PrecisionDebugger
+
+
+@pytest.mark.parametrize("api", ["npu_ciou", "npu_ciou_backward", "npu_diou", "npu_diou_backward"])
+def test_apis_of_the_device_are_listed(api: str) -> None:
+    from lakeprobe.collect.pytorch import apis
+
+    assert any(api in names for names in vars(apis).values() if isinstance(names, (frozenset, tuple)))

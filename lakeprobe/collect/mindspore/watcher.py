@@ -1,6 +1,7 @@
 """Has MindSpore tell a recorder of functions, primitives, compiled functions, cells and gradients."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import mindspore
@@ -11,6 +12,7 @@ from lakeprobe.collect.mindspore.cells import Cells
 from lakeprobe.collect.mindspore.compiled import Compiled
 from lakeprobe.collect.mindspore.leaves import Leaves
 from lakeprobe.collect.mindspore.passages import can_have_gradient
+from lakeprobe.collect.mindspore.perturbing import perturb
 from lakeprobe.collect.mindspore.primitives import Primitives
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
@@ -30,7 +32,7 @@ class Watcher:
             raise UsageError(f"collecting needs MindSpore 2.7 or newer, not {mindspore.__version__}")
         if settings.risk_level == "CORE":
             raise UsageError("risk_level CORE is known for PyTorch only: in MindSpore all APIs are recorded")
-        self.recorder = Recorder(settings, sink, Leaves, _nothing_to_hide)
+        self.recorder = Recorder(settings, sink, Leaves, _nothing_to_hide, _never)
         self._cells = Cells(self.recorder)
         self._calls = Calls(self.recorder)
         self._primitives = Primitives(self.recorder)
@@ -54,10 +56,9 @@ class Watcher:
 
     def stop(self) -> None:
         """MindSpore and the model are as they were."""
-        self._calls.stop()
-        self._compiled.stop()
-        self._primitives.stop()
-        self._cells.stop()
+        with ExitStack() as each:  # runs all of them, even if one fails
+            for part in (self._cells, self._primitives, self._compiled, self._calls):
+                each.callback(part.stop)
 
     def next_step(self) -> None:
         """Counting of gradients begins anew."""
@@ -67,11 +68,20 @@ class Watcher:
         """Of mindspore.communication."""
         return int(get_rank()) if GlobalComm.INITED else None
 
+    def perturb(self, model: Any, size: float, seed: int) -> None:
+        """Moves all floating-point parameters."""
+        perturb(model, size, seed)
+
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
         """Hooks on to a tensor that can have a gradient."""
         if can_have_gradient(value):
             value.register_hook(hook)
         return isinstance(value, mindspore.Tensor)
+
+
+def _never() -> bool:
+    """What jit compiles is taken care of where it is called (`compiled.py`)."""
+    return False
 
 
 def _nothing_to_hide() -> None:

@@ -154,10 +154,11 @@ NPU = _names(
     npu_alltoallv_quant_gmm npu_anchor_response_flags npu_anti_quant npu_apply_adam npu_apply_adam_w
     npu_apply_rotary_pos_emb npu_attention_to_ffn npu_attention_update npu_batch_nms npu_bert_apply_adam
     npu_block_sparse_attention npu_bmmV2 npu_bounding_box_decode npu_bounding_box_encode npu_broadcast npu_ciou
-    npu_clear_float_status npu_clipped_swiglu npu_confusion_transpose npu_conv2d npu_conv3d npu_conv_transpose2d
-    npu_convert_weight_to_int4pack npu_convolution npu_convolution_transpose npu_cross_entropy_loss
+    npu_ciou_backward npu_clear_float_status npu_clipped_swiglu npu_confusion_transpose npu_conv2d npu_conv3d
+    npu_conv_transpose2d npu_convert_weight_to_int4pack npu_convolution npu_convolution_transpose npu_cross_entropy_loss
     npu_deformable_conv2d npu_dense_lightning_indexer_grad_kl_loss npu_dense_lightning_indexer_softmax_lse
-    npu_dequant_swiglu_quant npu_diou npu_dropout_with_add_softmax npu_dtype_cast npu_dual_level_quant_matmul
+    npu_dequant_swiglu_quant npu_diou npu_diou_backward npu_dropout_with_add_softmax npu_dtype_cast
+    npu_dual_level_quant_matmul
     npu_dynamic_block_mx_quant npu_dynamic_block_quant npu_dynamic_dual_level_mx_quant npu_dynamic_mx_quant
     npu_dynamic_mx_quant_with_dual_axis npu_dynamic_quant npu_dynamic_quant_asymmetric npu_fast_gelu npu_ffn
     npu_ffn_to_attention npu_flash_attention npu_format_cast npu_format_cast_ npu_fused_attention_score

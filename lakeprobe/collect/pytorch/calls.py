@@ -10,7 +10,7 @@ import torch
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.watching.entries import Op
-from lakeprobe.collect.watching.places import Function, Place
+from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, apart
 
 _DROPOUT = frozenset(
@@ -28,9 +28,10 @@ _DROPOUT = frozenset(
 class Calls:
     """While started, every call of a recorded function becomes an op."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self.recorder = recorder
-        self._replacements: dict[tuple[str, int], Function] = {}
+        self._in_place = in_place
+        self._known: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
 
     def start(self) -> None:
@@ -38,20 +39,15 @@ class Calls:
         if not self._places or not all(place.unchanged for place in self._places):
             self._places = places()
         for place in self._places:
-            place.put(self._replacement(place))
-
-    def stop(self) -> None:
-        """Takes them out: torch is as it was."""
-        for place in self._places:
-            place.restore()
+            self._in_place.put(place, self._replacement(place))
 
     def _replacement(self, place: Place) -> Function:
         key = (place.name, id(place.function))
-        known = self._replacements.get(key)
+        known = self._known.get(key)
         if known is None:
             make = self._recording if self._wants(place.name) else self._silent
             known = functools.update_wrapper(make(place.name, place.function), place.function)
-            self._replacements[key] = known
+            self._known[key] = known
         return known
 
     def _wants(self, name: str) -> bool:
@@ -63,7 +59,7 @@ class Calls:
         recorder = self.recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if recorder.thread.inside or not recorder.running:
+            if recorder.idle:
                 return function(*args, **kwargs)
             return recorder.run(None, function, args, kwargs)
 
@@ -73,18 +69,19 @@ class Calls:
         recorder = self.recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if recorder.thread.inside or not recorder.running:
+            if recorder.idle:
                 return function(*args, **kwargs)
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
             output = recorder.run(op, function, args, kwargs)
-            self._called(name, number, op, args, kwargs, output)
+            self.called(name, number, op, args, kwargs, output)
             return output
 
         return call
 
     @apart
-    def _called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:
+    def called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:
+        """A call has ended: its results, and a hook for its backward."""
         recorder = self.recorder
         if recorder.scope.backward:
             self._watch_backward(name, number, args, kwargs, output)

@@ -8,7 +8,7 @@ from torch import distributed
 
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
 from lakeprobe.collect.watching.entries import Op
-from lakeprobe.collect.watching.places import Function, Place, place_of
+from lakeprobe.collect.watching.places import Function, Place, Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, apart
 
 _NOT_YET = {
@@ -34,9 +34,9 @@ _NO_RESULT = {"isend": (0,)}
 class Collectives:
     """While started, every call of a function of torch.distributed becomes an op."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self.recorder = recorder
-        self._places: list[Place] = []
+        self._in_place = in_place
         self._pending: dict[int, tuple[Any, _Pending]] = {}
 
     def start(self) -> None:
@@ -45,23 +45,18 @@ class Collectives:
             return
         owners = (distributed, distributed.distributed_c10d)
         found = [place_of("Distributed", owner, name) for owner in owners for name in sorted(DISTRIBUTED)]
-        self._places = [place for place in found if place is not None]
         replacements: dict[int, Function] = {}
-        for place in self._places:
+        for place in filter(None, found):
             function = place.function
             if id(function) not in replacements:
                 replacements[id(function)] = functools.update_wrapper(self._recording(place), function)
-            place.put(replacements[id(function)])
+            self._in_place.put(place, replacements[id(function)])
         wait = place_of("Distributed", distributed.Work, "wait")
         if wait is not None:
-            wait.put(self._waiting(wait.function))
-            self._places.append(wait)
+            self._in_place.put(wait, self._waiting(wait.function))
 
     def stop(self) -> None:
-        """Takes them out. Calls not waited for keep the results that they had when they returned."""
-        for place in self._places:
-            place.restore()
-        self._places = []
+        """Calls not waited for keep the results that they had when they returned."""
         self._pending = {}
 
     def _recording(self, place: Place) -> Function:
@@ -69,7 +64,7 @@ class Collectives:
         function = place.function
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if recorder.thread.inside or not recorder.running:
+            if recorder.idle:
                 return function(*args, **kwargs)
             number = recorder.count(place.name)
             name = f"{place.name}.{number}.forward"

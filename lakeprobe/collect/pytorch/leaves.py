@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import distributed
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.watching.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin
+from lakeprobe.collect.watching.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin, odd
 
 _SPECIAL_KEYS = ("device", "dtype", "output_dtype")
 _OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)
@@ -62,6 +63,13 @@ class Leaves:
         return self._keep_all or any(part in op for part in self._keep_parts)
 
     def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+        try:
+            return self._leaf_of(value, key, file, depth)
+        except Exception as error:  # noqa: BLE001  an object of an unknown kind must not cost the op
+            self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
+            return odd(value)
+
+    def _leaf_of(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return self._tensor(value, file)
@@ -93,7 +101,7 @@ class Leaves:
 
     def _unusual(self, value: Any, file: str | None, depth: int) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._tensor(value, file)
+            return self._of_subclass(value, file, depth)
         if isinstance(value, np.ndarray):
             return self._array(value, file)
         if isinstance(value, _OF_TORCH):
@@ -109,11 +117,29 @@ class Leaves:
         return None if items is None else self._items(items, file, depth, [] if type(items) is enumerate else {})
 
     def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+            return self._stored(tensor)
+        leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+        self._measure(tensor, leaf, tensor.requires_grad, file)
+        return leaf
+
+    def _of_subclass(self, tensor: torch.Tensor, file: str | None, depth: int) -> Any:
+        """The leaf of a tensor of another class, or the leaves of what it consists of, by name."""
         kind = type(tensor).__name__
         if kind in _TENSOR_KINDS:
             return self._wrapped(tensor, kind, file)
-        leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
-        self._measure(tensor, leaf, tensor.requires_grad, file)
+        if is_traceable_wrapper_subclass(tensor):
+            names, _ = tensor.__tensor_flatten__()
+            return self._items([(name, getattr(tensor, name)) for name in names], file, depth, {})
+        return self._tensor(tensor.as_subclass(torch.Tensor), file)
+
+    def _stored(self, tensor: torch.Tensor) -> Leaf:
+        """The leaf of a sparse, quantized or nested tensor: its numbers are those that it holds. No contents."""
+        numbers = _numbers_of(tensor)
+        shape = list(numbers.shape if tensor.is_nested else tensor.shape)
+        leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": shape}
+        self._measure(numbers, leaf, tensor.requires_grad, None)
+        leaf["layout"] = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
         return leaf
 
     def _wrapped(self, tensor: Any, kind: str, file: str | None) -> Leaf:
@@ -172,6 +198,16 @@ class Leaves:
             leaf["data_name"] = file + ".pt"
             leaf["tensor"] = array.copy()
         return leaf
+
+
+def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers that a sparse, quantized or nested tensor holds, in a tensor that can be measured."""
+    tensor = tensor.detach()
+    if tensor.is_nested:
+        return torch.cat([part.reshape(-1) for part in tensor.unbind()])
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def _members(value: Any) -> Any:

@@ -1,7 +1,9 @@
 """Records the forward and backward of modules and the gradients of their parameters, through hooks of torch."""
 
+import functools
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,11 +12,15 @@ import torch
 from torch.utils.hooks import BackwardHook
 
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
+from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
-_WRAPPER = "FullyShardedDataParallel"
-"""It stands in the path of its parts, but is no part of the user's model."""
+Hook = Callable[..., Any]
+_WRAPPERS = ("FullyShardedDataParallel", "OptimizedModule")
+"""They are no part of the user's model."""
+_COMPILED = "_orig_mod"
+"""How torch.compile's wrapper calls the part that it is around."""
 _ENOUGH = "_StopRecomputationError"
 """Leaves a forward that torch runs again in backward, once it has what it needs. Ends it like a result of None."""
 
@@ -26,13 +32,15 @@ _SILENT = ("ignore", re.compile(_USUAL), UserWarning, None, 0)
 class Modules:
     """While started, every call of a part of the models becomes an op. The models themselves do not."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self.recorder = recorder
+        self._in_place = in_place
+        self._parts: dict[int, _Part] = {}
         self._handles: list[Any] = []
         self._gradients = ParameterGradients(recorder)
 
     def start(self, models: Any) -> None:
-        """Hooks up one model or a list of them. Raises UsageError for what is none."""
+        """Watches the parts of one model or of a list of them. Raises UsageError for what is none."""
         for model in models if isinstance(models, (list, tuple)) else [models]:
             if not isinstance(model, torch.nn.Module):
                 raise UsageError(
@@ -42,12 +50,17 @@ class Modules:
         # Not by warnings.filterwarnings, after which every warning is shown again that was to be shown once.
         warnings.filters.insert(0, _SILENT)  # type: ignore[attr-defined]
         for prefix, module in _parts(models):
-            self._hook(prefix, module)
+            part = self._parts.setdefault(id(module), _Part(module))
+            part.hooks.append(self._hooks(prefix))
+        place = place_of("Module", torch.nn.Module, "__call__")
+        if place is not None:
+            self._in_place.put(place, functools.wraps(place.function)(self._around(place.function)))
 
     def stop(self) -> None:
-        """Removes all hooks, those on parameters too."""
+        """Removes the hooks of parameters."""
         if _SILENT in warnings.filters:
             warnings.filters.remove(_SILENT)  # type: ignore[attr-defined]
+        self._parts = {}
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -57,7 +70,26 @@ class Modules:
         """Counting of gradients begins anew."""
         self._gradients.next_step()
 
-    def _hook(self, prefix: str, module: Any) -> None:
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """How modules are called. A part has our hooks while it runs, so that models can be copied and pickled."""
+        recorder = self.recorder
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            part = self._parts.get(id(module))
+            if part is None or recorder.idle:
+                return function(module, *args, **kwargs)
+            if isinstance(module, torch.jit.ScriptModule):
+                return part.call_as_one(function, args, kwargs)
+            part.enter()
+            try:
+                return function(module, *args, **kwargs)
+            finally:
+                part.leave()
+
+        return call
+
+    def _hooks(self, prefix: str) -> tuple[Hook, Hook]:
+        """What to call before the forward of a part and after it."""
         recorder = self.recorder
 
         def before(module: Any, args: Any, kwargs: Any) -> Any:
@@ -70,8 +102,7 @@ class Modules:
                 return None
             return self._after(module, output, sys.exc_info()[1])
 
-        self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        self._handles.append(module.register_forward_hook(after, with_kwargs=True, always_call=True, prepend=True))
+        return before, after
 
     @apart
     def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
@@ -130,14 +161,80 @@ class Modules:
         return hook
 
 
+class _Part:
+    """A part of a model, and the hooks that it has while it is called, by however many threads.
+
+    They are put where `register_forward_hook` puts them: its handles, for each call, would cost more than the hooks.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.hooks: list[tuple[Hook, Hook]] = []
+        self._module = module
+        self._calls = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        """A call begins."""
+        module = self._module
+        with self._lock:
+            self._calls += 1
+            if self._calls == 1:
+                for before, after in self.hooks:
+                    module._forward_pre_hooks[before] = before
+                    module._forward_pre_hooks_with_kwargs[before] = True
+                    module._forward_hooks[after] = after
+                    module._forward_hooks.move_to_end(after, last=False)
+                    module._forward_hooks_with_kwargs[after] = module._forward_hooks_always_called[after] = True
+
+    def leave(self) -> None:
+        """A call has ended."""
+        with self._lock:
+            self._calls -= 1
+            if not self._calls:
+                module = self._module
+                for before, after in self.hooks:
+                    for hooks in (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs):
+                        hooks.pop(before, None)
+                    for hooks in (
+                        module._forward_hooks,
+                        module._forward_hooks_with_kwargs,
+                        module._forward_hooks_always_called,
+                    ):
+                        hooks.pop(after, None)
+
+    def call_as_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The call of a part that takes no hooks."""
+        for before, _ in self.hooks:
+            args, kwargs = before(self._module, args, kwargs) or (args, kwargs)
+        try:
+            output = function(self._module, *args, **kwargs)
+        except BaseException:
+            for _, after in self.hooks:
+                after(self._module, args, kwargs, None)
+            raise
+        for _, after in self.hooks:
+            led = after(self._module, args, kwargs, output)
+            output = output if led is None else led
+        return output
+
+
 def _parts(models: Any) -> Iterator[tuple[str, Any]]:
-    """Each part of the models with its name up to the class: `Module.layers.0.mlp.MLP`."""
+    """Each part of the models with its name up to the class: `Module.layers.0.mlp.MLP`.
+
+    What torch.compile puts around a part is none, and what a ScriptModule consists of is not seen.
+    """
     listed = isinstance(models, (list, tuple))
     for index, model in enumerate(models if listed else [models]):
         within = f"Module.{index}." if listed else "Module."
+        scripted: list[str] = []
         for path, module in model.named_modules():
-            if module is not model and type(module).__name__ != _WRAPPER:
-                yield f"{within}{path}.{type(module).__name__}", module
+            if path.startswith(tuple(scripted)) and scripted:
+                continue
+            if isinstance(module, torch.jit.ScriptModule):
+                scripted.append(f"{path}." if path else "")
+            path = ".".join(part for part in path.split(".") if part != _COMPILED)
+            if path and type(module).__name__ not in _WRAPPERS:
+                yield f"{within}{path}.{getattr(module, 'original_name', type(module).__name__)}", module
 
 
 def _has_old_backward_hook(module: Any) -> bool:
@@ -172,7 +269,7 @@ def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
 
 def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
     if isinstance(value, torch.Tensor):
-        return _allow_writing(next(hooked)) if _goes_through(value, top=top) else value
+        return _allow_writing(_like(value, next(hooked))) if _goes_through(value, top=top) else value
     if isinstance(value, list):
         value[:] = [_replace(item, hooked, top=False) for item in value]
     elif isinstance(value, dict):
@@ -186,6 +283,14 @@ def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
 
 def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
     return tensor.requires_grad and (top or tensor.grad_fn is not None)
+
+
+def _like(tensor: torch.Tensor, led: torch.Tensor) -> torch.Tensor:
+    """What the tensor became, as a tensor of the same class, which torch was not to see, with the same attributes."""
+    if type(led) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        led = led.as_subclass(type(tensor))
+        vars(led).update(vars(tensor))
+    return led
 
 
 def _allow_writing(tensor: torch.Tensor) -> torch.Tensor:

@@ -187,14 +187,19 @@ def _unusual(tensor: torch.Tensor) -> Statistics:
 def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = True) -> Wide | None:
     """What a tensor's own dtype may be too narrow for. `known` are its statistics; None where they are NONE.
 
+    But of float8, which has no statistics of its own, these are all that there is.
+
     Mean and norm are accumulated in float64, but where not `exact` in float32: of float32 (a norm of millions of equal
     numbers is then off by 1e-3), and on a device of float16 and bfloat16; unless float32 cannot hold the squares.
     NaN and inf count as what they are: with one of them the mean is NaN, inf or -inf. Bool: False is 0, True is 1.
     Complex: of the absolute values, NaN where either part is. Without `zeros` they are not counted where that needs a
     pass through the tensor.
     """
-    high, low, mean, norm = known
     dtype = tensor.dtype
+    if dtype in _NARROW and tensor.numel() and not tensor.is_meta:
+        tensor = tensor.float()
+        return wide(tensor, statistics(tensor), exact=True, zeros=zeros)
+    high, low, mean, norm = known
     if high is None or low is None:
         return None
     if dtype in _COMPLEX:

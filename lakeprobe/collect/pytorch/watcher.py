@@ -10,10 +10,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from lakeprobe.collect.pytorch.calls import Calls
 from lakeprobe.collect.pytorch.collectives import Collectives
+from lakeprobe.collect.pytorch.compiled import Compiled
 from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
+from lakeprobe.collect.pytorch.perturbing import perturb
+from lakeprobe.collect.pytorch.tracing import hide_from_readers, traced
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
@@ -23,11 +27,13 @@ class Watcher:
     """As `lakeprobe.collect.watching.capture.Watcher` says."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
-        self.recorder = Recorder(settings, sink, Leaves, _without_modes)
-        self._calls = Calls(self.recorder)
-        self._collectives = Collectives(self.recorder)
-        self._modules = Modules(self.recorder)
-        self._phases = _Phases(self.recorder)
+        self.recorder = Recorder(settings, sink, Leaves, _unseen, traced)
+        self._in_place = Replacements()
+        self._calls = Calls(self.recorder, self._in_place)
+        self._collectives = Collectives(self.recorder, self._in_place)
+        self._modules = Modules(self.recorder, self._in_place)
+        self._phases = _Phases(self.recorder, self._in_place)
+        self._compiled = Compiled(self.recorder, self._calls, self._in_place)
 
     def start(self, model: Any) -> None:
         """Has modules (L0), functions (L1), or both and the phases (mix) recorded."""
@@ -39,13 +45,15 @@ class Watcher:
             self._collectives.start()
         if level == "mix":
             self._phases.start()
+        hide_from_readers(self._in_place)
+        self._compiled.start()
 
     def stop(self) -> None:
         """Torch and the model are as they were."""
-        self._phases.stop()
-        self._collectives.stop()
-        self._calls.stop()
-        self._modules.stop()
+        with ExitStack() as each:  # runs all of them, even if one fails
+            for part in (self._modules, self._collectives, self._phases, self._compiled):
+                each.callback(part.stop)
+            each.callback(self._in_place.remove)
 
     def next_step(self) -> None:
         """Counting of gradients begins anew."""
@@ -59,6 +67,11 @@ class Watcher:
             return rank
         return None
 
+    def perturb(self, model: Any, size: float, seed: int) -> None:
+        """Moves all floating-point parameters."""
+        with _unseen():
+            perturb(model, size, seed)
+
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
         """Hooks on to a tensor that requires a gradient."""
         if isinstance(value, torch.Tensor) and value.requires_grad:
@@ -66,10 +79,11 @@ class Watcher:
         return isinstance(value, (torch.Tensor, torch.Size))
 
 
-def _without_modes() -> AbstractContextManager[Any] | None:
-    """What hides us from the modes of torch that are active; None where none is."""
+def _unseen() -> AbstractContextManager[Any]:
+    """What hides us from subclasses of Tensor, and from the modes of torch that are active."""
     if not (torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()):
-        return None
+        subclasses: AbstractContextManager[Any] = torch._C.DisableTorchFunctionSubclass()
+        return subclasses
     hidden = ExitStack()
     hidden.enter_context(_disable_current_modes())
     hidden.enter_context(torch._C.DisableTorchFunction())
@@ -79,10 +93,10 @@ def _without_modes() -> AbstractContextManager[Any] | None:
 class _Phases:
     """Tells the recorder when an optimizer steps or gradients are clipped: what runs then is no module's."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self._recorder = recorder
+        self._in_place = in_place
         self._handles: list[Any] = []
-        self._clipping: dict[str, Any] = {}
 
     def start(self) -> None:
         self._handles = [
@@ -90,17 +104,14 @@ class _Phases:
             register_optimizer_step_post_hook(lambda *_: self._enter(None)),
         ]
         for name in _CLIPPING:
-            function = getattr(torch.nn.utils, name, None)
-            if function is not None:
-                self._clipping[name] = function
-                setattr(torch.nn.utils, name, self._around(function))
+            place = place_of("Torch", torch.nn.utils, name)
+            if place is not None:
+                self._in_place.put(place, self._around(place.function))
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
-        for name, function in self._clipping.items():
-            setattr(torch.nn.utils, name, function)
-        self._handles, self._clipping = [], {}
+        self._handles = []
         self._recorder.phase = None
 
     def _enter(self, phase: str | None) -> None:

@@ -29,6 +29,9 @@ class Watcher(Protocol):
     def rank(self) -> int | None:
         """This process's rank; None where the job is not distributed."""
 
+    def perturb(self, model: Any, size: float, seed: int) -> None:
+        """Move the parameters of a model, or of a list of them, by a rounding (`watching/perturbing.py`)."""
+
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
         """Have `hook` called with the gradient of `value`, if it is a tensor that gets one.
 
@@ -52,9 +55,13 @@ class Capture:
         self._sink = sink
         self._watcher = watcher
         self._rank: int | None = None
+        self._started = False
+        self._asked = False
+        """Whether recording was started and not stopped since, be the running step one that is recorded or not."""
         self._begun = False
+        self._perturbed = False
         self._closed = False
-        self._said = 0
+        self._noted = 0
 
     def start(self, model: Any = None, rank: int | None = None) -> None:
         """Starts recording, or goes on. Nothing happens where the step or rank is not asked for, or it is running.
@@ -64,6 +71,8 @@ class Capture:
         if model is not None:
             self._model = model
         self._rank = self._watcher.rank() if rank is None else rank
+        self._perturb()
+        self._started = self._asked = True
         if self.recorder.running or not self._wanted() or self._settings.level == "debug":
             return
         if self.recorder.births is not None and self.recorder.births.enough:
@@ -73,29 +82,68 @@ class Capture:
         if self._settings.level in ("L0", "mix") and self._model is None:
             raise UsageError(f"level {self._settings.level} records modules: give start() the model")
         self._begin()
-        self._watcher.start(self._model)
+        try:
+            self._watcher.start(self._model)
+        except BaseException:
+            self._watcher.stop()
+            raise
         Capture._running = self
         self.recorder.running = True
 
+    @property
+    def running(self) -> bool:
+        """Whether what runs now is recorded."""
+        return self.recorder.running
+
+    def claim(self, rank: int | None = None) -> None:
+        """Raises LakeError if the run has already what is to be collected. For before anything is watched."""
+        self._rank = self._watcher.rank() if rank is None else rank
+        if self._of_rank():
+            asked = [step for step in self._settings.step if step >= self.current_step]
+            self._sink.claim(min(asked, default=self.current_step), self._rank)
+
+    def _perturb(self) -> None:
+        """Moves the parameters, once, whether this step and rank are recorded or not: they train on like the others."""
+        settings = self._settings
+        if not settings.perturb or self._perturbed:
+            return
+        if self._model is None:
+            raise UsageError("perturb moves the parameters of a model: give collect() or start() the model")
+        self._perturbed = True
+        self._watcher.perturb(self._model, settings.perturb, settings.perturb_seed)
+
     def stop(self) -> None:
         """Stops recording: the framework and the model are as they were, and the sink has all ops so far."""
-        if not self.recorder.running:
-            return
+        self._asked = False
+        if self.recorder.running:
+            self._let_go()
+            self._hand_over()
+            self._sink.pause()
+
+    def _let_go(self) -> None:
+        """The framework and the model are as they were."""
         self.recorder.running = False
         Capture._running = None
         self._watcher.stop()
         self.recorder.leaves.forget_all()
-        self._hand_over()
+
+    def give_up(self) -> None:
+        """Records no more, ever. What was recorded and is not with the sink yet is lost."""
+        self._asked = False
+        self._begun = False
+        self._closed = True
+        if self.recorder.running:
+            self._let_go()
 
     def step(self) -> None:
-        """The step is over, recorded or not; the next one begins. Recording goes on if it was running."""
-        running = self.recorder.running
+        """The step is over, recorded or not; the next one begins. Recording goes on if it was started."""
+        asked = self._asked
         self.stop()
         self._end()
         self.recorder.next_step()
         self._watcher.next_step()
         self.current_step += 1
-        if running:
+        if asked:
             self.start(rank=self._rank)
 
     def close(self) -> None:
@@ -105,7 +153,23 @@ class Capture:
         self._closed = True
         self.stop()
         self._end()
+        if not self.recorder.entries.given and self._of_rank():
+            diagnostics.note(f"lakeprobe: nothing was collected: {self._why_nothing()}")
         self._sink.close()
+
+    def _why_nothing(self) -> str:
+        settings = self._settings
+        if settings.level == "debug":
+            return "no value was saved in a step that was asked for"
+        if not self._started:
+            return "start() was not called"
+        if settings.step and self.current_step < min(settings.step):
+            return (
+                f"step {min(settings.step)} was the first asked for, and the training ended in step {self.current_step}"
+            )
+        if self.recorder.births is not None:
+            return "no NaN or inf was born"
+        return "no op that was asked for ran between start() and stop()"
 
     def save(self, name: str, value: Any, backward: bool = True) -> None:
         """Records a value by name: a tensor, a number, a text, or lists and dicts of them, and later its gradients.
@@ -172,9 +236,10 @@ class Capture:
 
     def _wanted(self) -> bool:
         settings = self._settings
-        if settings.step and self.current_step not in settings.step:
-            return False
-        return not settings.rank or (self._rank or 0) in settings.rank
+        return (not settings.step or self.current_step in settings.step) and self._of_rank()
+
+    def _of_rank(self) -> bool:
+        return not self._settings.rank or (self._rank or 0) in self._settings.rank
 
     def _stop_for_good(self) -> None:
         """What was to be found is found: the step is whole as far as it got, and no other follows."""
@@ -194,10 +259,18 @@ class Capture:
 
     def _hand_over(self) -> None:
         self.recorder.entries.hand_over()
-        new = self.recorder.failures[self._said :]
+        repeated = self.recorder.repeated
+        if repeated:
+            again = f"backward went {len(repeated)} times again through ops, the first {repeated[0]}"
+            self._sink.note(f"{again}: its first time is recorded")
+            repeated.clear()
+        new = self.recorder.failures[self._noted :]
         if new:
-            diagnostics.note(f"lakeprobe: {len(new)} things could not be recorded, the first: {new[0]}")
-            self._said += len(new)
+            text = f"{len(new)} things could not be recorded, the first: {new[0]}"
+            self._sink.note(text)
+            if not self._noted:
+                diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")
+            self._noted += len(new)
 
 
 def _putter(container: Any, key: Any) -> Callable[[Any], None]:

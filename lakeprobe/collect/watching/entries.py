@@ -14,7 +14,7 @@ from lakeprobe.collect.watching.stacks import Stack
 class Op:
     """An op that is being recorded, or has been."""
 
-    __slots__ = ("began", "body", "finished", "name", "parent", "stack")
+    __slots__ = ("began", "body", "finished", "moves", "name", "parent", "stack")
 
     def __init__(
         self, name: str, body: Any, parent: str | None, stack: Stack | None = None, began: int | None = None
@@ -25,12 +25,16 @@ class Op:
         self.stack = stack
         self.began = began
         self.finished = False
+        self.moves = False
+        """Whether it gets the last place when it is finished, so that no op after it need wait for that."""
 
 
 class Entries:
     """Ops that the sink does not have yet. It gathers them in batches."""
 
     def __init__(self, sink: Sink) -> None:
+        self.given = 0
+        """How many ops the sink has been given."""
         self._sink = sink
         self._waiting: OrderedDict[str, Op] = OrderedDict()
         self._lock = threading.RLock()
@@ -70,9 +74,13 @@ class Entries:
             self._hand_over(all_of_them=True)
 
     def _hand_over(self, *, all_of_them: bool) -> None:
-        while self._waiting:
-            op = next(iter(self._waiting.values()))
-            if not (op.finished or all_of_them):
-                return
-            self._waiting.popitem(last=False)
+        ready = []
+        for op in self._waiting.values():
+            if op.finished or all_of_them:
+                ready.append(op)
+            elif not op.moves:
+                break
+        for op in ready:
+            del self._waiting[op.name]
+            self.given += 1
             self._sink.add(op.name, op.body, parent=op.parent, began=op.began, stack=op.stack)

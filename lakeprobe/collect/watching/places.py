@@ -37,6 +37,33 @@ class Place:
             setattr(self.owner, self.attribute, self.own)
 
 
+class Replacements:
+    """Functions of ours in the place of a framework's."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Place, Function]] = []
+
+    def put(self, place: Place, function: Function) -> None:
+        """Puts a function in a place, until `remove`."""
+        place.put(function)
+        self._made.append((place, function))
+
+    def hide(self) -> None:
+        """Takes all out for a while, the last first."""
+        for place, _ in reversed(self._made):
+            place.restore()
+
+    def show(self) -> None:
+        """Puts them back."""
+        for place, function in self._made:
+            place.put(function)
+
+    def remove(self) -> None:
+        """Takes all out for good."""
+        self.hide()
+        self._made = []
+
+
 def place_of(prefix: str, owner: Any, name: str) -> Place | None:
     """Where a function is, whose name may have submodules of the owner before it; None where there is none."""
     *path, attribute = name.split(".")

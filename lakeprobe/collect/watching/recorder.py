@@ -82,13 +82,16 @@ class Recorder:
         sink: Sink,
         leaves: Callable[[Settings, list[str]], Leaves],
         hidden: Callable[[], AbstractContextManager[Any] | None],
+        traced: Callable[[], bool],
     ) -> None:
         """Record for `sink`, with leaves that `leaves` makes; what cannot be measured goes to the list it is given.
 
-        `hidden` gives the context in which the framework's modes do not see what is done; None where there is no mode.
+        `hidden` gives the context in which the framework's modes do not see what is done; None where none is needed.
+        `traced` says whether the framework only traces what runs now, so that there are no numbers to record.
         """
         self.recorder = self
         self.hidden = hidden
+        self._traced = traced
         self.settings = settings
         self.running = False
         self.steps = 0
@@ -116,9 +119,17 @@ class Recorder:
         self.phase: str | None = None
         """"optimizer" or "clip_grad" while one of them runs."""
         self.modules_with_backward: set[str] = set()
+        self.repeated: list[str] = []
+        """Ops through which backward went more than once in the step: only the first time is recorded."""
+        self._went_back: set[str] = set()
         self.leaves.forget_all()
         if self.births is not None:
             self.births.next_step()
+
+    @property
+    def idle(self) -> bool:
+        """Whether a call that begins now is none to be recorded."""
+        return self.thread.inside or not self.running or self._traced()
 
     def count(self, key: str) -> int:
         """0 for the first call under this key in the step, 1 for the second, …"""
@@ -158,6 +169,7 @@ class Recorder:
             return None
         stack = self._stacks.of(frame) if self.settings.extra_info else None
         op = Op(name, {}, module_parent, stack, self.began(name))
+        op.moves = name.startswith(MODULES) and self.scope.outputs and not self.settings.scope
         if self.scope.forward and self.scope.inputs and not self._structure:
             op.body["input_args"] = self.leaves.of(args, name, "input")
             op.body["input_kwargs"] = self.leaves.of(kwargs, name, "kwargs")
@@ -209,6 +221,10 @@ class Recorder:
         """A backward has ended: the gradients of its outputs and of its inputs."""
         if not self.scope.wants(name):
             return
+        if name in self._went_back:
+            self.repeated.append(name)
+            return
+        self._went_back.add(name)
         op = Op(name, {}, parent, began=self.began(name))
         if self.scope.backward and not self._structure:
             if self.scope.inputs:

@@ -37,7 +37,8 @@ def builtin(value: Any) -> Leaf:
     if value is ...:
         return {"type": "ellipsis", "value": "..."}
     if isinstance(value, np.generic):
-        return {"type": type(value).__name__, "value": value.item()}
+        number = value.item()  # long doubles, complex numbers, bytes and dates have no like in JSON: their text
+        return {"type": type(value).__name__, "value": number if type(number) in PLAIN else str(value)}
     plain = next(kind for kind in PLAIN if isinstance(value, kind))
     return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
 
@@ -47,6 +48,11 @@ def _whole(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def odd(value: Any) -> Leaf:
+    """The leaf of what could not be recorded: what class it is of."""
+    return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
 def array_leaf(array: Array, kinds: str) -> Leaf:

@@ -2,6 +2,7 @@
 
 LAKE/.collecting/run=R,step=S,rank=K/journal          records, one after the other
 LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the records name
+LAKE/.collecting/run=R,step=S,rank=K/set_aside        why no unit can be made of it, where that is so
 
 A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. It is handed
 to the system in one write, so a process that is killed loses the batch that it had not written yet and no other. Who
@@ -16,7 +17,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +28,8 @@ from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 
+_REASON = "set_aside"
+"""The file beside a journal that says why no unit can be made of it."""
 _LENGTH = struct.Struct("<Q")
 _encoder = msgspec.msgpack.Encoder()
 
@@ -76,6 +79,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     contents: list[dict[str, Any]] = []
     ended: bool = False
     """Whether the step, or the part of it that was to be collected, was over after these ops."""
+    notes: list[str] = []
+    """What could not be recorded of them."""
 
 
 def folder_of(lake: Path, key: UnitKey) -> Path:
@@ -86,6 +91,20 @@ def folder_of(lake: Path, key: UnitKey) -> Path:
 def folders(lake: Path) -> list[Path]:
     """Where units are being collected, or were when their process ended."""
     return sorted(layout.collecting_folder(lake).glob("*/"))
+
+
+def set_aside(folder: Path) -> str | None:
+    """Why no unit can be made of the journal in `folder`; None where that was not found yet."""
+    try:
+        return (folder / _REASON).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def put_aside(folder: Path, reason: str) -> None:
+    """Say beside the journal in `folder` why no unit can be made of it. Where that cannot be written, nothing is."""
+    with suppress(OSError):
+        (folder / _REASON).write_text(reason + "\n", encoding="utf-8")
 
 
 def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
@@ -114,6 +133,8 @@ class Journal:
 
     def write(self, record: Head | Batch) -> None:
         """Append `record`. Raises OSError; the journal is then as it was before."""
+        if not _is_still(self.folder / "journal", self._file):
+            raise LakeError(f"{self.folder} was removed while it was collected")
         payload = _encoder.encode(record)
         data = memoryview(_LENGTH.pack(len(payload)) + payload)
         end = self._file.tell()

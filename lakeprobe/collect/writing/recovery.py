@@ -34,6 +34,9 @@ from lakeprobe.readers.tables import Tables
 FORMAT = "lakeprobe"
 """What dumps.format says of a unit that was collected."""
 
+_JSON = (bool, int, float, str, list, dict, type(None))
+_ODD = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
+"""What an op can raise that is not as ops are."""
 _NOT_KEPT = "the tensor was not kept when it was collected"
 
 
@@ -46,18 +49,39 @@ class Recovered:
     ops: int
 
 
-def recover(lake: Path) -> tuple[list[Recovered], list[LakeprobeError]]:
-    """Make units of all journals of `lake` that no process holds. Returns them, and why others could not be made."""
+def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[LakeprobeError]]:
+    """Make units of all journals of `lake` that no process holds. Returns them, and why others could not be made.
+
+    Those that were set aside, since no unit can be made of them, are tried `again` or left alone.
+    """
     made: list[Recovered] = []
     errors: list[LakeprobeError] = []
     for folder in journal.folders(lake):
-        try:
-            unit = build(lake, folder)
-        except LakeprobeError as error:
-            errors.append(error)
-        else:
-            made += [unit] if unit else []
+        if again or journal.set_aside(folder) is None:
+            try:
+                unit = build_or_set_aside(lake, folder)
+            except LakeprobeError as error:
+                errors.append(error)
+            else:
+                made += [unit] if unit else []
     return made, errors
+
+
+def build_or_set_aside(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
+    """As `build`. A journal of which no unit can be made, now or later, stays where it is with the reason beside it.
+
+    Raises DumpError and LakeError, whatever is wrong with the journal.
+    """
+    try:
+        return build(lake, folder, wait=wait)
+    except LakeprobeError as error:
+        if not isinstance(error.__cause__, OSError):  # a full disk will have room again
+            journal.put_aside(folder, str(error))
+        raise
+    except Exception as error:  # of a journal that is not as we write them; it must not keep other runs out
+        reason = f"{folder / 'journal'}: no unit can be made of it ({type(error).__name__}: {error})"
+        journal.put_aside(folder, reason)
+        raise DumpError(reason) from error
 
 
 def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
@@ -115,6 +139,7 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
     contents: list[dict[str, Any]] = []
     of_name: dict[str, str] = {}
     stacks: list[int] = []
+    notes: list[str] = []
     place = 0
     ended = False
 
@@ -131,15 +156,18 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
                 if place not in left_out:
                     try:
                         _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
-                    except DumpError as error:
+                    except _ODD as error:
                         raise _RefusedError(place, str(error)) from error
                 place += 1
             ended = batch.ended
+            notes += batch.notes
         summary = tables.close()
         writer.write_rows("contents", contents)
         writer.close()
     _remove_torn_values(folder, contents)
-    notes = [] if ended else [f"incomplete: collecting was cut off in the middle of the step, after {place} ops"]
+    if not ended:
+        notes.insert(0, f"incomplete: collecting was cut off in the middle of the step, after {place} ops")
+    notes += _perturbed(head)
     notes += [f"an op was left out: {reason}" for reason in left_out.values()]
     if summary.unreadable:
         notes.append(f"{summary.unreadable} tensors were not kept (each is larger than 1 GiB)")
@@ -160,6 +188,14 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
         "reader_version": head.version,
         "complete": ended,
     }
+
+
+def _perturbed(head: Head) -> list[str]:
+    settings = head.head.get("settings", {})
+    if not settings.get("perturb"):
+        return []
+    size, seed = settings["perturb"], settings["perturb_seed"]
+    return [f"perturbed: each floating-point parameter was moved by {size:g} of it before the run (seed {seed})"]
 
 
 def _side_files(head: Head) -> str:
@@ -183,6 +219,9 @@ def _adapt(value: Any, of_name: dict[str, str]) -> None:
         for item in value:
             _adapt(item, of_name)
     elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(item, _JSON):  # bytes, which msgpack has and JSON has not
+                value[key] = str(item)
         if "data_name" in value and isinstance(value.get("tensor"), str):
             of_name[value["data_name"]] = value.pop("tensor")
         if "wide" in value and isinstance(value.get("dtype"), str):  # a leaf, not arguments of these names
@@ -224,7 +263,7 @@ def main() -> int:
     code = 0
     for line in sys.stdin:
         try:
-            build(lake, Path(line.rstrip("\n")), wait=True)
+            build_or_set_aside(lake, Path(line.rstrip("\n")), wait=True)
         except LakeprobeError as error:
             code = diagnostics.fail(error)
     for failed in recover(lake)[1]:

@@ -15,12 +15,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet
 
 import msgspec
 import numpy as np
 
+from lakeprobe import diagnostics
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing import journal, recovery
 from lakeprobe.collect.writing.journal import Head, Journal, Op
@@ -56,31 +57,43 @@ class UnitSink:
         self._replace = replace
         self._key: UnitKey | None = None
         self._ended = False
+        self._collected: list[UnitKey] = []
         self._writer: Writer | None = None
         self._builder: subprocess.Popen[str] | None = None
         self._encoder = msgspec.msgpack.Encoder(enc_hook=self._take_in)
         _sinks.add(self)
+
+    def claim(self, step: int, rank: int | None) -> None:
+        """Raise LakeError if the run has a unit of this rank from `step` on, and none is to be replaced."""
+        key = self._key_of(step, rank)
+        with staging.unchanged(self._lake):
+            recovery.build(self._lake, journal.folder_of(self._lake, key))
+        there = [unit for unit in layout.units(self._lake, key.run) if unit.rank == key.rank and unit.step >= key.step]
+        if there and not self._replace:
+            self._refuse(there[0])
 
     def begin(self, step: int, rank: int | None) -> None:
         """Begin the unit of `step` and `rank`, or go on with it. Without a rank it is $RANK, else 0.
 
         Raises LakeError if the unit is in the lake already, or another process collects it.
         """
-        key = UnitKey(self._run, step, _rank() if rank is None else rank)
+        key = self._key_of(step, rank)
         self._ended = False
         if key == self._key:
             return
         self._finish()
+        store.check(self._lake)  # nobody has removed it
         with staging.unchanged(self._lake):
             recovery.build(self._lake, journal.folder_of(self._lake, key))
-            if not self._replace:
-                self._check_free(key)
+            if layout.unit_folder(self._lake, key).exists() and not self._replace:
+                self._refuse(key)
             self._writer = Writer(Journal(self._lake, self._head(key)))
         self._start_builder()
         self._have_built(self._writer.folder)
         self._key = key
         self._failed = False
         self._batch = Batch()
+        self._added, self._due = 0, 1  # the first op is written at once, so that every step leaves a trace
         self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
 
     def add(
@@ -91,8 +104,25 @@ class UnitSink:
         if self._failed:
             return
         number = None if stack is None else self._stack(stack)
-        self._batch.ops.append(journal.encoded(Op(op, body, parent, number, began), self._encoder))
-        if len(self._batch.ops) >= OPS_PER_BATCH or self._batch.tensor_bytes >= BYTES_PER_BATCH:
+        try:
+            encoded = journal.encoded(Op(op, body, parent, number, began), self._encoder)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.note(f"the values of {op} could not be recorded: {error}")
+            encoded = journal.encoded(Op(op, {}, parent, number, began), self._encoder)
+        self._batch.ops.append(encoded)
+        self._added += 1
+        if self._added >= self._due or self._batch.tensor_bytes >= BYTES_PER_BATCH:
+            self._due = self._added - self._added % OPS_PER_BATCH + OPS_PER_BATCH
+            self._write_batch()
+
+    def note(self, text: str) -> None:
+        """Add `text` to the notes of the unit."""
+        if text not in self._batch.notes:
+            self._batch.notes.append(text)
+
+    def pause(self) -> None:
+        """Have written what was added."""
+        if self._writer is not None and self._batch.ops and not self._failed:
             self._write_batch()
 
     def end(self) -> None:
@@ -111,29 +141,53 @@ class UnitSink:
         if self._writer is None:
             return
         try:
-            if self._batch.ops and not self._failed:  # after the last end: the step was cut off
+            if (self._batch.ops or self._batch.notes) and not self._failed:  # after the last end: the step was cut off
                 self._write_batch()
                 self._wait()
         finally:
-            writer, self._writer, self._key = self._writer, None, None
+            writer, self._writer = self._writer, None
+            key, self._key = self._key, None
+            if key is not None and self._added:
+                self._collected.append(key)
             with staging.unchanged(self._lake):
                 writer.close()
 
     def close(self) -> None:
-        """Finish the last unit, and wait until all are in the lake. A step that has not ended is marked incomplete."""
+        """Finish the last unit, and wait until all are in the lake. A step that has not ended is marked incomplete.
+
+        Raises LakeError if units are gone that were collected, since somebody removed the lake or a part of it.
+        """
         self._finish()
         builder, self._builder = self._builder, None
-        if builder is not None:
-            builder.communicate()
+        if builder is not None and _end(builder) < 0:
+            diagnostics.note(
+                f"lakeprobe: the process that makes units was killed by signal {-builder.returncode}; "
+                f"the next command that opens {self._lake} makes those that are left"
+            )
+        collected, self._collected = self._collected, []
+        gone = [key for key in collected if not self._is_there(key)]
+        if gone:
+            raise LakeError(
+                f"{self._lake}: {len(gone)} of the {len(collected)} units that were collected are gone, the first "
+                f"{gone[0]}; the lake, or that part of it, was removed meanwhile"
+            )
 
-    def _check_free(self, key: UnitKey) -> None:
-        """Raise LakeError if the run has this unit already or, before the first step, one of a later step."""
-        there = [key] if layout.unit_folder(self._lake, key).exists() else []
-        if self._builder is None and not there:
-            units = layout.units(self._lake, key.run)
-            there = [unit for unit in units if unit.rank == key.rank and unit.step > key.step]
-        if there:
-            raise LakeError(f"{self._lake} has {there[0]} already; collect into another run, or with replace=True")
+    def give_up(self) -> None:
+        """Write no more. What is in the journal becomes a unit, and `close` waits for it."""
+        self._failed = True
+        writer, self._writer, self._key = self._writer, None, None
+        if writer is not None:
+            writer.close()
+
+    def _is_there(self, key: UnitKey) -> bool:
+        """Whether the unit is in the lake, or what it is to be made of."""
+        return layout.unit_folder(self._lake, key).exists() or journal.folder_of(self._lake, key).exists()
+
+    def _key_of(self, step: int, rank: int | None) -> UnitKey:
+        return UnitKey(self._run, step, _rank() if rank is None else rank)
+
+    def _refuse(self, key: UnitKey) -> NoReturn:
+        raise LakeError(f"{self._lake} has {key} already; collect into another run, or with replace=True")
 
     def _head(self, key: UnitKey) -> Head:
         settings = self._settings
@@ -181,9 +235,13 @@ class UnitSink:
             raise
 
     def _take_in(self, value: Any) -> str:
-        """What stands for the tensor `value` in an op; empty if it is too large to be kept."""
+        """What stands for the tensor `value` in an op; empty if it is too large to be kept.
+
+        Of anything else that has no like in JSON its class.
+        """
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"a {type(value).__name__} cannot be written to the lake")
+            self.note(f"a value could not be recorded, only its class: {type(value).__name__}")
+            return type(value).__name__
         return "" if value.nbytes > LARGEST_VALUE else self._batch.stand_in(value)
 
     def forget(self) -> None:
@@ -210,9 +268,24 @@ class UnitSink:
 
     def _have_built(self, folder: Path) -> None:
         """Have a unit made as soon as nobody holds its journal any more: it is closed, or this process is gone."""
-        if self._builder is not None and self._builder.stdin is not None:
-            with suppress(BrokenPipeError):  # it was killed: the next command that opens the lake makes the unit
-                print(folder, file=self._builder.stdin, flush=True)
+        for _ in range(2):
+            builder = self._builder
+            if builder is None or builder.stdin is None:
+                return
+            try:
+                print(folder, file=builder.stdin, flush=True)
+                return
+            except BrokenPipeError:  # it was killed; another makes also what it left
+                self._builder = None
+                _end(builder)
+                self._start_builder()
+
+
+def _end(builder: subprocess.Popen[str]) -> int:
+    """Have the process beside end when it has made its units, and wait for that. Returns its exit code."""
+    with suppress(BrokenPipeError):
+        builder.communicate()
+    return builder.wait()
 
 
 def _rank() -> int:

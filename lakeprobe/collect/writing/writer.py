@@ -37,6 +37,7 @@ class Batch:
         self.stacks: list[list[str]] = []
         """As in `journal.Batch`, and so is `ended`."""
         self.ended = False
+        self.notes: list[str] = []
         self.tensors: dict[str, npt.NDArray[Any]] = {}
         """The tensors of the ops by what stands for them there."""
         self.tensor_bytes = 0
@@ -170,4 +171,4 @@ def _write_values(values: ValuesWriter, arrays: dict[str, npt.NDArray[Any]]) -> 
 
 def _record(batch: Batch, ops: list[bytes], contents: list[dict[str, Any]]) -> journal.Batch:
     raw = [msgspec.Raw(op) for op in ops]
-    return journal.Batch(ops=raw, stacks=batch.stacks, contents=contents, ended=batch.ended)
+    return journal.Batch(ops=raw, stacks=batch.stacks, contents=contents, ended=batch.ended, notes=batch.notes)

@@ -1,0 +1,113 @@
+"""What becomes of code that torch.compile has compiled: nothing of ours may get into its graphs, nor break them.
+
+While a step is collected it runs eagerly, so that its ops can be seen; or, at `compiled` boundary, compiled modules run
+as compiled and each call is one op. When collecting has stopped, all runs as compiled again, from the same graphs.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import update_wrapper
+from sys import _getframe
+from typing import Any
+
+import torch
+
+from lakeprobe import diagnostics
+from lakeprobe.collect.pytorch.calls import Calls
+from lakeprobe.collect.watching.places import Function, Replacements, place_of
+from lakeprobe.collect.watching.recorder import Recorder
+
+_DYNAMO = "torch._dynamo"
+_EAGER = (
+    "lakeprobe: torch.compile is used; what is compiled runs eagerly while it is collected, as slow and with the same "
+    "numbers as without compiling, and as compiled afterwards; compiled='boundary' records compiled modules as one op"
+)
+
+
+class Compiled:
+    """While started, compiled code runs eagerly, or compiled modules are ops."""
+
+    def __init__(self, recorder: Recorder, calls: Calls, in_place: Replacements) -> None:
+        self.recorder = recorder
+        self._calls = calls
+        self._in_place = in_place
+        self._boundary = recorder.settings.compiled == "boundary"
+        self._stance: Any = None
+        self._told = False
+
+    def start(self) -> None:
+        """Must come last: what it puts in place is around the others'."""
+        if not hasattr(torch.compiler, "set_stance"):  # before torch 2.6
+            return
+        if _DYNAMO in sys.modules:  # or else nothing can be compiled yet, and importing it takes seconds
+            self._run_eagerly()
+        else:
+            self._put(torch, "compile", self._first_compile)
+        if self._boundary:
+            self._put(torch.nn.Module, "__call__", self._around_modules)
+
+    def stop(self) -> None:
+        """Compiled code runs as compiled."""
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
+
+    def _put(self, owner: Any, name: str, around: Callable[[Function], Function]) -> None:
+        place = place_of("Torch", owner, name)
+        if place is not None:
+            self._in_place.put(place, update_wrapper(around(place.function), place.function))
+
+    def _run_eagerly(self) -> None:
+        if self._stance is None:
+            self._stance = torch.compiler.set_stance("force_eager")
+        if not self._told and not self._boundary and torch._dynamo.utils.counters["stats"]["unique_graphs"]:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = True
+        diagnostics.note(_EAGER)
+
+    def _first_compile(self, function: Function) -> Function:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            if self.recorder.running:
+                self._run_eagerly()
+            return made
+
+        return compile
+
+    def _around_modules(self, function: Function) -> Function:
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.recorder.running or not _is_compiled(module):
+                return function(module, *args, **kwargs)
+            if self.recorder.idle:
+                return self._as_compiled(module, *args, **kwargs)
+            return self._op(module, args, kwargs, _getframe(1))
+
+        return call
+
+    def _op(self, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
+        recorder = self.recorder
+        name = f"Jit.{type(getattr(module, '_orig_mod', module)).__name__}"
+        number = recorder.count(name)
+        op = recorder.starts(f"{name}.{number}.forward", args, kwargs, frame)
+        output = recorder.run(op, self._as_compiled, (module, *args), kwargs)
+        self._calls.called(name, number, op, args, kwargs, output)
+        return output
+
+    def _as_compiled(self, module: Any, *args: Any, **kwargs: Any) -> Any:
+        """The module's result, with torch as it is without us: as it was when the module was compiled."""
+        stance = self._stance
+        self._in_place.hide()
+        if stance is not None:
+            stance.__exit__(None, None, None)
+        try:
+            return torch.nn.Module.__call__(module, *args, **kwargs)
+        finally:
+            if stance is not None:
+                stance.__enter__()
+            self._in_place.show()
+
+
+def _is_compiled(module: Any) -> bool:
+    return type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None

@@ -1,0 +1,392 @@
+"""What fails in the collector ends the collecting and not the training; steps are what was asked for; nothing stays."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory import Memory, bodies, capture
+from test_unit_sink import abandoned, notes, rows
+
+import lakeprobe
+from lakeprobe.collect.writing import journal
+from lakeprobe.collect.writing.settle import settle
+from lakeprobe.collect.writing.unit_sink import UnitSink
+from lakeprobe.errors import LakeError, UsageError
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+
+def net() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def trained(model: Any, collector: Any = None, steps: int = 3) -> list[float]:
+    torch.manual_seed(1)
+    losses = []
+    for _ in range(steps):
+        if collector is not None:
+            collector.start()
+        loss = model(torch.randn(2, 4)).sum()
+        loss.backward()
+        losses.append(loss.item())
+        if collector is not None:
+            collector.stop()
+            collector.step()
+    return losses
+
+
+def steps_of(lake: Path) -> list[tuple[int, bool]]:
+    with lakeprobe.open(lake) as opened:
+        return opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall()
+
+
+# ---- what fails ------------------------------------------------------------------------------------------------------
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.parametrize("place", ["Watcher.start", "Watcher.stop", "Watcher.next_step", "Modules.stop"])
+def test_what_fails_is_said_in_one_line_and_the_training_goes_on(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from lakeprobe.collect.pytorch import modules, watcher
+
+    kind, method = place.split(".")
+    monkeypatch.setattr(getattr(watcher if kind == "Watcher" else modules, kind), method, broken)
+    collector = lakeprobe.collect(net(), run="npu", lake=tmp_path / "lake", level="mix")
+    assert trained(net(), collector) == trained(net())
+    collector.close()
+    line = "lakeprobe: on purpose; collecting of run npu ends here, the training goes on\n"
+    assert capfd.readouterr().err == line
+
+
+def test_on_failure_raise_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakeprobe.collect.pytorch.watcher import Watcher
+
+    collector = lakeprobe.collect(net(), run="npu", lake=tmp_path / "lake", on_failure="raise")
+    monkeypatch.setattr(Watcher, "start", broken)
+    with pytest.raises(ZeroDivisionError):
+        collector.start()
+    collector.close()
+
+
+def test_on_failure_is_warn_or_raise(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="on_failure should be one of warn, raise, not 'ignore'"):
+        lakeprobe.collect(run="npu", lake=tmp_path / "lake", on_failure="ignore")
+
+
+def test_a_start_that_fails_undoes_all_that_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakeprobe.collect.pytorch.collectives import Collectives
+
+    model = net()
+    before = torch.relu, nn.Module.__call__, torch.nn.functional.linear, torch.jit._script._script_impl
+    monkeypatch.setattr(Collectives, "start", broken)
+    collector = lakeprobe.collect(model, run="npu", lake=tmp_path / "lake", level="mix")
+    collector.start()
+    assert (torch.relu, nn.Module.__call__, torch.nn.functional.linear, torch.jit._script._script_impl) == before
+    assert [module for module in model.modules() if module._forward_hooks or module._forward_pre_hooks] == []
+    monkeypatch.undo()
+    collector.start()  # it has given up
+    assert torch.relu is before[0]
+    collector.close()
+    with lakeprobe.collect(model, run="other", lake=tmp_path / "lake"):  # and another one can run
+        model(torch.ones(1, 4))
+    assert len(rows(tmp_path / "lake", "ops", "other")) == 3
+
+
+def test_what_the_lake_has_is_an_error_at_the_first_start_though_that_step_comes_later(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with lakeprobe.collect(net(), run="npu", lake=lake, step=[2]) as collector:
+        trained(net(), collector)
+    again = lakeprobe.collect(net(), run="npu", lake=lake, step=[2])
+    with pytest.raises(LakeError, match="has run npu step 2 rank 0 already"):
+        again.start()
+    again.close()
+
+
+def test_mistakes_of_the_caller_are_told(tmp_path: Path) -> None:
+    collector = lakeprobe.collect(run="npu", lake=tmp_path / "lake", level="L0")
+    with pytest.raises(UsageError, match="give start\\(\\) the model"):
+        collector.start()
+    collector.close()
+
+
+def test_ops_that_cannot_be_encoded_keep_their_place(tmp_path: Path) -> None:
+    from lakeprobe.collect.settings import Settings
+
+    deep: Any = None
+    for _ in range(2000):
+        deep = [deep]
+    sink = UnitSink(tmp_path / "lake", "npu", Settings())
+    sink.begin(0, 0)
+    for number, body in enumerate(({"output": []}, {"output": deep}, {"output": [object()]}, {"output": []})):
+        sink.add(f"Torch.add.{number}.forward", body, parent=None, stack=None)
+    sink.end()
+    sink.close()
+    assert [row[2] for row in rows(tmp_path / "lake", "ops", "npu")] == [f"Torch.add.{n}.forward" for n in range(4)]
+    said = notes(tmp_path / "lake", "npu")
+    assert any("Torch.add.1.forward could not be recorded" in note for note in said)
+    assert any("only its class: object" in note for note in said)
+
+
+def test_a_lake_that_is_removed_between_steps_is_not_made_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    collector = lakeprobe.collect(run="npu", lake=lake)
+    for _ in range(3):
+        collector.start()
+        torch.relu(torch.ones(2))
+        collector.stop()
+        collector.step()
+        while list(lake.glob(".collecting/*")):  # the process beside is at work
+            time.sleep(0.05)
+        shutil.rmtree(lake, ignore_errors=True)
+    collector.close()
+    said = capfd.readouterr().err
+    assert said.startswith(f"lakeprobe: {lake} is not a lake; ")
+    assert said.endswith("; collecting of run npu ends here, the training goes on\n")
+    assert said.count("\n") == 1
+    assert not lake.exists()
+
+
+# ---- a journal that no unit can be made of ---------------------------------------------------------------------------
+
+
+def damaged(lake: Path) -> Path:
+    """The folder of a journal whose second record is none, and a whole run beside it."""
+    with lakeprobe.collect(run="good", lake=lake):
+        torch.relu(torch.ones(2))
+    folder = abandoned(lake, ops=2)
+    path = folder / "journal"
+    content = path.read_bytes()
+    length = 8 + int.from_bytes(content[:8], "little")
+    path.write_bytes(content[:length] + (2).to_bytes(8, "little") + b"\xc1\xc1" + content[length:])
+    return folder
+
+
+def program(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "lakeprobe", *words], capture_output=True, text=True, check=False)
+
+
+def test_a_bad_journal_is_set_aside_and_keeps_no_other_run_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    folder = damaged(lake)
+    settle(lake)
+    first = capfd.readouterr().err
+    assert first.startswith(f"lakeprobe: {folder}/journal: no unit can be made of it (")
+    assert first.count("\n") == 1
+    with lakeprobe.open(lake) as opened:  # said once
+        assert opened.sql("SELECT run FROM ops").fetchall() == [("good",)]
+    assert capfd.readouterr().err == ""
+    reason = journal.set_aside(folder)
+    assert reason is not None
+    assert f"lakeprobe: {reason}\n" == first
+
+
+def test_ls_and_check_tell_what_is_set_aside_and_recover_tries_again(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    folder = damaged(lake)
+    settle(lake)
+    listed = program("ls", "--lake", str(lake))
+    assert (listed.returncode, listed.stderr.count("\n")) == (0, 1)
+    assert listed.stderr.startswith("run=npu,step=0,rank=0 is set aside: ")
+    assert listed.stderr.endswith(f"try again with: lakeprobe recover, or remove {folder}\n")
+    checked = program("check", "--lake", str(lake))
+    assert checked.returncode == 1
+    assert listed.stderr in checked.stderr
+    again = program("recover", "--lake", str(lake))
+    assert again.returncode == 2
+    assert "no unit can be made of it" in again.stderr
+    content = (folder / "journal").read_bytes()
+    (folder / "journal").write_bytes(content.replace((2).to_bytes(8, "little") + b"\xc1\xc1", b""))
+    mended = program("recover", "--lake", str(lake))
+    assert (mended.returncode, mended.stdout) == (0, "")
+    assert mended.stderr.startswith("run npu step 0 rank 0 was left by a process that has ended; it is in the lake now")
+    assert program("check", "--lake", str(lake)).returncode == 0
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "expected"), [([2], [2]), ([0, 3], [0, 3]), (["1-2"], [1, 2])])
+def test_the_steps_that_were_asked_for_are_collected_by_a_with(
+    tmp_path: Path, asked: list[int | str], expected: list[int]
+) -> None:
+    with lakeprobe.collect(run="npu", lake=tmp_path / "lake", step=asked) as collector:
+        for _ in range(5):
+            torch.relu(torch.ones(2))
+            collector.step()
+    assert steps_of(tmp_path / "lake") == [(step, True) for step in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "reason"),
+    [
+        ({"step": [7]}, True, "step 7 was the first asked for, and the training ended in step 1"),
+        ({}, False, "start() was not called"),
+        ({"list": ["conv2d"]}, True, "no op that was asked for ran between start() and stop()"),
+        ({"level": "debug"}, True, "no value was saved in a step that was asked for"),
+        ({"task": "overflow_check"}, True, "no NaN or inf was born"),
+    ],
+    ids=str,
+)
+def test_a_run_that_ends_with_no_unit_says_why(
+    tmp_path: Path, options: dict[str, Any], start: bool, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    collector = lakeprobe.collect(run="npu", lake=tmp_path / "lake", **options)
+    if start:
+        collector.start()
+    torch.relu(torch.ones(2))
+    collector.stop()
+    collector.step()
+    collector.close()
+    assert capfd.readouterr().err == f"lakeprobe: nothing was collected: {reason}\n"
+    assert not list((tmp_path / "lake").glob("run=*"))
+
+
+def test_a_rank_that_is_not_asked_for_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with lakeprobe.collect(run="npu", lake=tmp_path / "lake", rank=[3]):
+        torch.relu(torch.ones(2))
+    assert capfd.readouterr().err == ""
+
+
+def test_modules_that_are_open_hold_up_nothing_that_is_finished(memory: Memory) -> None:
+    model = nn.Sequential(nn.Sequential(net()))
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    seen: list[list[str]] = []
+    model[0].register_forward_hook(lambda *_: seen.append(list(bodies(memory))))
+    model(torch.ones(1, 4))
+    watched.close()
+    assert [name for name in seen[0] if name.startswith("Functional.linear")] == [
+        "Functional.linear.0.forward",
+        "Functional.linear.1.forward",
+    ]
+    assert list(bodies(memory))[-1] == "Module.0.Sequential.forward.0"
+
+
+def test_backward_that_goes_twice_through_an_op_is_kept_once_and_told(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    x = torch.ones(2, requires_grad=True)
+    y = torch.tanh(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    watched.close()
+    assert "Torch.tanh.0.backward" in bodies(memory)
+    assert memory.notes == [
+        "backward went 2 times again through ops, the first Tensor.sum.0.backward: its first time is recorded"
+    ]
+
+
+# ---- models are left as they are -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_watched_model_can_be_pickled_saved_and_copied(level: str, tmp_path: Path) -> None:
+    model = net()
+    with lakeprobe.collect(model, run="npu", lake=tmp_path / "lake", level=level):
+        model(torch.ones(1, 4)).sum().backward()
+        twin = pickle.loads(pickle.dumps(model))
+        file = io.BytesIO()
+        torch.save(model, file)
+        ema = copy.deepcopy(model)
+        averaged = torch.optim.swa_utils.AveragedModel(model)
+        for other in (ema, twin, averaged):
+            other(torch.ones(1, 4))  # nobody's
+        model.share_memory()
+    file.seek(0)
+    for other in (twin, ema, averaged, torch.load(file, weights_only=False)):
+        for module in other.modules():
+            assert not module._forward_hooks
+            assert not module._forward_pre_hooks
+        assert all(not parameter._post_accumulate_grad_hooks for parameter in other.parameters())
+    modules = [row[2] for row in rows(tmp_path / "lake", "ops", "npu") if row[2].startswith("Module.")]
+    assert [name for name in modules if name.endswith(".forward.0")] == [
+        "Module.0.Linear.forward.0", "Module.1.Tanh.forward.0", "Module.2.Linear.forward.0",
+    ]  # fmt: skip
+    assert not [name for name in modules if name.endswith(".forward.1")]
+
+
+class Counting(torch.Tensor):
+    """Counts what torch asks it."""
+
+    asked = 0
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.asked += 1
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_a_subclass_of_tensor_sees_none_of_our_calls_and_keeps_its_class_and_attributes(
+    level: str, memory: Memory
+) -> None:
+    def counted(watched: Any) -> tuple[int, type, Any]:
+        model = nn.Sequential(nn.Identity(), nn.Linear(3, 3))
+        leaf = torch.randn(2, 3, requires_grad=True)
+        Counting.asked = 0
+        if watched is not None:
+            watched.start(model)
+        x = (leaf * 1).as_subclass(Counting)
+        x.origin = "here"
+        y = model[0](x)
+        model[1](y + 1).sum().backward()
+        if watched is not None:
+            watched.close()
+            assert watched.recorder.failures == []
+        return Counting.asked, type(y), y.origin
+
+    assert counted(capture(memory, nn.Identity(), level=level)) == counted(None)
+
+
+# ---- kinds of tensors ------------------------------------------------------------------------------------------------
+
+
+def output_of(memory: Memory, function: str, tensor: Any) -> dict[str, Any]:
+    watched = capture(memory, risk_level="ALL")
+    watched.start()
+    getattr(torch, function)(tensor)
+    watched.close()
+    assert watched.recorder.failures == []
+    assert list(bodies(memory)) == [f"Torch.{function}.0.forward"]
+    (output,) = bodies(memory)[f"Torch.{function}.0.forward"]["output"]
+    return dict(output)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch: these kinds are in beta, or deprecated
+def test_sparse_quantized_and_nested_tensors_have_the_statistics_of_the_numbers_that_they_hold(memory: Memory) -> None:
+    numbers = torch.tensor([[3.0, 0.0], [0.0, -4.0]])
+    for tensor, layout in (
+        (numbers.to_sparse(), "torch.sparse_coo"),
+        (numbers.to_sparse_csr(), "torch.sparse_csr"),
+        (torch.nested.nested_tensor([numbers[:1, 0], numbers[1:, 1]]), "nested"),
+        (torch.quantize_per_tensor(numbers, 0.5, 0, torch.qint8), "quantized"),
+    ):
+        leaf = output_of(memory, "clone", tensor)
+        assert (leaf["Max"], leaf["Min"], leaf["Norm"], leaf["layout"]) == (3.0, -4.0, 5.0, layout), layout
+
+
+def test_a_tensor_of_tensors_is_recorded_by_its_components(memory: Memory) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    leaf = output_of(memory, "relu", TwoTensor(torch.ones(2), torch.full((2,), 2.0)))
+    assert {name: component["Max"] for name, component in leaf.items()} == {"a": 1.0, "b": 2.0}
