@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MINDSPORE := .venv-mindspore
+TRUTH := .venv-truth
 
-.PHONY: demo test test-mindspore lint bench clean
+.PHONY: demo test test-mindspore lint bench truth clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -52,5 +53,20 @@ lint: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
 
+# The models of the benchmark of accuracy, from their libraries. torch stays the one that pyproject.toml names, so
+# torchvision comes without what it asks for. MODELS, NOISES and METHODS narrow what is run (make truth NOISES=npu),
+# RECOUNT=1 asks again what was asked of an earlier lakeprobe, DOCS=1 writes docs/accuracy.md.
+$(TRUTH)/ready: pyproject.toml
+	$(PYTHON) -m venv $(TRUTH)
+	$(TRUTH)/bin/python -m pip install --quiet --upgrade pip
+	$(TRUTH)/bin/python -m pip install --quiet --editable . torch==2.13.0 transformers pillow
+	$(TRUTH)/bin/python -m pip install --quiet --no-deps torchvision
+	touch $@
+
+truth: $(TRUTH)/ready
+	$(TRUTH)/bin/python -m benchmarks.truth.run \
+	  $(if $(MODELS),--models $(MODELS)) $(if $(NOISES),--noises $(NOISES)) $(if $(METHODS),--methods $(METHODS)) \
+	  $(if $(RECOUNT),--recount) $(if $(DOCS),--write-docs)
+
 clean:
-	rm -rf $(VENV) $(MINDSPORE) .demo .demo-results
+	rm -rf $(VENV) $(MINDSPORE) $(TRUTH) .demo .demo-results .truth

@@ -1,4 +1,5 @@
-"""Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml.
+"""Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml,
+answers.md from comparisons of the bundled dumps.
 
 python docs/generate.py writes the pages; with --check nothing is written, and the exit code is 1 if a page is stale.
 The command page is made from the commands' own arguments and docstrings, not from the text of --help, which every
@@ -19,7 +20,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from lakeprobe.cli import app
 from lakeprobe.diagnostics import ExitCode
-from lakeprobe.lake.views import RESULTS
+from lakeprobe.lake.views import NOISE, PAIRS, RESULTS, SUSPECTS
 from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, table
 
 FOLDER = Path(__file__).resolve().parent
@@ -73,6 +74,9 @@ def lake_page() -> str:
         "LAKE/run=R/step=S/rank=K/TABLE.parquet                    a unit: one dump (values: values-0.parquet)",
         "LAKE/comparisons/comparison=C/comparison.yaml             what was compared, and by which rule",
         "LAKE/comparisons/comparison=C/step=S/rank=K/results.parquet",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/suspects.parquet  the ops that stand out of rounding noise",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/pairs.parquet     what a search for a mapping made of the rows",
+        "LAKE/noise/noise=N/noise.parquet                              what repeats of a golden run differ from it by",
         "LAKE/comparisons/comparison=C/step=S/rank=K/stacks.parquet    the target unit's stacks",
         "```",
         "",
@@ -82,15 +86,28 @@ def lake_page() -> str:
         "",
         "| View | One row is |",
         "|---|---|",
-        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, RESULTS)),
+        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, RESULTS, SUSPECTS, PAIRS, NOISE)),
     ]
     for name in UNIT_TABLES:
         lines += _table(table(name), UNIT_PARTITIONS)
-    lines += _table(table(RESULTS), RESULT_PARTITIONS)
+    for name in (RESULTS, SUSPECTS, PAIRS, NOISE):
+        lines += _table(table(name), RESULT_PARTITIONS)
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"commands.md": commands_page, "lake.md": lake_page}
+def answers_page() -> str:
+    """The page of what is said of a comparison; comparisons are made for it."""
+    sys.path.insert(0, str(FOLDER))
+    import answers
+
+    return str(answers.page())
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands_page,
+    "lake.md": lake_page,
+    "answers.md": answers_page,
+}
 """The generated pages."""
 
 

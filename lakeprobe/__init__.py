@@ -21,7 +21,7 @@ __all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extensio
 
 
 def open(path: str | os.PathLike[str] | None = None) -> Lake:
-    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; a new one is made where there is none."""
+    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; where there is none, the first ingest or compare makes it."""
     from lakeprobe.session import Lake
 
     return Lake(path)

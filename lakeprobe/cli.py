@@ -21,13 +21,20 @@ from lakeprobe.commands.ingest import ingest
 from lakeprobe.commands.ls import ls
 from lakeprobe.commands.map import map_
 from lakeprobe.commands.merge import merge
+from lakeprobe.commands.noise import noise
+from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
+from lakeprobe.commands.recover import recover
+from lakeprobe.commands.rename import rename
+from lakeprobe.commands.rm import rm
 from lakeprobe.commands.rules import app as rules
+from lakeprobe.commands.run import run
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
-from lakeprobe.diagnostics import ExitCode, fail
+from lakeprobe.diagnostics import ExitCode, crash, fail
 from lakeprobe.errors import LakeprobeError
+from lakeprobe.output import write_any_encoding
 from lakeprobe.version import __version__
 
 app = typer.Typer(
@@ -39,7 +46,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check, export,
+    ingest, compare, first_diff, blame, noise, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
+    export, rm, rename, note, recover, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")
@@ -82,9 +90,12 @@ def completed(words: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line. Ends the process with an exit code of `lakeprobe.diagnostics.ExitCode`."""
+    write_any_encoding()
     try:
         app(args=completed(sys.argv[1:]))
     except LakeprobeError as error:
         sys.exit(fail(error))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 the last line: what nobody foresaw must not end as findings do
+        sys.exit(crash(error))

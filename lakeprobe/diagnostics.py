@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from lakeprobe.errors import LakeprobeError
+from lakeprobe.errors import LakeprobeError, UsageError
 
 if TYPE_CHECKING:
     from lakeprobe.work import Progress
@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
     """Wrong usage, or input that cannot be read."""
     LAKE = 3
     """The lake cannot be read or written."""
+    BUG = 70
+    """An error of lakeprobe itself; please report it. The answer is not known."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
@@ -41,6 +43,25 @@ def fail(error: LakeprobeError) -> int:
     """Say what is wrong in one line. Returns the exit code."""
     print("lakeprobe: " + " ".join(str(error).split()), file=sys.stderr)
     return error.exit_code
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr. Raises UsageError where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} nobody can be asked here; answer with --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def crash(error: BaseException) -> int:
+    """Say that something unexpected happened, and where. Returns the exit code."""
+    import traceback
+
+    traceback.print_exception(error)
+    print(
+        f"lakeprobe: unexpected {type(error).__name__}; this is a bug of lakeprobe, please report it", file=sys.stderr
+    )
+    return ExitCode.BUG
 
 
 @contextmanager

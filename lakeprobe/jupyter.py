@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
@@ -20,6 +21,7 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.errors import LakeprobeError
+from lakeprobe.lake import store
 from lakeprobe.reports.blame_text import blame_text
 from lakeprobe.reports.communication_text import communication_text
 from lakeprobe.reports.first_difference_text import first_difference_text
@@ -50,6 +52,18 @@ def _words(line: str) -> list[str]:
         raise UsageError(f"%%lake: {error}") from None
 
 
+def _path(line: str) -> str | None:
+    """The path of a lake that %lake is given. Raises UsageError for what is none."""
+    if line.startswith("-"):
+        raise UsageError(__doc__)
+    if (
+        line.partition(" ")[0].lower() in ("select", "from", "with", "describe", "summarize", "show")
+        and not Path(line).exists()
+    ):
+        raise UsageError(f"%lake opens a lake; SQL goes into a cell that begins with %%lake: {line}")
+    return line or None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Arguments(prog="%%lake", add_help=False)
     parser.add_argument("--as", dest="form", choices=sorted(FORMS), default="relation")
@@ -68,14 +82,14 @@ class LakeMagics(Magics):  # type: ignore[misc]
         """Open a lake (one line), or run a cell's SQL on the open one."""
         try:
             if cell is None:
-                return self._open(line.strip() or None)
+                return self._open(_path(line.strip()))
             with query_errors():
                 return self._run(_parser().parse_args(_words(line)), cell)
         except LakeprobeError as error:
             raise UsageError(str(error)) from None
 
     def _open(self, path: str | None) -> Lake:
-        opened = Lake(path)
+        opened = Lake(store.check(store.choose(path)))
         if self.lake is not None:
             self.lake.close()
         self.lake = opened

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import os
 import sys
@@ -12,6 +14,25 @@ from typing import Any
 
 Row = Sequence[Any]
 Writer = Callable[[Sequence[str], Iterable[Row]], None]
+
+
+_PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
+"""What we write where the encoding of a stream lacks a sign of ours."""
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """How a sign is written that the stream cannot hold: ours as _PLAIN has it, others as Python escapes."""
+    assert isinstance(error, UnicodeEncodeError)
+    signs = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in signs), error.end
+
+
+def write_any_encoding() -> None:
+    """Let stdout and stderr take every text, whatever their encoding is (C and Latin locales, Windows consoles)."""
+    codecs.register_error("lakeprobe", _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="lakeprobe")
 
 
 def text(lines: str) -> None:

@@ -31,6 +31,11 @@ def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def file_pattern(path: Path) -> str:
+    """The pattern that means `path` and no other: DuckDB takes every name of a file for a pattern."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
 def quote_text(text: str) -> str:
     """`text` as a SQL string literal, for the few statements that take no parameters (COPY, SET)."""
     return "'" + text.replace("'", "''") + "'"

@@ -22,25 +22,28 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
-from lakeprobe.analysis.summary import Summary, summarise
+from lakeprobe.analysis.summary import Outcome, Summary, summarise
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
 from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import LakeError, RuleError, UsageError
-from lakeprobe.export import ExportReport
-from lakeprobe.export import export as run_export
-from lakeprobe.ingest import IngestReport
-from lakeprobe.ingest import ingest as run_ingest
+from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import layout, store, views
+from lakeprobe.lake import layout, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect
 from lakeprobe.reports import files
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
+from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
+
+    from lakeprobe.compare.repeats import NoiseReport
+    from lakeprobe.export import ExportReport
+    from lakeprobe.ingest import IngestReport
 
 
 @contextmanager
@@ -60,10 +63,16 @@ class Lake:
     """A lake at a path. Close it, or use it in a `with`; it closes itself when it is forgotten."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; a new one is made where there is none."""
-        self.path = store.create(store.choose(path))
-        settle(self.path)
+        """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake.
+
+        Where there is none, the first ingest or comparison makes it. Raises LakeError for a folder that is something
+        else.
+        """
+        self.path = store.check_place(store.choose(path))
+        if store.is_writable(self.path):
+            settle(self.path)
         self._connection = connect()
+        self._measures = False
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
         self._finalizer = weakref.finalize(self, self._connection.close)
         views.define(self._connection, self.path)
@@ -93,35 +102,99 @@ class Lake:
         """The names of the comparisons."""
         return layout.comparisons(self.path)
 
+    def rm(self, name: str) -> None:
+        """Remove a run or comparison; comparisons of a run keep their rows. Raises UsageError and LakeError."""
+        upkeep.remove(self.path, name)
+        views.define(self._connection, self.path)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a run or comparison another name; comparisons follow their run. Raises UsageError and LakeError."""
+        upkeep.rename(self.path, name, new)
+        views.define(self._connection, self.path)
+
+    def note(self, name: str, text: str | None = None) -> str:
+        """The note on a run or comparison, after it was set to `text` if that is given. Raises UsageError."""
+        if text is not None:
+            upkeep.write_note(self.path, name, text)
+        return upkeep.note(self.path, name)
+
     def ingest(self, path: str | os.PathLike[str], **options: Any) -> IngestReport:
         """Read the dumps under `path` into a run. Options and errors: `lakeprobe.ingest.ingest`."""
+        from lakeprobe.ingest import ingest as run_ingest  # the readers, likewise
+
         report = run_ingest(path, lake=self.path, **options)
         views.define(self._connection, self.path)
         return report
 
     def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write a run as msprobe's dump folders. Options and errors: `lakeprobe.export.export`."""
+        from lakeprobe.export import export as run_export  # numpy and the readers: 0.2 s that a question needs not
+
         return run_export(self.path, run, Path(out), **options)
 
     def compare(
         self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any
     ) -> ComparisonResult:
-        """Hold two runs (or paths) against each other. Options and errors: `lakeprobe.compare.run.compare`."""
+        """Hold two runs (or paths) against each other. Options and errors: `lakeprobe.compare.run.compare`.
+
+        The comparison of a lake that cannot be written to is in a temporary one: `.lake` of what comes back.
+        """
         report = run_compare(target, golden, lake=self.path, **options)
         views.define(self._connection, self.path)
-        return ComparisonResult(self, report.name, report)
+        return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
+
+    def measure_noise(
+        self, golden: str | os.PathLike[str], *repeats: str | os.PathLike[str], **options: Any
+    ) -> NoiseReport:
+        """Measure what repeats of a golden run differ from it by. Options: `lakeprobe.compare.repeats.measure`."""
+        from lakeprobe.compare.repeats import measure
+
+        report = measure(golden, repeats, lake=self.path, **options)
+        views.define(self._connection, self.path)
+        return report
 
     def comparison(self, name: str) -> ComparisonResult:
         """A comparison that was made before."""
         return ComparisonResult(self, name)
 
+    def covered(self, comparison: str) -> Coverage:
+        """How much of both sides of a comparison was compared, and what came of it. Raises UsageError and LakeError."""
+        stored = comparisons.load(self.path, comparison)
+        query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
+        rows = self.sql(query, {"comparison": comparison}).fetchall()
+        return coverage(stored.units, [Outcome(*row) for row in rows], unpaired=len(stored.unpaired))
+
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.
 
-        Raises RuleError if the query does not run, and LakeError if a file of the lake cannot be read.
+        Raises RuleError if the query does not run, and LakeError if there is no lake or a file of it cannot be read.
         """
+        store.check(self.path)
+        if "tensor_metrics" in query.lower() and not self._measures:
+            from lakeprobe.tensors.udf import register  # numpy: 0.1 s that few queries need
+
+            register(self._connection, default_jobs())
+            self._measures = True
         with query_errors():
             return self._connection.sql(query, params=parameters)
+
+    def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
+        """The saved tensor of `op` in `slot` ("input.0", "output.0"), of its own shape; bfloat16 has ml_dtypes' dtype.
+
+        Raises UsageError if there is no such tensor, and TensorError if its contents were not saved or cannot be read.
+        """
+        where = {"run": run, "step": step, "rank": rank, "op": op, "slot": slot}
+        found = self.sql(resources.sql("reports/tensor_content"), where).fetchall()
+        if not found:
+            raise UsageError(
+                f"no tensor {op}.{slot} in run {run} step {step} rank {rank}; lakeprobe show {op} lists them"
+            )
+        problem, reference = found[0]
+        if reference is None:
+            raise TensorError(f"{op}.{slot} of run {run}: {problem or 'its contents are not in the lake'}")
+        from lakeprobe.tensors import TensorReference, open_tensor
+
+        return open_tensor(TensorReference.of(reference)).copy()
 
     def communication(self, name: str, *, step: int | None = None) -> Communication:
         """Who spoke to whom in a run, and which results break a law of their collective.
@@ -164,7 +237,8 @@ class Lake:
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
-            return list(merging.sheets(self._connection, merging.plan(comparisons, files, **options)))
+            planned = merging.plan(comparisons, files, **options)
+            return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def _run_of(self, name: str) -> tuple[str, str | None]:
         """The run that `name` is, or the target of the comparison that it is, and the comparison."""
@@ -183,12 +257,19 @@ class ComparisonResult:
         """The comparison `name` of `lake`; `report` is there where it was made just now."""
         self.lake, self.name, self.report = lake, name, report
         self.stored: StoredComparison = comparisons.load(lake.path, name)
+        self._summary: Summary | None = None
 
     def __repr__(self) -> str:
         return f"<comparison {self.name} of {self.stored.target} with {self.stored.golden}>"
 
     def __str__(self) -> str:
-        return comparison_text(self.stored, self.summary())
+        summary = self.summary()
+        several_ranks = len({unit.rank for unit in self.stored.units}) > 1
+        if not several_ranks or summary.verdict is Verdict.EQUAL:
+            return comparison_text(self.stored, summary)
+        with query_errors(), connect() as connection:  # its own, so that a result can be shown when its lake is closed
+            views.define(connection, self.lake.path)
+            return comparison_text(self.stored, summary, differing.first_difference(connection, self.stored))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What a notebook shows: the summary."""
@@ -201,7 +282,14 @@ class ComparisonResult:
 
     def summary(self) -> Summary:
         """The first op that differs, the worst ops, and how all rows ended."""
-        return summarise(self.stored)
+        if self._summary is None:
+            self._summary = summarise(self.stored)
+        return self._summary
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the comparison ended as a whole; what else is known of it: `summary().coverage`."""
+        return self.summary().verdict
 
     def coverage(self) -> duckdb.DuckDBPyRelation:
         """What paired how many ops and rows of each side."""

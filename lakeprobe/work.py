@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
 from typing import TypeVar
 
 from lakeprobe.errors import LakeError
@@ -50,8 +51,9 @@ def run_all(
                 progress(len(reports), len(tasks))
         return reports
     context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
-        futures = [pool.submit(function, task) for task in tasks]
+    stop = context.Event()
+    with ProcessPoolExecutor(min(jobs, len(tasks)), context, _begin, (stop,)) as pool:
+        futures = [pool.submit(_unless_stopped, function, task) for task in tasks]
         try:
             if meanwhile:
                 meanwhile()
@@ -62,8 +64,24 @@ def run_all(
         except BrokenProcessPool:
             raise LakeError("a worker process was killed, by --timeout or lack of memory; try fewer --jobs") from None
         finally:
+            stop.set()  # what waits in a worker's queue already cannot be cancelled
             pool.shutdown(wait=True, cancel_futures=True)
         return [future.result() for future in futures]
+
+
+_stop: Event | None = None
+"""In a worker process: set when the others' work is of no use any more."""
+
+
+def _begin(stop: Event) -> None:
+    global _stop
+    _stop = stop
+
+
+def _unless_stopped(function: Callable[[Task], Report], task: Task) -> Report:
+    if _stop is not None and _stop.is_set():
+        raise CancelledError
+    return function(task)
 
 
 def _can_fork() -> bool:

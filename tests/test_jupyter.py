@@ -83,6 +83,25 @@ def test_errors_are_told_without_a_traceback(magic: Any, line: str, cell: str, s
 
 
 def test_a_path_that_is_no_lake(magic: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a lake and not empty"):
+    with pytest.raises(UsageError, match="is not a lake; name one"):
         magic.run_line_magic("lake", str(tmp_path))
     assert magic.run_cell_magic("lake", "", QUERY).fetchall() != []  # the lake that was open still is
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("nolake", "nolake is not a lake; name one"),
+        ("--help", "%lake path/to/lake             opens a lake"),
+        ("select * from ops", "%lake opens a lake; SQL goes into a cell that begins with %%lake: select * from ops"),
+    ],
+)
+def test_a_typo_opens_and_makes_nothing(
+    magic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageError) as caught:
+        magic.run_line_magic("lake", line)
+    assert says in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before

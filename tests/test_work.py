@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,21 @@ def test_reports_come_in_the_order_of_the_tasks(jobs: int) -> None:
     reports = run_all(slow_first, range(5), jobs, lambda done, total: seen.append((done, total)))
     assert reports == [0, 1, 4, 9, 16]
     assert seen == [(done, 5) for done in range(6)]
+
+
+def slow(number: int) -> int:
+    if number == 0:
+        raise DumpError("0 fails at once")
+    time.sleep(1)
+    Path(os.environ["WORKED"], str(number)).touch()
+    return number
+
+
+def test_what_waits_is_not_begun_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKED", str(tmp_path))
+    with pytest.raises(DumpError, match="fails at once"):
+        run_all(slow, range(8), 2)
+    assert len(list(tmp_path.iterdir())) <= 1  # what had begun
 
 
 def test_one_process_stops_at_the_first_failure() -> None:

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
@@ -65,12 +66,13 @@ def blame(
     step: int | None = None,
     most: int = 5,
     repeat: str | None = None,
+    noise: str | None = None,
 ) -> Blame:
     """Name the ops that may be the cause of what differs in the comparison `name`, and the path to the loss.
 
     `connection` has the views of `lake`. `most` is the length of the list. Without `step`, the first step that has a
     suspect is taken, or the first one where none has. `repeat` is another run of golden's program that the lake has a
-    comparison of with golden: what differs there is noise.
+    comparison of with golden: what differs there is noise. `noise` is the name under which such were measured.
 
     Raises UsageError for a comparison or step that does not exist, and for a repeat that was not held against golden.
     """
@@ -79,9 +81,10 @@ def blame(
     if step is not None and step not in steps:
         raise UsageError(f"comparison {name} has no step {step} (it has {', '.join(map(str, steps))})")
     keep(connection, "transfers", "communication/transfers", {"run": comparison.target})
-    _keep_repeat(connection, comparison, _repeat_of(lake, comparison, repeat) if repeat else None)
+    repeated = _repeat_of(lake, comparison, repeat) if repeat else None
+    _keep_repeat(connection, comparison, repeated)
     keep(connection, "leaf_errors", "leaf_errors", {"comparison": name})
-    chosen = _rank_steps(connection, comparison, steps if step is None else [step])
+    chosen = _rank_steps(connection, comparison, steps if step is None else [step], noise, repeated)
     return _answer(connection, comparison, chosen, most)
 
 
@@ -109,15 +112,33 @@ def _keep_repeat(
     keep(connection, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
 
 
-def _rank_steps(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: list[int]) -> int:
-    """Make blame_ranked of the first of `steps` that has a suspect, or else of the first, and give that step."""
+def _rank_steps(
+    connection: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    steps: list[int],
+    noise: str | None,
+    repeat: StoredComparison | None,
+) -> int:
+    """Make blame_ranked of the first of `steps` that has a suspect, or else of the first, and give that step.
+
+    Where nothing rounds differently the differences themselves tell. They do not tell all: an argument may act a step
+    later, and another wire may hand on what agrees. Where they give no event, the evidence of sql/noise is asked.
+    """
     for step in steps:
+        keep_noise_ends(connection, comparison, noise=noise, repeat=repeat)
         _rank(connection, comparison, step)
-        if connection.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall():
+        if not connection.table("blame_ranked").limit(1).fetchall():
+            keep_noise_ends(connection, comparison, noise=noise, repeat=repeat, also_bitwise=True)
+            _rank(connection, comparison, step)
+        if _has_suspect(connection):
             return step
-    if len(steps) > 1:
-        _rank(connection, comparison, steps[0])
+    keep_noise_ends(connection, comparison, noise=noise, repeat=repeat)
+    _rank(connection, comparison, steps[0])
     return steps[0]
+
+
+def _has_suspect(connection: duckdb.DuckDBPyConnection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall())
 
 
 def keep_units(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
@@ -147,6 +168,7 @@ def _rank(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, s
     keep(connection, "blame_growth", "blame/growth")
     keep(connection, "blame_unexplained", "blame/unexplained", name)
     keep(connection, "blame_makers", "blame/makers", name | runs)
+    keep(connection, "blame_noise", "blame/noise")
     keep(connection, "blame_events", "blame/events")
     keep(connection, "blame_elsewhere", "blame/elsewhere", name | runs)
     keep(connection, "blame_races", "blame/races", name | target)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep
 from lakeprobe.errors import UsageError
 
@@ -52,14 +53,16 @@ def first_difference(
     ranks: Sequence[int] = (),
     threshold: float | None = None,
     paired: bool = False,
+    noise: str | None = None,
 ) -> FirstDifference:
     """Find the first difference of every rank of `comparison`, and where it began.
 
     `connection` has the views of the lake. A leaf differs if its error (sql/analysis/leaf_errors.sql: 1 is as far apart
-    as the tensor is large) is above `threshold` (0: if anything is not equal), by default if it is beyond float noise;
-    a leaf without counterpart always does. `paired` passes over ops without counterpart. `steps` and `ranks` limit what
-    is shown; all ranks are looked at for what explains them. Raises UsageError for a threshold, step or rank that makes
-    no sense.
+    as the tensor is large) is above `threshold` (0: if anything is not equal), by default if it is beyond rounding
+    noise (docs/noise.md). What repeats of golden that were measured as `noise` differ by is noise, too. A leaf without
+    counterpart always differs. `paired` passes over ops without counterpart. `steps` and `ranks` limit what
+    is shown; all ranks are looked at for what explains them. Raises UsageError for a threshold, step, rank or
+    noise that does not exist.
     """
     if threshold is not None and not threshold >= 0:
         raise UsageError(f"a threshold of {threshold} is no error; give a number from 0 on")
@@ -74,6 +77,7 @@ def first_difference(
     keep(connection, "late_digests", "first_difference/late_digests", name)
     keep(connection, "doubtful", "first_difference/doubtful", name)
     keep(connection, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
+    keep_noise_ends(connection, comparison, noise=noise, is_asked=threshold is None)
     keep(connection, "firsts", "first_difference/firsts", shown_steps | {"paired": paired})
     keep(connection, "first_rows", "first_difference/first_rows", name)
     keep(connection, "first_ops", "first_difference/first_ops", run)
@@ -81,7 +85,7 @@ def first_difference(
     keep(connection, "carried", "first_difference/carried")
     keep(connection, "sources", "first_difference/sources", name)
     return FirstDifference(
-        ranks=answer(connection, "first_difference/ranks", name | shown_steps | shown_ranks),
+        ranks=answer(connection, "first_difference/ranks", name | run | shown_steps | shown_ranks),
         leaves=answer(connection, "first_difference/leaves", shown_ranks),
         set_aside=answer(connection, "first_difference/set_aside", shown_steps | shown_ranks),
     )

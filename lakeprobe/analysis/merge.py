@@ -195,6 +195,20 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Shee
         yield Sheet(step, metric, _side_by_side(connection, merge.ranks), tuple(api for (api,) in absent))
 
 
+def found(sheets: Iterator[Sheet], merge: Merge) -> Iterable[Sheet]:
+    """The sheets, of which at least one has a row of the APIs asked for. Raises UsageError if none has."""
+    if not merge.apis:
+        return sheets
+    made = list(sheets)
+    if all(set(sheet.absent) == set(merge.apis) for sheet in made):
+        raise _no_row(merge)
+    return made
+
+
+def _no_row(merge: Merge) -> UsageError:
+    return UsageError(f"no row is of {' or '.join(merge.apis)}; an API is the beginning of a row's name up to a dot")
+
+
 def _side_by_side(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> duckdb.DuckDBPyRelation:
     """The rows of a sheet from the table merge_cells."""
     import pyarrow as pa
@@ -246,7 +260,7 @@ def _check_any(connection: duckdb.DuckDBPyConnection, merge: Merge) -> None:
     """Raise UsageError if the only step has no row of the APIs. One of several may lack what others have."""
     found = connection.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
     if merge.apis and len(merge.steps) == 1 and found == [(False,)]:
-        raise UsageError(f"no row is of {' or '.join(merge.apis)}; an API is the beginning of a row's name up to a dot")
+        raise _no_row(merge)
 
 
 def _add_cells(connection: duckdb.DuckDBPyConnection, table: str, parameters: Mapping[str, object]) -> None:

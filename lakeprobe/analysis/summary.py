@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.analysis import query
-from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, StoredComparison
+from lakeprobe.analysis.noise import keep_noise_ends
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
+from lakeprobe.lake import views
+from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, SUSPECTS_FILE, StoredComparison
 from lakeprobe.lake.connection import connect, define_view
 
 if TYPE_CHECKING:
@@ -50,7 +53,10 @@ class OpFinding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many rows of one (step, rank) ended with this outcome and verdict, in all and per side."""
+    """How many rows of one (step, rank) ended with this outcome and verdict, in all and per side.
+
+    `excused_rows` are findings by their numbers alone, which differ by no more than rounding noise.
+    """
 
     step: int
     rank: int
@@ -62,19 +68,26 @@ class Outcome:
     equal_rows: int
     noise_rows: int
     different_rows: int
+    excused_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The short answer. `first` has the first op of each (step, rank) that differs, `beyond_noise` likewise.
 
-    A (step, rank) where nothing differs (or nothing beyond float noise) has none.
+    A (step, rank) where nothing differs (or nothing stands out of rounding noise) has none.
     """
 
     first: tuple[OpFinding, ...]
     beyond_noise: tuple[OpFinding, ...]
     worst: tuple[OpFinding, ...]
     outcomes: tuple[Outcome, ...]
+    coverage: Coverage
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the comparison ended as a whole."""
+        return self.coverage.verdict
 
     def count(self, *verdicts: str) -> int:
         """How many rows have one of `verdicts`."""
@@ -85,14 +98,20 @@ def summarise(comparison: StoredComparison) -> Summary:
     """The summary of a comparison that is in the lake."""
     connection = connect()
     try:
-        for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            define_view(connection, name, comparison.folder / "step=*" / "rank=*" / file)
+        for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
+            pattern = f"step=*/rank=*/{file}"
+            if next(comparison.folder.glob(pattern), None) is not None:
+                define_view(connection, name, comparison.folder, pattern)
+            else:  # an older comparison has no suspects
+                connection.execute(f"CREATE VIEW {name} AS {views.empty(name)}")
         query.keep(connection, "findings", "findings_by_op")
+        keep_noise_ends(connection, comparison)
         query.keep(connection, "summary_ops", "summary_ops")
         ops = _ops_by_heading(connection)
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         outcomes = tuple(Outcome(*row) for row in rows)
-        return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes)
+        covered = coverage(comparison.units, outcomes, unpaired=len(comparison.unpaired))
+        return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
     finally:
         connection.close()
 

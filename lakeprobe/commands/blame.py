@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 
 def blame(
@@ -19,6 +19,7 @@ def blame(
         str | None,
         typer.Option("--repeat", metavar="RUN", help="Another run of golden's program; it was compared with golden."),
     ] = None,
+    noise: NoiseOption = None,
     format: Annotated[
         Format, typer.Option("--format", help="An answer to read; csv: the list; json: all.")
     ] = Format.TABLE,
@@ -38,7 +39,7 @@ def blame(
     from lakeprobe.session import Lake, query_errors
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat)
+        found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat, noise=noise)
         if format is Format.CSV:
             output.rows(found.suspects.columns, found.suspects.fetchall(), format.value)
         else:

@@ -10,9 +10,12 @@ from lakeprobe.commands.options import LakeOption
 def check(lake: LakeOption = None) -> None:
     """Run the audits: queries whose rows are violations of what a lake promises. Ends with 1 if there are any.
 
+    So it does if something that was collected is set aside, since no unit could be made of it.
+
     Example: lakeprobe check
     """
     from lakeprobe import diagnostics, output
+    from lakeprobe.collect.writing.settle import tell_set_aside
     from lakeprobe.lake import audits, store
     from lakeprobe.session import Lake, query_errors
 
@@ -21,6 +24,7 @@ def check(lake: LakeOption = None) -> None:
         for audit, columns, rows in violations:
             output.text(f"{audit.name}: {audit.promise}")
             output.text(output.aligned(columns, rows))
+        set_aside = tell_set_aside(opened.path)
     diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")
-    if violations:
+    if violations or set_aside:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

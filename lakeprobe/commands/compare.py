@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,16 +13,17 @@ import typer
 from lakeprobe.commands.options import (
     JobsOption,
     LakeOption,
+    NoiseOption,
     RanksOption,
-    ReplaceOption,
     StepsOption,
-    TensorsOption,
     numbers,
 )
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from lakeprobe.mapping.compare_json import OldCompare
+    from lakeprobe.analysis.verdict import Coverage
+    from lakeprobe.compare.run import CompareReport
+    from lakeprobe.mapping.files import Mappings
 
 
 class FailOn(StrEnum):
@@ -41,9 +44,15 @@ class Format(StrEnum):
 
 def compare(
     target: Annotated[
-        str | None, typer.Argument(help="The suspect run: its name in the lake, or a path with dumps.")
+        str | None,
+        typer.Argument(
+            help="The suspect run: its name in the lake, or a path with dumps; run@step1 and run@rank0 take a part.",
+            show_default="of two runs in the lake that of MindSpore, or the newer",
+        ),
     ] = None,
-    golden: Annotated[str | None, typer.Argument(help="The trusted run, likewise.")] = None,
+    golden: Annotated[
+        str | None, typer.Argument(help="The trusted run, likewise.", show_default="the other of the two")
+    ] = None,
     sql: Annotated[
         str | None,
         typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="by frameworks and mappings"),
@@ -67,14 +76,28 @@ def compare(
     compare_json: Annotated[
         Path | None, typer.Option("--input-json", "-i", help="An old compare.json instead of TARGET and GOLDEN.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for result files.")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Form of the result files.")] = Format.CSV,
+    target_path: Annotated[
+        str | None, typer.Option("--target-path", "-tp", "--target_path", help="TARGET, as msprobe has it.")
+    ] = None,
+    golden_path: Annotated[
+        str | None, typer.Option("--golden-path", "-gp", "--golden_path", help="GOLDEN, as msprobe has it.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", "--output_path", help="Folder for result files and the advice.")
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="Form of the result files.", show_default="csv")
+    ] = None,
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="End with 1 if there are findings of this weight.")
     ] = None,
+    no_search: Annotated[
+        bool, typer.Option("--no-search", help="Pair by name only where a mapping would be searched (docs/rules.md).")
+    ] = False,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
+    noise: NoiseOption = None,
     rank: RanksOption = None,
     step: StepsOption = None,
     timeout: Annotated[
@@ -84,70 +107,131 @@ def compare(
         str | None, typer.Option("--memory-limit", help="Memory that a rank may take: 4GB, 50%.", show_default="80%")
     ] = None,
     lake: LakeOption = None,
-    tensors: TensorsOption = "copy",
-    replace: ReplaceOption = False,
+    tensors: Annotated[
+        str | None,
+        typer.Option(
+            "--tensors",
+            help="Tensor contents of paths: copy into the lake, link to the dump's files, or none.",
+            show_default="as the lake has them, else copy",
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Read the dumps again, and replace a comparison of that name.")
+    ] = False,
     jobs: JobsOption = None,
 ) -> None:
     """Hold a target run against a golden run and name the first op that differs.
 
-    Sides that are paths are ingested first. The result is kept in the lake: the table results, and a table of the
-    comparison's name. A warning is also a row that has no counterpart or cannot be read.
+    Sides that are paths are ingested first, and again where the dump has changed since. The result is kept in the lake:
+    the table results, and a table of the comparison's name. The answer opens with a verdict on the whole and with how
+    much was compared; --fail-on follows the same counts (docs/answers.md).
 
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
-    from concurrent.futures import ThreadPoolExecutor
-    from dataclasses import replace as replaced
-
     from lakeprobe import diagnostics
-    from lakeprobe import output as stdout
-    from lakeprobe.analysis.summary import summarise
     from lakeprobe.compare.run import compare as run_compare
-    from lakeprobe.lake import comparison, store
-    from lakeprobe.mapping.files import read as read_mappings
-    from lakeprobe.reports import files, terminal
     from lakeprobe.work import default_jobs
 
-    asked = _asked(target, golden, compare_json)
-    for note in asked.notes:
-        diagnostics.note(note)
-    given = {"api": api_mapping, "cell": cell_mapping, "data": data_mapping, "layer": layer_mapping}
-    files_given = {kind: Path(file) for kind, file in given.items() if file}
-    mappings = read_mappings(**files_given)
+    if format is not None and output is None:
+        raise UsageError(f"--format {format} is a file; name its folder with -o")
+    if target_path is not None or golden_path is not None:
+        if target is not None or golden is not None:
+            raise UsageError("give TARGET and GOLDEN, or -tp and -gp, not both")
+        target, golden = target_path, golden_path
+        if output is None:
+            diagnostics.note("the rows are in the lake; -o ./output writes files, as msprobe does")
+    asked = _asked(target, golden, compare_json, lake)
+    mappings = _mappings(api=api_mapping, cell=cell_mapping, data=data_mapping, layer=layer_mapping)
     mappings = replaced(mappings, apis=asked.apis + mappings.apis)
     rule = sql or _rule(fuzzy_match, layer_mapping)
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
-            str(asked.target), str(asked.golden), lake=lake, rule=rule, mappings=mappings,
-            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, tensors=tensors,
+            asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
+            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
+            tensors=tensors,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
+    _tell(report)
+    covered = _answer(report, output, format or Format.CSV)
+    if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
+        raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+def _mappings(**given: str | None) -> Mappings:
+    from lakeprobe.mapping.files import read
+
+    return read(**{kind: Path(file) for kind, file in given.items() if file})
+
+
+def _tell(report: CompareReport) -> None:
+    """Say what was read for a comparison, and what is to be said of its sides."""
+    from lakeprobe import diagnostics
+    from lakeprobe.reports import mapping_text
+    from lakeprobe.reports.terminal import ingest_lines
+
     for ingested in report.ingested:
-        for line in terminal.ingest_lines(ingested):
+        for line in ingest_lines(ingested):
             diagnostics.note(line)
+    for line in mapping_text.search_lines(report.searched, report.name):
+        diagnostics.note(line)
     for note in report.notes[:_MOST_NOTES]:
         diagnostics.note(note)
     if len(report.notes) > _MOST_NOTES:
         diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files do nothing")
-    stored = comparison.load(store.choose(lake), report.name)
-    with ThreadPoolExecutor(1) as beside:
-        writing = beside.submit(files.write, stored, output, format.value) if output is not None else None
-        summary = summarise(stored)
-        stdout.text(terminal.comparison_text(stored, summary))
-    for path in writing.result() if writing else ():
-        diagnostics.note(f"written: {path}")
-    if fail_on is not None and summary.count(*_FAILING[fail_on]):
-        raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 
-def _asked(target: str | None, golden: str | None, compare_json: Path | None) -> OldCompare:
-    """What is to be compared: TARGET and GOLDEN, or what a compare.json says."""
-    from lakeprobe.mapping import compare_json as old
+def _answer(report: CompareReport, output: Path | None, format: Format) -> Coverage:
+    """Show the answer, and write the files into `output` meanwhile, if it is given."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    if compare_json is not None and target is None and golden is None:
-        return old.read(compare_json)
-    if target is None or golden is None or compare_json is not None:
+    from lakeprobe import diagnostics
+    from lakeprobe import output as stdout
+    from lakeprobe.reports import files
+    from lakeprobe.session import Lake, query_errors
+
+    with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as beside:
+        result = opened.comparison(report.name)
+        writing = beside.submit(result.write, output, format.value) if output is not None else None
+        text = str(result)
+        stdout.text(text)
+        if output is not None and writing is not None:
+            for path in (*writing.result(), files.write_text(text, output, "advisor")):
+                diagnostics.note(f"written: {path}")
+        return result.summary().coverage
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be compared."""
+
+    target: str | Path
+    golden: str | Path
+    steps: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    apis: tuple[tuple[str, str], ...] = ()
+
+
+def _asked(target: str | None, golden: str | None, compare_json: Path | None, lake: Path | None) -> _Asked:
+    """What is to be compared: TARGET and GOLDEN, what a compare.json says, or the two runs of the lake."""
+    from lakeprobe import diagnostics
+
+    if target is not None and golden is not None and compare_json is None:
+        return _Asked(target, golden)
+    if target is not None or golden is not None:
         raise UsageError("give TARGET and GOLDEN, or -i with a compare.json instead of both")
-    return old.OldCompare(Path(target), Path(golden))
+    if compare_json is not None:
+        from lakeprobe.mapping import compare_json as old
+
+        read = old.read(compare_json)
+        for note in read.notes:
+            diagnostics.note(note)
+        return _Asked(read.target, read.golden, read.steps, read.ranks, read.apis)
+    from lakeprobe.compare.run import only_pair
+    from lakeprobe.lake import store
+
+    chosen_target, chosen_golden, why = only_pair(store.choose(lake))
+    diagnostics.note(f"{chosen_target} against {chosen_golden}, the two runs of the lake: {why}")
+    return _Asked(chosen_target, chosen_golden)
 
 
 def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
@@ -159,5 +243,3 @@ def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
 
 _MOST_NOTES = 10
 """How many lines of mapping files that do nothing are told one by one."""
-
-_FAILING = {FailOn.ERROR: ("error",), FailOn.WARNING: ("error", "warning", "unmatched", "unreadable")}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
@@ -28,10 +28,11 @@ def first_diff(
         ),
     ] = None,
     paired: Annotated[bool, typer.Option("--paired", help="Pass over ops without counterpart.")] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="End with 1 if something differs.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="End with 1 unless both sides are equal as a whole.")] = False,
     diff_analyze: Annotated[
         Path | None, typer.Option("--diff-analyze", help="Also write msprobe's JSON: a .json file, or a folder.")
     ] = None,
+    noise: NoiseOption = None,
     format: Annotated[Format, typer.Option("--format", help="Text, or a row per step and rank.")] = Format.TABLE,
     lake: LakeOption = None,
 ) -> None:
@@ -45,15 +46,22 @@ def first_diff(
     from lakeprobe import diagnostics
     from lakeprobe.lake import store
     from lakeprobe.reports.diff_analyze import write
+    from lakeprobe.reports.verdict_text import verdict_lines
     from lakeprobe.session import Lake, query_errors
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
-        found = result.first_difference(steps=step or (), ranks=rank or (), threshold=threshold, paired=paired)
+        found = result.first_difference(
+            steps=step or (), ranks=rank or (), threshold=threshold, paired=paired, noise=noise
+        )
+        covered = result.summary().coverage
+        if found.is_equal and not covered.is_equal:
+            for line in verdict_lines(covered):
+                diagnostics.note(line)
         _show(found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
-        if fail and not found.is_equal:
+        if fail and not (found.is_equal and covered.is_equal):
             raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 

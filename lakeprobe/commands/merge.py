@@ -76,7 +76,7 @@ def merge(
     comparisons, files = merging.sources(path, sources)
     planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), step)
     with query_errors(), _connection(path if comparisons else None) as connection:
-        sheets = _noted(merging.sheets(connection, planned))
+        sheets = _noted(merging.found(merging.sheets(connection, planned), planned))
         if output is None:
             _show(planned, sheets, form, most)
             return

@@ -35,6 +35,10 @@ RanksOption = Annotated[
 StepsOption = Annotated[
     str | None, typer.Option("--step", metavar="S,S", help="Only these steps: 0,1,8-15.", show_default="all")
 ]
+NoiseOption = Annotated[
+    str | None,
+    typer.Option("--noise", metavar="NAME", help="What repeats of golden differ by, too, is noise (lakeprobe noise)."),
+]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what is in the lake already.")]
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")

@@ -38,7 +38,8 @@ def overflow(
 ) -> None:
     """Name the op where NaN or inf is born, the ranks that received it, and what to look at.
 
-    critical: inputs finite, outputs not. high: both not, or a norm more than 100 times that of the inputs.
+    critical: inputs finite, outputs not. high: both not, or, in a step that has NaN or inf, a norm more than 100 times
+    that of the inputs.
     medium: inputs not finite, outputs finite. What the program asked for (a mask's -inf), and in a comparison or with
     --golden what is there in golden too, is expected and has no level.
 

@@ -1,70 +1,108 @@
-"""Sides of a comparison that are given as paths: their dumps come into the lake first."""
+"""Sides of a comparison that are given as paths: their dumps come into the lake first.
+
+A dump is known by its folder and its fingerprint. One that is in the lake and has changed since is read again, so that
+no answer comes from an older dump; a name that is a run and a folder with another dump is an error.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from lakeprobe.compare.plan import Side
-from lakeprobe.errors import UsageError
+from lakeprobe.compare.plan import Asked, Side
+from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
-from lakeprobe.ingest.unit import source_of
+from lakeprobe.ingest.unit import Again, fingerprint_of, known_fingerprint, source_of
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import read_dump
-from lakeprobe.readers.locate import Located, locate_run
+from lakeprobe.readers.locate import Located, locate, locate_run
+from lakeprobe.readers.source import Source
 from lakeprobe.work import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How dumps are read: where tensors go, whether what the lake has is read anew, and by how many processes."""
+
+    tensors: str | None
+    replace: bool
+    jobs: int
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """Those sources of a dump that a side is, the steps and ranks of the whole dump, and its run where it is known."""
+
+    located: Located
+    there: frozenset[tuple[int, int]]
+    run: str | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder of the dump."""
+        return self.located.root
+
+    @classmethod
+    def whole(cls, located: Located) -> Dump:
+        """A whole dump."""
+        return cls(located, frozenset((source.step, source.rank) for source in located.sources))
 
 
 def ingested(
     lake: Path,
-    given: tuple[Any, Any],
-    known: list[str],
+    given: tuple[str | Path, str | Path],
     chosen: tuple[Sequence[int], Sequence[int]],
-    tensors: str,
-    replace: bool,
-    jobs: int,
-    progress: Progress | None,
-) -> tuple[list[Side], tuple[IngestReport, ...]]:
-    """Both sides as units of the lake, whose runs are `known`; of paths, only the `chosen` steps and ranks are read.
+    reading: Reading,
+) -> tuple[list[Side], tuple[IngestReport, ...], list[str]]:
+    """Both sides as units of the lake, what was read for them, and what is to be said of it.
 
-    Raises UsageError, DumpError and LakeError.
+    Of paths only the `chosen` steps and ranks are read. Raises UsageError, DumpError and LakeError.
     """
+    known = layout.runs(lake)
+    notes: list[str] = []
     with ExitStack() as archives:
-        located = {
-            number: locate_run(archives.enter_context(opened(_path(side, known, lake), tensors)), *chosen)
-            for number, side in enumerate(given) if str(side) not in known
-        }  # fmt: skip
-        names: dict[int, str] = {}
-        for number, dumps in located.items():
-            taken = {names[other]: located[other] for other in names}
-            names[number] = _free_name(lake, dumps, known, taken)
+
+        def open_path(path: Path) -> Path:
+            return archives.enter_context(opened(path, reading.tensors or "copy"))
+
+        dumps = [_dump(lake, side, known, chosen, open_path, reading.replace, notes) for side in given]
+        names = _names(lake, [dump for dump in dumps if isinstance(dump, Dump)], known)
+        runs = [dump if isinstance(dump, Asked) else Asked(dump.run or names[dump.root]) for dump in dumps]
         store.create(lake)
         started = time.monotonic()
-        dumps_of = {names[number]: dumps for number, dumps in located.items()}
+        located: dict[str, list[Located]] = {}
+        for dump, asked in zip(dumps, runs, strict=True):
+            if isinstance(dump, Dump):
+                located.setdefault(asked.name, []).append(dump.located)
+        dumps_of = {name: _together(parts) for name, parts in located.items()}
         # several pairs of units are compared by copies of this process, which is not copied once it has DuckDB
-        is_one_pair = all(len(dumps.sources) == 1 for dumps in located.values())
-        meanwhile = _import_duckdb if is_one_pair else None
-        units = read_dumps(lake, dumps_of, tensors, replace, jobs, progress, meanwhile)
+        is_one_pair = all(len(dump.sources) == 1 for dump in dumps_of.values())
+        again = Again.ALWAYS if reading.replace else Again.CHANGED
+        units = read_dumps(
+            lake, dumps_of, reading.tensors, again, reading.jobs, reading.progress,
+            _import_duckdb if is_one_pair else None,
+        )  # fmt: skip
     seconds = time.monotonic() - started
-    ingested = tuple(
-        IngestReport((run,), tuple(unit for unit in units if unit.key.run == run), seconds)
-        for run in dict.fromkeys(names.values())
+    reports = tuple(
+        IngestReport((run,), tuple(unit for unit in units if unit.key.run == run), seconds) for run in dumps_of
     )
     sides = []
-    for number, side in enumerate(given):
-        if number in located:
-            run = names[number]
-            keys = tuple(dict.fromkeys(UnitKey(run, source.step, source.rank) for source in located[number].sources))
+    for dump, asked in zip(dumps, runs, strict=True):
+        there = tuple(layout.units(lake, asked.name))
+        if isinstance(dump, Dump):
+            keys = [UnitKey(asked.name, source.step, source.rank) for source in dump.located.sources]
+            in_dump = (UnitKey(asked.name, step, rank) for step, rank in dump.there)
+            sides.append(Side(asked.name, tuple(dict.fromkeys(keys)), tuple({*there, *in_dump})))
         else:
-            run = str(side)
-            keys = tuple(layout.units(lake, run))
-        sides.append(Side(run, keys))
-    return sides, ingested
+            sides.append(Side(asked.name, asked.chosen(there), there))
+    return sides, reports, notes
 
 
 def _import_duckdb() -> None:
@@ -72,33 +110,171 @@ def _import_duckdb() -> None:
     import duckdb  # noqa: F401
 
 
-def _path(side: Any, known: list[str], lake: Path) -> Path:
-    path = Path(side).expanduser()
-    if not path.exists():
+def _dump(
+    lake: Path,
+    side: str | Path,
+    known: list[str],
+    chosen: tuple[Sequence[int], Sequence[int]],
+    open_path: Callable[[Path], Path],
+    replace_it: bool,
+    notes: list[str],
+) -> Dump | Asked:
+    """What a side is: a dump to read, or a run of the lake and the units asked for."""
+    path, asked = Path(side).expanduser(), Asked.of(str(side))
+    is_run = asked.name in known and (isinstance(side, str) or not path.exists())
+    if not is_run:
+        if path.exists():
+            return _located(open_path(_absolute(path)), *chosen)
+        if isinstance(side, str) and Path(asked.name).expanduser().exists():
+            whole = _located(open_path(_absolute(Path(asked.name).expanduser())), *chosen)
+            return _only(whole, asked)
         runs = ", ".join(known) or "none"
         raise UsageError(f"{side} is neither a run in {lake} (there: {runs}) nor a path")
-    return path
+    here = _dump_here(asked.name, chosen, open_path)
+    if here is not None and _was_read_from(lake, asked.name, here.located):
+        return replaced(_only(here, asked), run=asked.name)
+    if here is not None and not _is_unchanged(lake, asked.name, here.located):
+        raise UsageError(
+            f"{asked.name} is a run in {lake}, and the folder {here.root} holds another dump; "
+            f"write ./{asked.name} for the folder, or rename the run"
+        )
+    if replace_it:
+        source = _source(lake, asked.name)
+        if source is not None:
+            below = _below(open_path(source), _read_from(lake, asked.name), chosen)
+            return replaced(_only(below, asked), run=asked.name)
+        notes.append(f"{asked.name}: what it was read from is not there any more, so it stays as it is")
+    elif here is not None:
+        notes.append(f"{asked.name}: in the lake since {_since(lake, asked.name)}, the same dump as {here.root}")
+    return asked
 
 
-def _free_name(lake: Path, dumps: Located, known: list[str], taken: dict[str, Located]) -> str:
-    """A run name for located dumps: the folder's, with its parents' before it where that is another dump's already."""
-    parts = [*(part for part in dumps.root.parts[:-1] if part != dumps.root.anchor), run_name(dumps)]
-    for length in range(1, len(parts) + 1):
-        name = ".".join(parts[-length:])
-        if name in taken:
-            if taken[name].root == dumps.root:
-                return name
-        elif name not in known or _is_of(lake, name, dumps):
-            return layout.check_name(name, "run")
-    raise UsageError(
-        f"the run {parts[-1]} is in {lake} already, from elsewhere; ingest {dumps.root} under another --run"
+def _absolute(path: Path) -> Path:
+    """`path` without `..`, so that its folders can name a run."""
+    return path.resolve() if ".." in path.parts else path
+
+
+def _located(path: Path, steps: Sequence[int], ranks: Sequence[int]) -> Dump:
+    """The dump at `path`. Of a path inside one, the sources below it, ranked as in the whole dump."""
+    inside = locate_run(path, steps, ranks)
+    if inside.root == path.absolute() or not path.absolute().is_relative_to(inside.root):
+        return Dump.whole(inside)
+    whole = next(run for run in locate(inside.root).runs if run.root == inside.root)
+    wanted = {(source.folder, source.files) for source in inside.sources}
+    chosen = Located(whole.root, tuple(it for it in whole.sources if (it.folder, it.files) in wanted))
+    return replaced(Dump.whole(whole), located=chosen)
+
+
+def _only(dump: Dump, asked: Asked) -> Dump:
+    """The sources of `dump` of the step and rank asked for."""
+    sources = dump.located.sources
+    keys = [UnitKey(asked.name, source.step, source.rank) for source in sources]
+    wanted = set(asked.chosen(keys))
+    chosen = tuple(source for source, key in zip(sources, keys, strict=True) if key in wanted)
+    return replaced(dump, located=Located(dump.root, chosen))
+
+
+def _dump_here(
+    name: str, chosen: tuple[Sequence[int], Sequence[int]], open_path: Callable[[Path], Path]
+) -> Dump | None:
+    """The dump in the folder or file of the working directory that has the name of a run."""
+    path = Path(name)
+    if not path.exists():
+        return None
+    try:
+        return _located(open_path(path), *chosen)
+    except DumpError:  # a folder of something else
+        return None
+
+
+def _units(dump: Located) -> Iterator[tuple[tuple[int, int], tuple[Source, ...]]]:
+    for place, sources in groupby(dump.sources, lambda source: (source.step, source.rank)):
+        yield place, tuple(sources)
+
+
+def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
+    """Whether every unit that the run has of these steps and ranks, or else its first, was read from this dump."""
+    keys = [key for place, _ in _units(dump) if layout.unit_folder(lake, key := UnitKey(run, *place)).exists()]
+    return all(
+        Path(_described(lake, key, "source")).resolve() == source_of(dump.sources).resolve()
+        for key in keys or layout.units(lake, run)[:1]
     )
 
 
-def _is_of(lake: Path, run: str, dumps: Located) -> bool:
-    """Whether every unit that the run has of these steps and ranks was read from these dumps."""
-    for (step, rank), sources in groupby(dumps.sources, lambda source: (source.step, source.rank)):
-        folder = layout.unit_folder(lake, UnitKey(run, step, rank))
-        if folder.exists() and read_dump(folder)["source"] != str(source_of(tuple(sources))):
+def _is_unchanged(lake: Path, run: str, dump: Located) -> bool:
+    """Whether the run was read from files like these."""
+    for place, sources in _units(dump):
+        known = known_fingerprint(lake, UnitKey(run, *place))
+        if known is None or known[0] != fingerprint_of(sources, known[1]):
             return False
     return True
+
+
+def _described(lake: Path, key: UnitKey, column: str) -> str:
+    return str(read_dump(layout.unit_folder(lake, key))[column])
+
+
+def _read_from(lake: Path, run: str) -> Path:
+    return Path(_described(lake, layout.units(lake, run)[0], "source"))
+
+
+def _source(lake: Path, run: str) -> Path | None:
+    """The folder or archive that a run was read from, if it is there."""
+    source = _read_from(lake, run)
+    return source if source.is_dir() else next((path for path in (source, *source.parents) if path.is_file()), None)
+
+
+def _below(top: Path, root: Path, chosen: tuple[Sequence[int], Sequence[int]]) -> Dump:
+    """The run with the folder `root` among what lies in `top`."""
+    found = {run.root: run for run in locate(top, *chosen).runs}
+    if root not in found:
+        raise DumpError(f"{root} holds no dump any more; give the path of the dump")
+    return Dump.whole(found[root])
+
+
+def _since(lake: Path, run: str) -> str:
+    read = layout.unit_folder(lake, layout.units(lake, run)[0]).stat().st_mtime
+    is_today = time.localtime(read)[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", time.localtime(read))
+
+
+def _names(lake: Path, dumps: Sequence[Dump], known: list[str]) -> dict[Path, str]:
+    """A run for each dump that has none yet, by root: that which was read from there, or one with a new name.
+
+    A run that the user named otherwise than its folder is a record of what lay there then: it is taken only while that
+    still lies there. A new name is the folder's, with as many of its parents before it as it takes to be a new one.
+    """
+    names: dict[Path, str] = {}
+    new: dict[Path, list[str]] = {}
+    for dump in dumps:
+        parts = _parts(dump.located)
+        usual = {"_".join(parts[-length:]) for length in range(1, len(parts) + 1)}
+        own = [run for run in known if _was_read_from(lake, run, dump.located)]
+        fitting = [run for run in own if _is_unchanged(lake, run, dump.located)] or [run for run in own if run in usual]
+        if dump.run is None and fitting:
+            names[dump.root] = fitting[0]
+        elif dump.run is None:
+            new[dump.root] = parts
+    for root, parts in new.items():
+        others = [other for path, other in new.items() if path != root]
+        names[root] = _free_name(parts, others, known, lake)
+    return names
+
+
+def _free_name(parts: list[str], others: list[list[str]], known: list[str], lake: Path) -> str:
+    """The shortest name of the folder with these `parts` that no run has, and none of the `others` would get."""
+    for length in range(1, len(parts) + 1):
+        name = "_".join(parts[-length:])
+        if name not in known and all("_".join(other[-length:]) != name for other in others):
+            return layout.check_name(name, "run")
+    raise UsageError(f"every name for /{'/'.join(parts)} is in use in {lake}; ingest it under another --run")
+
+
+def _parts(dump: Located) -> list[str]:
+    return [*(part for part in dump.root.parts[:-1] if part != dump.root.anchor), run_name(dump)]
+
+
+def _together(dumps: Sequence[Located]) -> Located:
+    """All sources of one run, each once."""
+    sources = {(source.step, source.rank, source.part): source for dump in dumps for source in dump.sources}
+    return Located(dumps[0].root, tuple(sources[place] for place in sorted(sources)))

@@ -1,21 +1,75 @@
-"""Decides which unit of the target run is held against which unit of the golden run."""
+"""Decides which unit of the target run is held against which unit of the golden run, and what a side is called."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
 
 Pair = tuple[UnitKey, UnitKey]
 
+_UNITS = re.compile(r"(?P<name>.+?)(?:@step(?P<step>\d{1,9}))?(?:@rank(?P<rank>\d{1,9}))?", re.DOTALL)
+_MOST_NUMBERS = 40
+"""Letters that the numbers of steps or ranks may take in a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A side as it was asked for: a run or path, and its one step and rank if it was given as run@step1@rank0."""
+
+    name: str
+    step: int | None = None
+    rank: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Asked:
+        """What `text` asks for."""
+        match = _UNITS.fullmatch(text)
+        assert match is not None, text
+        step, rank = (None if match[part] is None else int(match[part]) for part in ("step", "rank"))
+        return cls(match["name"], step, rank)
+
+    def chosen(self, units: Sequence[UnitKey]) -> tuple[UnitKey, ...]:
+        """Those of `units` that are asked for. Raises UsageError if there are none."""
+        chosen = with_numbers(
+            units, [self.step] if self.step is not None else [], [self.rank] if self.rank is not None else []
+        )
+        if not chosen:
+            raise UsageError(f"{self.name} has no such unit; it has {numbers_text(units)}")
+        return tuple(chosen)
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: a run, and those of its units that take part."""
+    """One side of a comparison: a run, those of its units that take part, and all that it has."""
 
     run: str
     units: tuple[UnitKey, ...]
+    there: tuple[UnitKey, ...]
+
+    @property
+    def label(self) -> str:
+        """The run's name, with the steps and ranks where only some of its units take part: npu, npu_step1_rank0."""
+        return self.run + "".join(
+            f"_{what}{_short(chosen)}"
+            for what in ("step", "rank")
+            if (chosen := {getattr(key, what) for key in self.units}) != {getattr(key, what) for key in self.there}
+        )
+
+
+def with_numbers(units: Iterable[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
+    """Those of `units` of one of `steps` and `ranks`; an empty list of numbers takes all."""
+    return [unit for unit in units if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)]
+
+
+def numbers_text(units: Iterable[UnitKey]) -> str:
+    """The steps and ranks of `units`, in words."""
+    units = list(units)
+    steps, ranks = ({getattr(key, what) for key in units} for what in ("step", "rank"))
+    return f"step {_ranges(steps, ', ')} and rank {_ranges(ranks, ', ')}" if units else "none"
 
 
 def pair_units(target: Sequence[UnitKey], golden: Sequence[UnitKey]) -> tuple[list[Pair], list[UnitKey]]:
@@ -30,7 +84,7 @@ def pair_units(target: Sequence[UnitKey], golden: Sequence[UnitKey]) -> tuple[li
         theirs = {key.rank: key for key in golden if key.step == golden_step}
         pairs += [(ours[left], theirs[right]) for left, right in _match(set(ours), set(theirs))]
     paired = {key for pair in pairs for key in pair}
-    return pairs, [key for key in (*target, *golden) if key not in paired]
+    return pairs, [key for key in dict.fromkeys((*target, *golden)) if key not in paired]
 
 
 def _match(ours: set[int], theirs: set[int]) -> list[tuple[int, int]]:
@@ -38,3 +92,19 @@ def _match(ours: set[int], theirs: set[int]) -> list[tuple[int, int]]:
     if common or len(ours) != len(theirs):
         return [(number, number) for number in common]
     return list(zip(sorted(ours), sorted(theirs), strict=True))
+
+
+def _short(numbers: set[int]) -> str:
+    """Numbers as a name can hold them: 0+2-5; how many there are where that is long."""
+    text = _ranges(numbers, "+")
+    return text if len(text) <= _MOST_NUMBERS else f"s{len(numbers)}"
+
+
+def _ranges(numbers: set[int], separator: str) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return separator.join("-".join(map(str, run)) for run in runs)

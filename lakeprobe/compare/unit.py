@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lakeprobe import resources
-from lakeprobe.compare import limits, mapping_tables
+from lakeprobe.compare import limits, mapping_tables, noise, searching
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
-from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE
+from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import connect, define_macros, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
-from lakeprobe.resources import quote_text
+from lakeprobe.resources import file_pattern, quote_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,9 +42,13 @@ _DEFAULTS = {
     "metrics": "metrics/default",
     "differences": "judge/difference",
     "verdicts_default": "judge/verdicts",
+    "left_over": "match/left_over",
+    "verdicts_searched": "judge/searched",
     "verdicts": "judge/verdicts",
 }
 """The views that a rule finds, and the SQL that defines them; it replaces op_pairs, pairs, metrics and verdicts."""
+
+_STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
 _LIKE_A_THRESHOLD = 0.85
 """How like the name of a threshold a variable of a rule must be to be taken for a misspelt one (difflib's ratio)."""
@@ -60,6 +64,8 @@ class PairTask:
     """Two units to hold against each other into the folder `staged`, which does not exist yet.
 
     Without a `rule` the frameworks of the units and the mappings decide which of the bundled ones it is.
+    `search`: whether to look for a mapping where names say little. `noise`: the file with what repeats of golden differ
+    by.
     `seconds` and bytes of `memory` are what the comparison may take.
     """
 
@@ -70,6 +76,8 @@ class PairTask:
     rule: Rule | None
     mappings: Mappings
     threads: int
+    search: bool = True
+    noise: Path | None = None
     seconds: float | None = None
     memory: int | None = None
 
@@ -78,6 +86,8 @@ class PairTask:
 class PairReport:
     """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows.
 
+    `is_rounding`: ops round differently in the two units (docs/noise.md).
+    `dumped`: ops, kernels or saved values. `is_structure`: both dumps name their ops and record no values.
     `incomplete`: those of the two whose collecting process was cut off in the middle of the step.
     `idle`: names in the mapping files that the units do not have, each with its mapping and its side.
     """
@@ -87,8 +97,13 @@ class PairReport:
     kind: str
     rule: Rule
     rows: int
+    is_rounding: bool
+    dumped: str
+    is_structure: bool
     incomplete: tuple[UnitKey, ...]
     idle: tuple[tuple[str, str, str], ...]
+    searched: searching.Counts | None = None
+    """How the rows ended, where a mapping was searched."""
 
 
 def compare_units_apart(task: PairTask) -> PairReport:
@@ -116,12 +131,16 @@ def compare_units(task: PairTask) -> PairReport:
             rules.run(connection, rule)
             _check_thresholds(connection, rule)
             _pair(connection, rule, pending)
-            for view in ("metrics", "differences", "verdicts"):
+            _work_out(connection, rule, "metrics", pending)
+            _check_metrics(connection, rule)
+            for view in ("differences", "verdicts"):
                 _work_out(connection, rule, view, pending)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
+            is_rounding = _find_suspects(connection, task)
+            searched = searching.write(connection, task.staged) if searching.is_asked(rule) else None
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
-            whole = _rows(connection, "SELECT target_complete, golden_complete FROM comparison_kind")[0]
+            dumped, is_structure, *whole = _rows(connection, _STATE)[0]
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
     except duckdb.Error as error:
@@ -131,7 +150,7 @@ def compare_units(task: PairTask) -> PairReport:
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
-    return PairReport(*units, kind, rule, rows, incomplete, idle)
+    return PairReport(*units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched)
 
 
 def _prepare(
@@ -150,9 +169,15 @@ def _prepare(
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
     usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
-    mapping_tables.create(connection, task.mappings, other_names)
+    if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
+        usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
-    pending = _views(rule, is_mapped=other_names or not task.mappings.is_empty)
+    if searching.is_asked(rule):
+        is_found = searching.create(connection, (target, golden) if task.search else None)
+        other_names = other_names and not is_found
+    mapping_tables.create(connection, task.mappings, other_names)
+    is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
+    pending = _views(rule, is_mapped=is_mapped or not task.mappings.is_empty)
     for view in _up_to_the_last_named(pending, rule):
         connection.execute(f"CREATE VIEW {view} AS {resources.sql(pending.pop(view))}")
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
@@ -163,8 +188,8 @@ def _prepare(
 
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
     """Make the tables of both sides, and what the two can be held against each other by."""
-    set_variable(connection, "target_unit", str(target))
-    set_variable(connection, "golden_unit", str(golden))
+    set_variable(connection, "target_unit", file_pattern(target))
+    set_variable(connection, "golden_unit", file_pattern(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
@@ -173,14 +198,15 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, g
     for side, folder in (("target", target), ("golden", golden)):
         joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
-        stacks = quote_text(str(folder / STACKS_FILE))
+        stacks = quote_text(file_pattern(folder / STACKS_FILE))
         connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -> None:
     """Make the tables of one side, with a cursor of its own, so that the other can be made meanwhile."""
     with connection.cursor() as cursor:
-        set_variable(cursor, "unit", str(folder))
+        set_variable(cursor, "unit", file_pattern(folder))
+        set_variable(cursor, "unit_folder", str(folder))
         for table in ("ops", "leaves", "contents"):
             _create_table(cursor, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
 
@@ -191,8 +217,18 @@ def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
         names, slots = {"renamed_ops": "match/renamed_ops", "match_data": "match/data"}, "match/slots_mapped"
     else:
         names, slots = {"renamed_ops": "match/unchanged_ops"}, "match/slots"
-    views = names | _MATCHES | _searches(rule) | {"pairs": slots, "pairs_default": slots} | _DEFAULTS
-    return {view: file for view, file in views.items() if not view.endswith("_default") or _names(rule, view)}
+    pairs = {"pairs_default": slots, "pairs_searched": "match/searched", "pairs": slots}
+    views = names | _MATCHES | _searches(rule) | pairs | _DEFAULTS
+    return {view: file for view, file in views.items() if _is_wanted(rule, view)}
+
+
+def _is_wanted(rule: Rule, view: str) -> bool:
+    """Whether to define `view`: what replaces others or builds on a search only where the rule names it."""
+    if view.endswith("_default"):
+        return _names(rule, view) or _names(rule, view.replace("_default", "_searched"))
+    if view.endswith("_searched"):
+        return _names(rule, view)
+    return view != "left_over" or searching.is_asked(rule)
 
 
 def _up_to_the_last_named(views: Iterable[str], rule: Rule) -> list[str]:
@@ -237,6 +273,15 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
             )
 
 
+def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    missing = _only_value(connection, resources.sql("compare/metrics_missing"))
+    if missing:
+        raise RuleError(
+            f"{rule.origin}: metrics has no row for {missing} pairs; every pair of one kind has one, or would pass "
+            "unseen (docs/rules.md)"
+        )
+
+
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: dict[str, str]) -> None:
     for view in ("renamed_ops", *_searches(rule), "op_pairs", "pairs"):
         _work_out(connection, rule, view, pending)
@@ -246,6 +291,18 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: dict[str, 
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
     _work_out(connection, rule, "paired", pending)
+    if searching.is_asked(rule):
+        _work_out(connection, rule, "left_over", pending)
+
+
+def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
+    """Write the ops that stand out of rounding noise; whether anything rounds differently at all."""
+    is_first = all(key.step == layout.units(task.lake, key.run)[0].step for key in (task.target, task.golden))
+    repeats = noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
+    is_rounding = noise.find_suspects(connection, is_first, repeats)
+    path = quote_text(str(task.staged / SUSPECTS_FILE))
+    connection.execute(f"COPY (FROM noise_suspects ORDER BY nth) TO {path} (FORMAT parquet)")
+    return is_rounding
 
 
 def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
@@ -254,7 +311,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int
     query = resources.sql("compare/results")
     into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP})"
     connection.execute(f"COPY ({query}) {into}")
-    in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [str(path)]).fetchall()[0]
+    in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [file_pattern(path)]).fetchall()[0]
     if not each_once:
         _refuse(connection, rule)
     if not in_order:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakeprobe.errors import UsageError
 from lakeprobe.ingest.tables import TableReport, staged_tables
-from lakeprobe.ingest.unit import UnitReport, UnitTask, ingest_unit, put_in_place
+from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, ingest_unit, known_fingerprint, put_in_place
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers import archive
@@ -81,7 +81,8 @@ def ingest(
         runs = named(top, found.runs, run)
         into = store.create(store.choose(lake))
         with staged_tables(into, found.tables, replace, None if found.runs else run) as tables:
-            units = read_dumps(into, runs, tensors, replace, jobs, progress)
+            again = Again.ALWAYS if replace else Again.NEVER
+            units = read_dumps(into, runs, tensors, again, jobs, progress)
         return IngestReport(tuple(runs), tuple(units), time.monotonic() - started, tuple(tables))
 
 
@@ -127,29 +128,35 @@ def _name_below(top: Path, located: Located) -> str:
 def read_dumps(
     lake: Path,
     runs: Mapping[str, Located],
-    tensors: str,
-    replace: bool,
+    tensors: str | None,
+    again: Again,
     jobs: int,
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[UnitReport]:
     """Read the located dumps of each run, then put all units in place. If one fails, none is put in place.
 
+    Without `tensors` their contents go where those of the unit in the lake are, and are copied if there is none.
     `meanwhile` is called while other processes read.
     """
-    with staging.staged(lake, "ingest") as folder:
+    with staging.unchanged(lake), staging.staged(lake, "ingest") as folder:
         units = [
             (UnitKey(run, step, rank), tuple(sources))
             for run, located in runs.items()
             for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
         ]
         tasks = [
-            UnitTask(lake, key, sources, folder / str(number), tensors, replace)
+            UnitTask(lake, key, sources, folder / str(number), tensors or _storage(lake, key), again)
             for number, (key, sources) in enumerate(units)
         ]
         reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress, meanwhile=meanwhile)
         put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
     return reports
+
+
+def _storage(lake: Path, key: UnitKey) -> str:
+    known = known_fingerprint(lake, key)
+    return known[1] if known else "copy"
 
 
 def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:

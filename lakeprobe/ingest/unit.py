@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,17 @@ if TYPE_CHECKING:
     from lakeprobe.ingest.contents import Contents
 
 
+class Again(StrEnum):
+    """What becomes of a unit that the lake has already."""
+
+    NEVER = "never"
+    """It stays, and another dump in its place is an error."""
+    CHANGED = "changed"
+    """It is read again if its dump has changed."""
+    ALWAYS = "always"
+    """It is read again."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnitTask:
     """The sources to read into one unit. `staged` is the folder to write the unit to, which does not exist yet."""
@@ -46,16 +58,20 @@ class UnitTask:
     sources: tuple[Source, ...]
     staged: Path
     tensors: str
-    replace: bool
+    again: Again
 
 
 @dataclass(slots=True)
 class UnitReport:
-    """What became of one unit. `read` is False where the lake has it already, from the same dump."""
+    """What became of one unit. `read` is False where the lake has it already, from the same dump.
+
+    `has_changed`: the lake had it from an older dump, and it was read again.
+    """
 
     key: UnitKey
     formats: tuple[str, ...]
     read: bool = False
+    has_changed: bool = False
     ops: int = 0
     tensor_rows: int = 0
     contents: int = 0
@@ -69,11 +85,11 @@ def ingest_unit(task: UnitTask) -> UnitReport:
     """Read the sources of `task` into its staged folder. Raises DumpError and LakeError."""
     report = UnitReport(task.key, tuple(dict.fromkeys(source.format for source in task.sources)))
     with staging.unchanged(task.lake):
-        fingerprint = _fingerprint(task)
-        known = None if task.replace else _known_fingerprint(task)
+        fingerprint = fingerprint_of(task.sources, task.tensors)
+        known = None if task.again is Again.ALWAYS else known_fingerprint(task.lake, task.key)
         if known == (fingerprint, task.tensors):
             return report
-        if known is not None:
+        if known is not None and task.again is Again.NEVER:
             raise LakeError(
                 f"{task.key} is in {task.lake} already, from another dump or read with other options than "
                 f"{source_of(task.sources)} now; read it with --replace, or under another --run"
@@ -81,7 +97,7 @@ def ingest_unit(task: UnitTask) -> UnitReport:
         with staging.locked(task.lake, _label(task.key)), _no_garbage_collection():
             task.staged.mkdir(parents=True)
             _read(task, fingerprint, report)
-            report.read = True
+            report.read, report.has_changed = True, known is not None
             _give_memory_back()
     return report
 
@@ -90,7 +106,7 @@ def put_in_place(lake: Path, tasks: Sequence[UnitTask]) -> None:
     """Put the staged units of `tasks` where they belong; none, and a LakeError, if one has come there meanwhile."""
     with staging.unchanged(lake), staging.locked(lake, "units"):
         for task in tasks:
-            if layout.unit_folder(lake, task.key).exists() and not task.replace:
+            if layout.unit_folder(lake, task.key).exists() and task.again is Again.NEVER:
                 raise LakeError(f"{lake}: {task.key} was written by another process meanwhile; nothing is replaced")
         for task in tasks:
             staging.put_in_place(task.staged, layout.unit_folder(lake, task.key))
@@ -145,8 +161,8 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
 
 
 def source_of(sources: Sequence[Source]) -> Path:
-    """The folder that the sources of a unit were read from: that of the run, if there are several."""
-    return sources[0].folder if len(sources) == 1 else sources[0].root
+    """The folder of the run that the sources of a unit were read from."""
+    return sources[0].root
 
 
 def _after(summary: Summary, emit: Emit) -> Emit:
@@ -188,20 +204,20 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _fingerprint(task: UnitTask) -> str:
+def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
     """XXH3-128 over the bytes of the dumps' files and, unless left out, the tensor files' names, sizes and times.
 
     A source without files of its own is known by those of its tensors alone.
     """
     state = xxhash.xxh3_128()
-    for source in task.sources:
+    for source in sources:
         state.update(f"{source.format}\0{source.part}\0".encode())
         for path in source.files:
             state.update(path.name.encode())
             with path.open("rb") as file:
                 while block := file.read(1 << 20):
                     state.update(block)
-        counts = task.tensors != "none" or not source.files
+        counts = tensors != "none" or not source.files
         if counts and source.tensors is not None and source.tensors.is_dir():
             for line in sorted(_file_states(source.tensors)):
                 state.update(os.fsencode(line))
@@ -217,9 +233,9 @@ def _file_states(folder: Path) -> Iterator[str]:
         yield f"{file.name} {state.st_size} {state.st_mtime_ns}"
 
 
-def _known_fingerprint(task: UnitTask) -> tuple[str, str] | None:
+def known_fingerprint(lake: Path, key: UnitKey) -> tuple[str, str] | None:
     """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
-    folder = layout.unit_folder(task.lake, task.key)
+    folder = layout.unit_folder(lake, key)
     if not folder.exists():
         return None
     row = read_dump(folder)

@@ -13,13 +13,19 @@ from lakeprobe.lake import layout
 
 DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
+SUSPECTS_FILE, PAIRS_FILE = "suspects.parquet", "pairs.parquet"
 ROW_GROUP = 20480
 """Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedUnit:
-    """One pair of units of a comparison: the target's step and rank, the golden run's, and where the results lie."""
+    """One pair of units of a comparison: the target's step and rank, the golden run's, and where the results lie.
+
+    `is_rounding`: ops round differently in the two, so what differs first is told by `suspects`.
+    `dumped`: ops, kernels or saved values. `is_structure`: both dumps name their ops and record no values.
+    `cut_off`: of how many of the two collecting was cut off in the middle of the step.
+    """
 
     step: int
     rank: int
@@ -28,11 +34,15 @@ class ComparedUnit:
     kind: str
     rows: int
     folder: Path
+    is_rounding: bool = False
+    dumped: str = "ops"
+    is_structure: bool = False
+    cut_off: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StoredComparison:
-    """What comparison.yaml says."""
+    """What comparison.yaml says. `unpaired` units have no counterpart, `incomplete` ones were cut off."""
 
     name: str
     folder: Path
@@ -41,6 +51,7 @@ class StoredComparison:
     rule: str
     units: tuple[ComparedUnit, ...]
     unpaired: tuple[str, ...]
+    incomplete: tuple[str, ...] = ()
 
 
 def describe(path: Path, described: dict[str, Any]) -> None:
@@ -63,9 +74,13 @@ def load(lake: Path, name: str) -> StoredComparison:
             ComparedUnit(**pair, folder=folder / f"step={pair['step']}" / f"rank={pair['rank']}")
             for pair in described["pairs"]
         )
-        unpaired = tuple(str(layout.UnitKey(**key)) for key in described["unpaired"])
-        return StoredComparison(
-            name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired
+        unpaired, incomplete = (
+            tuple(str(layout.UnitKey(**key)) for key in described.get(which, ()))
+            for which in ("unpaired", "incomplete")
         )
+        return StoredComparison(
+            name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
+            incomplete,
+        )  # fmt: skip
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = (
-    "element_type", "epsilon", "difference", "exact_difference", "relative", "is_device", "is_within",
+    "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "difference", "exact_difference", "relative",
+    "is_device", "same_shape", "is_within",
     "user_frame", "leaf_text", "message", "row_name", "unit_ops", "unit_leaves", "unit_contents",
 )  # fmt: skip
 
@@ -49,20 +50,23 @@ def define_macros(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | float) -> None:
     """Set the SQL variable `name`, which `getvariable(name)` gives back."""
-    literal = quote_text(value) if isinstance(value, str) else repr(float(value)) + "::DOUBLE"
+    literal = quote_text(value) if isinstance(value, str) else f"'{float(value)!r}'::DOUBLE"
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
 
-def define_view(connection: duckdb.DuckDBPyConnection, name: str, files: Path) -> None:
-    """Define the view `name` over the Parquet files of a comparison that the pattern `files` names."""
+def define_view(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, files: str) -> None:
+    """Define the view `name` over the Parquet files of a comparison that the pattern `files` names in `folder`."""
+    pattern = f"{resources.file_pattern(folder)}/{files}"
     types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
-    query = f"FROM read_parquet({quote_text(str(files))}, hive_partitioning = true, hive_types = {types})"
+    query = f"FROM read_parquet({quote_text(pattern)}, hive_partitioning = true, hive_types = {types})"
     connection.execute(f"CREATE VIEW {resources.quote_identifier(name)} AS {query}")
 
 
 def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Let `connection` reach `folder` and nothing else from here on, neither files nor settings."""
-    connection.execute(f"SET allowed_directories = [{quote_text(str(folder))}]")
+    # a file that is asked for by its pattern is held against this list as it is written
+    folders = ", ".join(quote_text(name) for name in (str(folder), resources.file_pattern(folder)))
+    connection.execute(f"SET allowed_directories = [{folders}]")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET enable_external_access = false")

@@ -3,7 +3,8 @@
 LAKE/lake.yaml                                              format version
 LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
 LAKE/comparisons/comparison=C/comparison.yaml
-LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks}.parquet
+LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks,suspects}.parquet
+LAKE/noise/noise=N/noise.parquet                            what repeats of a golden run differ from it by
 LAKE/tables/T.parquet                                       a result table of another tool
 LAKE/.staging/                                              what is being written, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
@@ -41,9 +42,19 @@ def unit_folder(lake: Path, key: UnitKey) -> Path:
     return lake / f"run={key.run}" / f"step={key.step}" / f"rank={key.rank}"
 
 
+def run_folder(lake: Path, run: str) -> Path:
+    """The folder of all units of `run`."""
+    return lake / f"run={run}"
+
+
 def comparison_folder(lake: Path, name: str) -> Path:
     """The folder of the comparison `name`."""
     return lake / "comparisons" / f"comparison={name}"
+
+
+def noise_file(lake: Path, name: str) -> Path:
+    """The file of the noise `name`: what repeats of a golden run differ from it by."""
+    return lake / "noise" / f"noise={name}" / "noise.parquet"
 
 
 def staging_folder(lake: Path) -> Path:
@@ -80,6 +91,11 @@ def runs(lake: Path) -> list[str]:
 def comparisons(lake: Path) -> list[str]:
     """The names of the comparisons."""
     return sorted(folder.name.partition("=")[2] for folder in lake.glob("comparisons/comparison=*"))
+
+
+def noises(lake: Path) -> list[str]:
+    """The names under which repeats were measured."""
+    return sorted(folder.name.partition("=")[2] for folder in lake.glob("noise/noise=*"))
 
 
 def check_name(name: str, what: str) -> str:

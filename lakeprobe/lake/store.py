@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import yaml
@@ -20,14 +21,44 @@ def choose(path: str | os.PathLike[str] | None) -> Path:
     return Path(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT).expanduser().absolute()
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a lake at `path`, of whatever format."""
+    return (path / _FILE).is_file()
+
+
+def is_writable(path: Path) -> bool:
+    """Whether the lake at `path` can be written to; one that is not there yet can."""
+    return not exists(path) or os.access(path, os.W_OK)
+
+
+def shadow(lake: Path) -> Path:
+    """A new lake in the folder for temporary files that has the runs and tables of `lake`."""
+    path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
+    for folder in (*lake.glob("run=*"), *lake.glob("tables")):
+        (path / folder.name).symlink_to(folder, target_is_directory=True)
+    return path
+
+
+def check_place(path: Path) -> Path:
+    """`path`, if there is a lake or could be one. Raises LakeError."""
+    if exists(path):
+        return check(path)
+    if "\\" in str(path):
+        raise LakeError(f"{path} cannot be a lake: DuckDB takes a backslash for a slash; choose another folder")
+    try:
+        if path.exists() and not all(child.name in (".staging", _FILE) or _is_draft(child) for child in path.iterdir()):
+            raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
+    except OSError as error:
+        raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
+    return path
+
+
 def create(path: Path) -> Path:
     """The lake at `path`, made if there is none. Raises LakeError."""
-    if (path / _FILE).is_file():
-        return check(path)
+    if exists(check_place(path)):
+        return path
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if not all(child.name in (".staging", _FILE) or _is_draft(child) for child in path.iterdir()):
-            raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
         draft = path / f".{_FILE}.{os.getpid()}"
         draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
         draft.replace(path / _FILE)

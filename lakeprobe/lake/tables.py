@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeError
-from lakeprobe.resources import quote_identifier, quote_text
+from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,5 +103,5 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path, taken: Iterable[st
     reserved = {name.lower() for name in taken}
     for name in names(lake):
         view = f"tables.{name}" if name.lower() in reserved else name
-        source = f"read_parquet({quote_text(str(file_of(lake, name)))}, hive_partitioning = false)"
+        source = f"read_parquet({quote_text(file_pattern(file_of(lake, name)))}, hive_partitioning = false)"
         connection.execute(f"CREATE OR REPLACE VIEW {quote_identifier(view)} AS FROM {source}")

@@ -1,4 +1,4 @@
-"""The views of a lake on a DuckDB connection: dumps, ops, tensors, stacks, contents, values, results, other tables."""
+"""The views of a lake on a DuckDB connection: the tables of units, of comparisons and of other tools."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.lake import layout, tables
 from lakeprobe.lake.connection import set_variable
-from lakeprobe.resources import quote_identifier, quote_text
+from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import UNIT_TABLES, table
 
 if TYPE_CHECKING:
     import duckdb
 
-RESULTS = "results"
-_PARTITIONS = {RESULTS: "comparison"}
+RESULTS, SUSPECTS, PAIRS, NOISE = "results", "suspects", "pairs", "noise"
+REFERENCES = "tensor_references"
+_PARTITIONS = {RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise"}
 _BUNDLED = {
     "api_table": ("apis", ("target_api", "golden_api")),
     "slot_table": ("slots", ("target_api", "golden_api", "direction", "target_slot", "golden_slot")),
@@ -23,22 +24,26 @@ _BUNDLED = {
 }
 """Views of the tables that we ship: what APIs, arguments and cells of MindSpore are in PyTorch."""
 
+NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
+"""The views that every lake has."""
+
 
 def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
     """Define the views of `lake`, and one per comparison and table. To be repeated when files came or went."""
     set_variable(connection, "lake", str(lake))
-    for name in (*UNIT_TABLES, RESULTS):
-        query = resources.sql(f"catalog/{name}") if _has_files(lake, name) else _empty(name)
+    set_variable(connection, "lake_files", file_pattern(lake))
+    for name in (*UNIT_TABLES, *_PARTITIONS):
+        query = resources.sql(f"catalog/{name}") if _has_files(lake, name) else empty(name)
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {resources.sql(f'catalog/{REFERENCES}')}")
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
-        source = f"read_csv({quote_text(str(resources.data(file)))}, header = true, columns = {{{types}}})"
+        source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, header = true, columns = {{{types}}})"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
-    own = (*UNIT_TABLES, *_BUNDLED, RESULTS)
     comparisons = layout.comparisons(lake)
-    tables.define(connection, lake, taken=(*own, *comparisons))
+    tables.define(connection, lake, taken=(*NAMES, *comparisons))
     for name in comparisons:
-        if name.lower() not in own:
+        if name.lower() not in NAMES:
             connection.execute(
                 f"CREATE OR REPLACE VIEW {quote_identifier(name)} AS "
                 f"SELECT * EXCLUDE (comparison) FROM results WHERE comparison = {quote_text(name)}"
@@ -46,14 +51,16 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
 
 
 def _has_files(lake: Path, name: str) -> bool:
-    pattern = {
-        RESULTS: "comparisons/comparison=*/step=*/rank=*/results.parquet",
-        "values": "run=*/step=*/rank=*/values-*.parquet",
-    }.get(name, f"run=*/step=*/rank=*/{name}.parquet")
+    if name == NOISE:
+        pattern = "noise/noise=*/noise.parquet"
+    elif name in _PARTITIONS:
+        pattern = f"comparisons/comparison=*/step=*/rank=*/{name}.parquet"
+    else:
+        pattern = f"run=*/step=*/rank=*/{'values-*' if name == 'values' else name}.parquet"
     return next(lake.glob(pattern), None) is not None
 
 
-def _empty(name: str) -> str:
+def empty(name: str) -> str:
     """A query with the columns of the table `name` and no rows."""
     key = _PARTITIONS.get(name, "run")
     types = {key: "VARCHAR", "step": "INTEGER", "rank": "INTEGER"} | {

@@ -34,8 +34,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
         for unit in comparison.units:
             place = folder / f"step{unit.step}" if several_steps else folder
             place.mkdir(parents=True, exist_ok=True)
-            stem = f"compare_result_rank{unit.rank}" if several_ranks else "compare_result"
-            path = free_path(place, stem, format)
+            path = free_path(place, _stem(unit, several_ranks), format)
             draft = path.with_name(f".{path.name}.{os.getpid()}")
             try:
                 with table.opened(unit) as connection:
@@ -47,6 +46,25 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error
     return written
+
+
+def _stem(unit: ComparedUnit, several_ranks: bool) -> str:
+    """How msprobe calls the result file of a unit, before the time."""
+    if unit.dumped == "kernels":
+        return f"compare_result_{unit.rank}_{unit.step}"
+    stem = "debug_compare_result" if unit.dumped == "saved values" else "compare_result"
+    return f"{stem}_rank{unit.rank}" if several_ranks else stem
+
+
+def write_text(text: str, folder: Path, stem: str) -> Path:
+    """Write `text` into a new file in `folder` that is named after `stem` and the time. Raises LakeError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = free_path(folder, stem, "txt")
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LakeError.from_system(error, folder, "the report was not written") from error
+    return path
 
 
 def free_path(folder: Path, stem: str, format: str) -> Path:

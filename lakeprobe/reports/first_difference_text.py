@@ -42,7 +42,12 @@ def first_difference_text(found: FirstDifference) -> str:
     differing = [rank for rank in ranks if rank["finding"] is not None]
     if not differing:
         units = f"{len(ranks)} (step, rank)" if len(ranks) > 1 else "what was compared"
-        return f"No difference beyond float noise in {units}.\n" + _set_aside(found, {rank["step"] for rank in ranks})
+        what = (
+            "op stands out of rounding noise"
+            if any(rank["noise_op"] for rank in ranks)
+            else "difference beyond float noise"
+        )
+        return f"No {what} in {units}.\n" + _set_aside(found, {rank["step"] for rank in ranks})
     step = differing[0]["step"]
     here = [rank for rank in ranks if rank["step"] == step]
     leaves = defaultdict(list)
@@ -106,6 +111,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {ranges(rank['absent'])}")
     lines += [f"  {line}" for line in _leaf_table(leaves).splitlines()]
+    lines += [f"  {line}" for line in noise_lines(rank)]
     if rank["first_paired"]:
         lines.append(f"  the first op with a counterpart that differs: {rank['first_paired']}")
     if rank["module"]:
@@ -116,6 +122,40 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
         lines.append(f"  {_MOMENTS[rank['communication']]}")
     return "\n".join(lines) + "\n"
 
+
+def noise_lines(rank: Record) -> list[str]:
+    """By what a rank's first difference stands out of rounding noise, what is next, and where the noise begins."""
+    if rank["evidence"] is None:
+        return []
+    lines = [_EVIDENCE[rank["evidence"]]]
+    if rank["evidence"] == "added" and rank["beyond"] is not None:
+        lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
+    if rank["next_op"]:
+        lines.append(f"next in line: {rank['next_op']}")
+    if rank["noise_op"]:
+        lines.append(f"rounding noise begins before it, at {rank['noise_op']}")
+    return lines
+
+
+def _floor(rank: Record) -> str:
+    if rank["floor"] == "kind":
+        return f"measured on {rank['members']} other calls of its kind"
+    return _FLOORS[rank["floor"]]
+
+
+_EVIDENCE = {
+    "argument": "no rounding changes an argument",
+    "missing": "no rounding adds or drops an op",
+    "wiring": "no rounding makes an op work on what another op gave",
+    "source": "no rounding changes what no op computed",
+    "made": "its inputs agree to the last bit, and its output does not",
+    "added": "its output is off by more than rounding explains",
+}
+_FLOORS = {
+    "bits": "nothing else rounds differently",
+    "rounding": "measured on ops that round alike, as there are few of its kind",
+    "repeat": "measured on repeats of golden",
+}
 
 _MOMENTS = {
     "before": "before the rank's first communication op",

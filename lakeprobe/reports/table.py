@@ -24,10 +24,14 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         _define_digest(connection, unit.kind)
         define_macros(connection, CELL_MACROS)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            define_view(connection, name, unit.folder / file)
+            define_view(connection, name, unit.folder, file)
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
         has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall() == [(True,)]
-        chosen = "*" if has_stacks else "* EXCLUDE (NPU_Stack_Info)"
+        has_parts = connection.execute("SELECT coalesce(bool_or(part <> ''), false) FROM results").fetchall() == [
+            (True,)
+        ]
+        absent = [column for column, is_there in (("NPU_Stack_Info", has_stacks), ("Part", has_parts)) if not is_there]
+        chosen = f"* EXCLUDE ({', '.join(absent)})" if absent else "*"
         columns = resources.sql(f"reports/{unit.kind}")
         connection.execute(f"CREATE VIEW msprobe_table AS SELECT {chosen} FROM (\n{columns}\n)")
         yield connection

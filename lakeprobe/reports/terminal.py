@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
+from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
     import duckdb
 
+    from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.ingest import IngestReport
     from lakeprobe.ingest.unit import UnitReport
 
@@ -20,7 +25,7 @@ Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
 """Runs a query with named parameters on a lake."""
 
 _MOST_UNITS = 8
-"""How many (step, rank) a summary shows one by one."""
+"""How many (step, rank) behind the first a summary names."""
 
 _FINDINGS = {
     "different": "differs",
@@ -28,6 +33,21 @@ _FINDINGS = {
     "only in target": "is only in the target",
     "only in golden": "is only in golden",
 }
+
+
+_KINDS = {
+    "compared": "compared",
+    "set_aside": "not judged",
+    "inside": "inside what the other side does in other steps",
+    "structure": "views and shapes",
+    "unmatched": "without counterpart",
+    "unreadable": "unreadable",
+    "unrecorded": "without values on both sides",
+}
+"""What becomes of a row, in words."""
+
+_NO_PASS = {"unmatched": "without counterpart", "unreadable": "unreadable", "skipped": "not judged"}
+"""Verdicts that are neither a finding about values nor a pass, in words."""
 
 
 def ingest_lines(report: IngestReport) -> Iterator[str]:
@@ -60,46 +80,74 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
     if contents:
         line += f", {_many(contents, 'distinct tensor')} of {_bytes(sum(unit.content_bytes for unit in read))}"
     yield line + took
+    changed = sum(unit.has_changed for unit in read)
+    if changed:
+        yield f"  {_many(changed, 'unit')} of an older dump replaced: it has changed since it was read"
     if unchanged:
         yield f"  {_many(unchanged, 'unit')} in the lake already from the same dump"
     for note, times in Counter(note for unit in read for note in unit.notes).items():
         yield f"  {note}" + (f" ({times} units)" if times > 1 else "")
 
 
-def comparison_text(comparison: StoredComparison, summary: Summary) -> str:
-    """The summary of a comparison."""
+def comparison_text(comparison: StoredComparison, summary: Summary, found: FirstDifference | None = None) -> str:
+    """The summary of a comparison. `found` is its first difference over all ranks, where there are several."""
     lines = [f"{comparison.target} against {comparison.golden}, by the rule {comparison.rule}", ""]
-    lines += _first(comparison, summary)
+    lines += _headline(comparison, summary, found)
     lines += _worst(comparison, summary)
     lines += _counts(summary)
-    for unit in comparison.unpaired:
-        lines.append(f"  without counterpart: {unit}")
-    lines += ["", f"The rows are in the lake: lakeprobe sql \"from results where comparison = '{comparison.name}'\""]
+    lines += [f"  without counterpart: {unit}" for unit in comparison.unpaired]
+    lines += [f"  incomplete: {unit}" for unit in comparison.incomplete]
+    lines += ["", *_next(comparison, summary)]
     return "\n".join(lines) + "\n"
 
 
+def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
+    """The verdict on all that was compared, then the op with which the sides part."""
+    lines = [*verdict_lines(summary.coverage), ""]
+    if found is not None and not found.is_equal:
+        return [*lines, first_difference_text(found)]
+    return lines + _first(comparison, summary)
+
+
 def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
+    """The op that stands out of rounding noise first, and where the noise begins; later steps in one line each."""
     if not summary.first:
-        return ["No op differs: all that was dumped is equal.", ""]
-    lines = []
+        return []
     several = len(comparison.units) > 1
-    for first in summary.first[:_MOST_UNITS]:
-        where = f" in step {first.step} rank {first.rank}" if several else ""
-        lines.append(f"The first op that differs{where}: {first.op}")
-        lines += _op_lines(first)
-        beyond = next((op for op in summary.beyond_noise if (op.step, op.rank) == (first.step, first.rank)), None)
-        if first.finding == "noise":
-            lines.append(
-                f"  beyond float noise, the first is {beyond.op}"
-                if beyond
-                else "  no op differs by more than float noise"
-            )
-            if beyond:
-                lines += _op_lines(beyond)
-        lines.append("")
-    if len(summary.first) > _MOST_UNITS:
-        lines += [f"… and {len(summary.first) - _MOST_UNITS} more (step, rank) that differ: see the table results", ""]
-    return lines
+    touched = {(op.step, op.rank): op for op in summary.first}
+    if not summary.beyond_noise:
+        noise = summary.first[0]
+        return [
+            "No op stands out of rounding noise.",
+            f"  the first op that differs at all{_where(noise, several)}: {noise.op}",
+            "",
+        ]
+    first, *later = summary.beyond_noise
+    lines = [f"The first op that differs{_where(first, several)}: {first.op}", *_op_lines(first)]
+    noise = touched[first.step, first.rank]
+    if noise.finding == "noise":
+        lines.append(f"  rounding noise begins before it, at {noise.op}")
+    if later:
+        lines.append("It also begins to differ:")
+        lines += [f"  step {op.step} rank {op.rank}: {op.op} {_FINDINGS[op.finding]}" for op in later[:_MOST_UNITS]]
+        if len(later) > _MOST_UNITS:
+            lines.append(f"  … and in {len(later) - _MOST_UNITS} more: lakeprobe first-diff {comparison.name}")
+    return [*lines, ""]
+
+
+def _where(op: OpFinding, several: bool) -> str:
+    return f" in step {op.step} rank {op.rank}" if several else ""
+
+
+def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
+    """What to ask next."""
+    lines = []
+    if summary.coverage.different:
+        lines.append(f"The cause and its path to the loss: lakeprobe blame {quote(comparison.name)}")
+    if summary.coverage.rows["unmatched"]:
+        lines.append(f"What has no counterpart: lakeprobe unmatched {quote(comparison.name)}")
+    rows = f"from results where comparison = {quote_text(comparison.name)}"
+    return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']
 
 
 def _op_lines(op: OpFinding) -> list[str]:
@@ -134,24 +182,18 @@ def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:
 
 
 def _counts(summary: Summary) -> list[str]:
-    def total(field: str) -> int:
-        return sum(getattr(outcome, field) for outcome in summary.outcomes)
-
-    outcomes = Counter[str]()
-    for outcome in summary.outcomes:
-        outcomes[outcome.outcome] += outcome.rows
-    names = {
-        "compared": "compared",
-        "equal": "equal by hash",
-        "skipped": "skipped by rule",
-        "unmatched": "without counterpart",
-        "unreadable": "unreadable",
-    }
+    covered = summary.coverage
+    kinds = ", ".join(f"{covered.rows[kind]} {name}" for kind, name in _KINDS.items() if covered.rows[kind])
+    ended = f": {kinds}" if kinds else ""
+    verdicts = [f"{summary.count(verdict)} {verdict}" for verdict in ("error", "warning", "pass")]
+    verdicts += [f"{summary.count(verdict)} {name}" for verdict, name in _NO_PASS.items() if summary.count(verdict)]
+    excused = sum(outcome.excused_rows for outcome in summary.outcomes)
+    if excused:
+        verdicts.append(f"{excused} of the findings are noise")
     return [
-        f"Rows: {total('target_rows')} of the target and {total('golden_rows')} of golden: "
-        + ", ".join(f"{outcomes[key]} {name}" for key, name in names.items() if outcomes[key]),
-        f"Differences: {total('equal_rows')} equal, {total('noise_rows')} noise, {total('different_rows')} different",
-        f"Verdicts: {summary.count('error')} error, {summary.count('warning')} warning, {summary.count('pass')} pass",
+        f"Rows: {covered.target_rows} of the target and {covered.golden_rows} of golden{ended}",
+        f"Differences: {covered.equal} equal, {covered.noise} noise, {covered.different} different",
+        f"Verdicts: {', '.join(verdicts)}",
     ]
 
 

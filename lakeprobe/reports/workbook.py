@@ -19,7 +19,10 @@ from openpyxl.styles import Font, NamedStyle, PatternFill
 from openpyxl.utils import get_column_letter
 
 from lakeprobe import resources
+from lakeprobe.analysis.summary import Outcome
+from lakeprobe.analysis.verdict import coverage
 from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ LONGEST_CELL = 32_767
 TEXT_COLUMNS = frozenset({
     "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
     "NPU Requires_grad", "Bench Requires_grad", "NPU MD5", "BENCH MD5", "Requires_grad Consistent", "Result",
-    "Err_message", "NPU_Stack_Info", "Data_name", "Module", "Line of code",
+    "Err_message", "NPU_Stack_Info", "Data_name", "Part", "Module", "Line of code",
 })  # fmt: skip
 """Columns in which a text that looks like a number is none, such as the digest 12345678."""
 
@@ -146,7 +149,7 @@ def _write_summary(workbook: Workbook, connection: duckdb.DuckDBPyConnection, un
     """What was compared, where the first difference is, and how many rows ended in which way."""
     sheet: Worksheet = workbook.create_sheet("summary")
     _set_widths(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
-    for facts in (_compared(unit), _first_difference(connection)):
+    for facts in (_compared(unit), _verdict(connection, unit), _first_difference(connection)):
         for label, value in facts.items():
             sheet.append([styled_cell(sheet, label, "header"), styled_cell(sheet, value)])
         sheet.append([])
@@ -163,6 +166,13 @@ def _compared(unit: ComparedUnit) -> dict[str, str]:
         "Golden": f"step {unit.golden_step}, rank {unit.golden_rank}",
         "Rows": str(unit.rows),
     }
+
+
+def _verdict(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit) -> dict[str, str]:
+    query = f"WITH results AS ({resources.sql('reports/unit_results')}) FROM ({resources.sql('analysis/outcomes')})"
+    outcomes = [Outcome(*row) for row in connection.execute(query).fetchall()]
+    first, *rest = verdict_lines(coverage([unit], outcomes))
+    return {"Verdict": first.partition(": ")[2], "": "; ".join(line.strip() for line in rest)}
 
 
 def _first_difference(connection: duckdb.DuckDBPyConnection) -> dict[str, str | None]:

@@ -22,10 +22,10 @@ _COLUMNS = {field.name: _SQL_TYPES.get(field.name, "DOUBLE") for field in fields
 METRICS_TYPE = f"STRUCT({', '.join(f'{name} {sql_type}' for name, sql_type in _COLUMNS.items())})"
 
 
-def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str]) -> None:
+def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
     """Registers `tensor_metrics(target, golden)`: two references in, a struct of metrics out; NULL for NULL.
 
-    `files` are the only ones that it opens: SQL may come from elsewhere, and could name any file.
+    `files` are the only ones that it opens, where any are given: a rule comes from elsewhere and could name any file.
 
     DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
     that cannot be read gives the status 'unreadable' in its row, not an error of the query.
@@ -47,9 +47,13 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
 
 
 def _measure_batch(
-    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], threads: int, files: frozenset[str]
+    targets: list[dict[str, Any] | None],
+    goldens: list[dict[str, Any] | None],
+    threads: int,
+    files: frozenset[str] | None,
 ) -> pa.Array:
-    strangers = {row["file"] for row in (*targets, *goldens) if row is not None} - files
+    named = {row["file"] for row in (*targets, *goldens) if row is not None}
+    strangers = set() if files is None else named - files
     if strangers:
         raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
     pairs = [

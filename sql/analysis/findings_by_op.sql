@@ -33,8 +33,9 @@ WITH
             AND op_pairs.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
         WHERE
-            outcome <> 'skipped'
-            AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
+            verdict <> 'skipped'
+            AND outcome NOT IN ('skipped', 'unrecorded')
+            AND (difference <> 'equal' OR outcome = 'unmatched')
     ),
     ops AS (
         SELECT

@@ -3,7 +3,8 @@
 -- parameters: $comparison; the view results
 -- error: scaled by the tensor (its norm; √n of it for the mean, the larger magnitude for max and min), so 1 is as far
 --   apart as the tensor is large; inf where NaN or inf stand on one side, 1 for what has no distance: another shape,
---   digest, or argument; NULL without counterpart
+--   digest, or argument; NULL without counterpart. What is masked out (macros/is_mask) is no part of the tensor: then
+--   only the other extreme counts.
 WITH
     leaves AS (
         SELECT
@@ -15,21 +16,26 @@ WITH
             role,
             coalesce(difference, 'unmatched') AS difference,
             coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor,
-            target_kind = 'tensor' AND golden_kind = 'tensor' AND target_shape = golden_shape AS has_distance,
+            target_kind = 'tensor' AND golden_kind = 'tensor' AND same_shape(target_shape, golden_shape, matched_by) AS has_distance,
             measurement,
             euclidean_distance,
-            max_diff,
-            min_diff,
+            is_mask(target_max, target_min) OR is_mask(golden_max, golden_min) AS max_is_mask,
+            is_mask(target_min, target_max) OR is_mask(golden_min, golden_max) AS min_is_mask,
+            if(max_is_mask AND max_diff = 0, NULL, max_diff) AS max_diff,
+            if(min_is_mask AND min_diff = 0, NULL, min_diff) AS min_diff,
             mean_diff,
             norm_diff,
-            greatest(target_norm, golden_norm) AS norm,
-            greatest(abs(target_max), abs(target_min), abs(golden_max), abs(golden_min)) AS magnitude,
+            if(max_is_mask OR min_is_mask, NULL, greatest(target_norm, golden_norm)) AS norm,
+            greatest(
+                if(max_is_mask, NULL, greatest(abs(target_max), abs(golden_max))),
+                if(min_is_mask, NULL, greatest(abs(target_min), abs(golden_min)))
+            ) AS magnitude,
             sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements,
-            target_dtype <> golden_dtype OR target_shape <> golden_shape AS is_other_tensor
+            target_dtype <> golden_dtype OR NOT same_shape(target_shape, golden_shape, matched_by) AS is_other_tensor
         FROM results
         WHERE
             comparison = $comparison
-            AND outcome <> 'skipped'
+            AND outcome NOT IN ('skipped', 'unrecorded', 'inside', 'structure')
             AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
     ),
     scaled AS (

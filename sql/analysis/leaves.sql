@@ -17,7 +17,8 @@ FROM ops
 JOIN results USING (step, rank)
 WHERE
     (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
-    AND outcome <> 'skipped'
-    AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
+    AND verdict <> 'skipped'
+    AND outcome NOT IN ('skipped', 'unrecorded')
+    AND (difference <> 'equal' OR outcome = 'unmatched')
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
 ORDER BY step, rank, place, row

@@ -1,6 +1,9 @@
 -- outcomes: how the rows of a comparison ended, per side; the counts of a side add up to its rows in the lake.
 -- grain: one (step, rank, outcome, verdict)
 -- parameters: the view results
+-- equal_rows, noise_rows, different_rows: pairs that were compared and judged; of what could not be read, was set aside or
+--   has no values on both sides nothing is known
+-- excused_rows: those whose numbers alone are findings, though they differ by no more than noise
 SELECT
     step,
     rank,
@@ -9,9 +12,18 @@ SELECT
     count(*) AS rows,
     count(target_row) AS target_rows,
     count(golden_row) AS golden_rows,
-    count(*) FILTER (WHERE difference = 'equal') AS equal_rows,
-    count(*) FILTER (WHERE difference = 'noise') AS noise_rows,
-    count(*) FILTER (WHERE difference = 'different') AS different_rows
-FROM results
+    count(*) FILTER (WHERE difference = 'equal' AND is_judged) AS equal_rows,
+    count(*) FILTER (WHERE difference = 'noise' AND is_judged) AS noise_rows,
+    count(*) FILTER (WHERE difference = 'different' AND is_judged) AS different_rows,
+    count(*) FILTER (
+        WHERE
+            difference = 'noise'
+            AND is_judged
+            AND verdict IN ('error', 'warning')
+            AND target_requires_grad IS NOT DISTINCT FROM golden_requires_grad
+    ) AS excused_rows
+FROM (
+    SELECT *, outcome IN ('compared', 'equal') AND verdict <> 'skipped' AS is_judged FROM results
+) AS rows
 GROUP BY ALL
 ORDER BY ALL

@@ -1,4 +1,4 @@
--- unmatched: the ops of which no row has a counterpart, each with those of the other side that are most like it.
+-- unmatched: the ops with rows without counterpart, each with those of the other side that are most like it.
 -- grain: one op and one candidate, best first; an op without candidate has one row
 -- parameters: $comparison, $most (ops of each side, step and rank that are listed); the view results
 -- likeness: half the likeness of the names (Jaro-Winkler, calls and frameworks' prefixes apart), three tenths for equal shapes,
@@ -20,8 +20,8 @@ WITH
             side,
             seq,
             any_value(op) AS op,
-            count(*) AS rows,
-            bool_and(outcome = 'unmatched') AS is_alone,
+            count(*) FILTER (WHERE outcome = 'unmatched') AS rows,
+            rows > 0 AS is_alone,
             list(shape ORDER BY row) FILTER (WHERE shape IS NOT NULL) AS shapes
         FROM sides
         GROUP BY ALL

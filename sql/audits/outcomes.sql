@@ -11,7 +11,9 @@ SELECT
 FROM results
 WHERE
     outcome IS NULL
-    OR outcome NOT IN ('compared', 'equal', 'skipped', 'unmatched', 'unreadable')
+    OR outcome NOT IN (
+        'compared', 'equal', 'skipped', 'unmatched', 'unreadable', 'unrecorded', 'inside', 'structure'
+    )
     OR verdict IS NULL
     OR verdict NOT IN ('pass', 'warning', 'error', 'unmatched', 'unreadable', 'skipped')
     OR (target_row IS NOT NULL AND golden_row IS NOT NULL) <> (difference IS NOT NULL)

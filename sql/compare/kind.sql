@@ -1,6 +1,7 @@
 -- kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
 -- usual_rule: the rule where neither the user nor a mapping asks for another
 -- other_names: the target has MindSpore's names and golden PyTorch's, which mindtorch has too
+-- dumped: what the two units hold: ops, kernels, or saved values alone
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
 SELECT
@@ -18,6 +19,12 @@ SELECT
         ELSE 'same_framework'
     END AS usual_rule,
     t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names,
+    t.task = 'structure' AND g.task = 'structure' AS is_structure,
+    CASE
+        WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernels'
+        WHEN t.format = 'msprobe debug points' AND g.format = 'msprobe debug points' THEN 'saved values'
+        ELSE 'ops'
+    END AS dumped,
     t.complete AS target_complete,
     g.complete AS golden_complete
 FROM read_parquet(getvariable('target_unit') || '/dumps.parquet') AS t

@@ -55,7 +55,7 @@ SELECT
                 END
         WHEN
             NOT same_dtype(target_dtype, golden_dtype)
-            OR target_shape <> golden_shape
+            OR NOT same_shape(target_shape, golden_shape, matched_by)
             OR NOT same_extra(target_extra, golden_extra)
             THEN 'different'
         WHEN values_equal THEN 'equal'

@@ -2,11 +2,50 @@
 -- grain: one row of the comparison (a pair, or a row without counterpart)
 -- The rules are those of msprobe 26.2 (facts 4.7), per op: inputs (arguments and parameters) against outputs; where
 -- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
+-- A row without counterpart has no other finding. A record that does not say what the op made is set aside where the two
+-- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where dtype and shape
+-- agree and the dumps have no values of both: nothing says whether they are equal.
 WITH
     never_written AS (
         SELECT 'target' AS side, seq, role, slot FROM target_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
         UNION ALL
         SELECT 'golden' AS side, seq, role, slot FROM golden_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
+    ),
+    paired_ops AS (
+        SELECT DISTINCT target_seq, golden_seq FROM paired WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
+    -- a checkpoint runs its ops twice, at first without gradients: the calls too many tell where
+    called_again AS (
+        SELECT DISTINCT 'target' AS side, stem, module_of(parent) AS module
+        FROM target_ops
+        ANTI JOIN paired_ops ON target_seq = seq
+        WHERE direction = 'forward'
+        UNION ALL
+        SELECT DISTINCT 'golden' AS side, stem, module_of(parent) AS module
+        FROM golden_ops
+        ANTI JOIN paired_ops ON golden_seq = seq
+        WHERE direction = 'forward'
+    ),
+    without_gradients AS (
+        SELECT side, seq
+        FROM (
+            SELECT 'target' AS side, seq, stem, module_of(parent) AS module FROM target_ops WHERE direction = 'forward'
+            UNION ALL
+            SELECT 'golden' AS side, seq, stem, module_of(parent) AS module FROM golden_ops WHERE direction = 'forward'
+        ) AS forward_ops
+        JOIN called_again USING (side, stem)
+        WHERE called_again.module IS NOT DISTINCT FROM forward_ops.module
+    ),
+    -- recorded before the data had to be there: what a call gives that does not wait for it
+    late_outputs AS (
+        SELECT seq
+        FROM target_ops
+        WHERE api_type LIKE '%Distributed' AND api IN ('isend', 'irecv', 'batch_isend_irecv')
+        UNION ALL
+        SELECT seq
+        FROM target_leaves
+        SEMI JOIN (FROM target_ops WHERE api_type LIKE '%Distributed') AS communication USING (seq)
+        WHERE role = 'input' AND type = 'bool' AND value = 'true' AND regexp_matches(slot, '^input\.(\d+|async_op)$')
     ),
     rows AS (
         SELECT
@@ -18,8 +57,13 @@ WITH
             golden_kind,
             NOT same_type(target_type, golden_type) AS other_type,
             NOT same_dtype(target_dtype, golden_dtype) AS other_dtype,
-            target_shape <> golden_shape AS other_shape,
-            target_requires_grad <> golden_requires_grad AS other_requires_grad,
+            NOT same_shape(target_shape, golden_shape, matched_by) AS other_shape,
+            CASE
+                WHEN target_requires_grad IS NULL OR golden_requires_grad IS NULL THEN NULL
+                WHEN target_requires_grad = golden_requires_grad THEN false
+                WHEN golden_requires_grad THEN target_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'target')
+                ELSE golden_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'golden')
+            END AS other_requires_grad,
             target_digest <> golden_digest AS other_digest,
             (target_digest IS NULL) <> (golden_digest IS NULL) AS one_digest,
             isfinite(coalesce(target_max, target_number)) AS target_max_finite,
@@ -36,7 +80,24 @@ WITH
             u.seq IS NOT NULL
             -- a buffer to receive into, inside batch_isend_irecv
             OR (p.role = 'input' AND coalesce(regexp_matches(target_extra, '"op": "i?recv"'), false)) AS skipped,
+            p.role = 'output'
+            AND d.difference <> 'equal'
+            AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
             coalesce(target_content = golden_content, false) AS same_content,
+            target_kind = 'tensor'
+            AND golden_kind = 'tensor'
+            AND target_shape = golden_shape
+            AND coalesce(same_dtype(target_dtype, golden_dtype), true)
+            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0
+            AND NOT same_content
+            AND m.measurement IS NULL
+            AND (target_digest IS NULL OR golden_digest IS NULL)
+            AND coalesce(
+                target_max + golden_max,
+                target_min + golden_min,
+                target_mean + golden_mean,
+                target_norm + golden_norm
+            ) IS NULL AS unrecorded,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
@@ -61,7 +122,7 @@ WITH
             coalesce(min(cosine) FILTER (WHERE is_output), 1) AS output_cosine,
             min(row) FILTER (WHERE is_output) AS first_output
         FROM rows
-        WHERE NOT skipped
+        WHERE NOT skipped AND NOT coalesce(set_aside, false)
         GROUP BY op_number
     ),
     -- one letter per finding, so that texts are only made for rows that have one
@@ -71,7 +132,8 @@ WITH
             concat(
                 CASE
                     WHEN
-                        coalesce(golden_max_finite AND golden_min_finite, true)
+                        matched
+                        AND coalesce(golden_max_finite AND golden_min_finite, true)
                         AND NOT coalesce(target_max_finite AND target_min_finite, true)
                         THEN 'A'
                 END,
@@ -144,11 +206,12 @@ SELECT
         WHEN NOT matched THEN 'unmatched'
         WHEN skipped THEN 'skipped'
         WHEN unreadable THEN 'unreadable'
+        WHEN unrecorded THEN 'unrecorded'
         WHEN same_content THEN 'equal'
         ELSE 'compared'
     END AS outcome,
     CASE
-        WHEN skipped THEN 'skipped'
+        WHEN skipped OR set_aside THEN 'skipped'
         WHEN codes SIMILAR TO '.*[A-Z].*' THEN 'error'
         WHEN codes <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
@@ -157,6 +220,7 @@ SELECT
     END AS verdict,
     CASE
         WHEN skipped THEN ['skipped: this memory was never written']
+        WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN codes = '' AND NOT unreadable THEN []::VARCHAR[]
         ELSE
             list_concat(

@@ -66,5 +66,6 @@ SELECT
     END AS "Err_message",
     if(first_of_op, coalesce((SELECT texts FROM stack_texts)[stack + 1], 'N/A'), 'N/A') AS "NPU_Stack_Info",
     '[''' || CASE WHEN target_name IS NULL THEN 'N/A' ELSE coalesce(target_data_name, '-1') END || ''', '''
-    || CASE WHEN golden_name IS NULL THEN 'N/A' ELSE coalesce(golden_data_name, '-1') END || ''']' AS "Data_name"
+    || CASE WHEN golden_name IS NULL THEN 'N/A' ELSE coalesce(golden_data_name, '-1') END || ''']' AS "Data_name",
+    part AS "Part"
 FROM texts

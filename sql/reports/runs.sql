@@ -1,6 +1,7 @@
 -- runs: what each run of the lake holds.
 -- grain: one run
 -- incomplete: how many of its units were cut off while they were collected; NULL for none
+-- perturbed: by what share the parameters were moved before the run (collect's option perturb); NULL for not
 -- parameters: the view dumps
 SELECT
     run,
@@ -11,6 +12,7 @@ SELECT
     count(DISTINCT step) AS steps,
     count(DISTINCT rank) AS ranks,
     nullif(count(*) FILTER (NOT complete), 0) AS incomplete,
+    nullif(max((head ->> '$.settings.perturb')::DOUBLE), 0) AS perturbed,
     sum(ops)::BIGINT AS ops,
     sum(tensor_rows)::BIGINT AS tensor_rows,
     sum(contents)::BIGINT AS contents,

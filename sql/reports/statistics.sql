@@ -29,5 +29,6 @@ SELECT
     "Requires_grad Consistent",
     "Result",
     "Err_message",
-    "NPU_Stack_Info"
+    "NPU_Stack_Info",
+    "Part"
 FROM cells

@@ -28,5 +28,6 @@ SELECT
     "Result",
     "Err_message",
     "NPU_Stack_Info",
-    "Data_name"
+    "Data_name",
+    "Part"
 FROM cells

@@ -14,6 +14,7 @@ import lakeprobe
 from lakeprobe import resources
 from lakeprobe.analysis.overflow import Overflow, overflow
 from lakeprobe.errors import UsageError
+from lakeprobe.lake import store
 from lakeprobe.reports.overflow_text import overflow_text
 from lakeprobe.session import Lake
 
@@ -37,7 +38,7 @@ BIG = tensor(-1.0, inf, inf)
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(store.create(tmp_path / "lake")) as opened:
         yield opened
 
 
@@ -82,8 +83,7 @@ def rows(answer: Overflow, name: str) -> list[dict[str, Any]]:
         ([FINE], [number(nan)], "critical"),
         ([NAN], [NAN], "high"),
         ([[FINE, [NAN]]], [NAN], "high"),
-        ([FINE], [tensor(-101.0, 1.0)], "high"),
-        ([tensor(0.0, 0.0)], [tensor(-101.0, 1.0)], "high"),
+        ([FINE], [tensor(-101.0, 1.0)], None),
         ([NAN], [FINE], "medium"),
         ([FINE], [tensor(-99.0, 1.0)], None),
         ([FINE], [FINE], None),
@@ -98,6 +98,18 @@ def test_levels(lake: Lake, tmp_path: Path, inputs: list[Any], outputs: list[Any
     assert levels(answer).get("Torch.foo.0.forward") == level
     assert answer.count("medium") == (level is not None)
     assert answer.count("critical") == (level == "critical")
+
+
+@pytest.mark.parametrize("sick", [False, True])
+def test_a_norm_that_jumps_counts_only_where_something_is_not_finite(lake: Lake, tmp_path: Path, sick: bool) -> None:
+    ops = {
+        "Torch.jump.0.forward": call([FINE], [tensor(-101.0, 1.0)]),
+        "Torch.grow.0.forward": call([tensor(0.0, 0.0)], [tensor(-101.0, 1.0)]),
+        "Torch.less.0.forward": call([FINE], [tensor(-99.0, 1.0)]),
+        "Torch.foo.0.forward": call([FINE], [NAN if sick else FINE]),
+    }
+    jumps = {"Torch.jump.0.forward": "high", "Torch.grow.0.forward": "high", "Torch.foo.0.forward": "critical"}
+    assert levels(found(lake, tmp_path, {0: ops})) == (jumps if sick else {})
 
 
 def test_a_norm_that_overflowed_in_float16_is_no_jump(lake: Lake, tmp_path: Path) -> None:

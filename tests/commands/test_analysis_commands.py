@@ -19,14 +19,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the runs golden, gelu_tanh and log0, and two comparisons."""
     path = tmp_path_factory.mktemp("ranks") / "lake"
     for name in ("gelu_tanh", "log0"):
-        done = lakeprobe("compare", DUMPS / name, DUMPS / "golden", "--lake", path, "--name", name.split("_")[0])
+        done = lakeprobe(
+            "compare", DUMPS / name, DUMPS / "golden", "--lake", path, "--name", f"{name.split('_')[0]}_pair"
+        )
         assert done.code == 0, done.err
     assert lakeprobe("compare", "golden", "golden", "--lake", path, "--name", "same").code == 0
     return path
 
 
 def test_first_diff_as_json_and_its_exit_code(lake: Path) -> None:
-    done = lakeprobe("first-diff", "gelu", "--format", "json", "--fail", "--lake", lake)
+    done = lakeprobe("first-diff", "gelu_pair", "--format", "json", "--fail", "--lake", lake)
     assert done.code == 1
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert next((row["rank"], row["op"]) for row in rows) == (1, "Functional.gelu.1.forward")
@@ -41,7 +43,7 @@ def test_first_diff_of_equal_runs(lake: Path) -> None:
 
 
 def test_first_diff_writes_msprobes_json(lake: Path, tmp_path: Path) -> None:
-    done = lakeprobe("first-diff", "gelu", "--diff-analyze", tmp_path / "out", "--lake", lake)
+    done = lakeprobe("first-diff", "gelu_pair", "--diff-analyze", tmp_path / "out", "--lake", lake)
     (written,) = (tmp_path / "out").iterdir()
     assert done.code == 0
     assert str(written) in done.err
@@ -49,9 +51,9 @@ def test_first_diff_writes_msprobes_json(lake: Path, tmp_path: Path) -> None:
 
 
 def test_blame_as_csv_and_json(lake: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(lakeprobe("blame", "gelu", "--format", "csv", "--lake", lake).out)))
+    rows = list(csv.DictReader(io.StringIO(lakeprobe("blame", "gelu_pair", "--format", "csv", "--lake", lake).out)))
     assert (rows[0]["rank"], rows[0]["op"], rows[0]["grade"]) == ("1", "Functional.gelu.1.forward", "suspect")
-    told = json.loads(lakeprobe("blame", "gelu", "--format", "json", "--lake", lake).out)
+    told = json.loads(lakeprobe("blame", "gelu_pair", "--format", "json", "--lake", lake).out)
     assert told["path"][0]["op"] == "Functional.gelu.1.forward"
     assert told["path"][-1]["op"] == "Functional.mse_loss.0.forward"
 
@@ -65,7 +67,7 @@ def test_overflow_ends_with_1_only_where_asked_and_found(lake: Path) -> None:
 
 
 def test_comm_as_json(lake: Path) -> None:
-    done = lakeprobe("comm", "gelu", "--format", "json", "--fail-on", "broken", "--lake", lake)
+    done = lakeprobe("comm", "gelu_pair", "--format", "json", "--fail-on", "broken", "--lake", lake)
     assert done.code == 0
     first = json.loads(done.out.splitlines()[0])
     assert (first["meeting"], first["effect"]) == ("all_reduce [0, 1] #1", "spreads")
@@ -74,7 +76,7 @@ def test_comm_as_json(lake: Path) -> None:
 
 def test_merge_writes_a_workbook(lake: Path, tmp_path: Path) -> None:
     chosen = ("--api", "Distributed.all_reduce.1", "--metric", "L2norm diff")
-    done = lakeprobe("merge", "gelu", *chosen, "-o", tmp_path / "out", "--lake", lake)
+    done = lakeprobe("merge", "gelu_pair", *chosen, "-o", tmp_path / "out", "--lake", lake)
     (written,) = (tmp_path / "out").iterdir()
     assert done.code == 0
     sheet = load_workbook(written, read_only=True)["L2norm diff"]
@@ -106,7 +108,7 @@ def test_drift_as_json_and_as_a_picture(lake: Path, tmp_path: Path) -> None:
         (("merge", "nothing"), "nothing is neither a comparison"),
         (("drift", "golden", "nothing"), "nothing"),
         (("overflow", "log0", "--step", "7"), "run log0 has no step 7"),
-        (("merge", "gelu", "--metric", "Max"), "Max"),
+        (("merge", "gelu_pair", "--metric", "Max"), "Max"),
         (("drift", "golden", "log0", "--op", "layers.7"), "layers.7"),
     ],
 )

@@ -116,7 +116,7 @@ def test_comparing_equal_runs(folder: Path) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "same against good, by the rule same_framework"
-    assert "No op differs: all that was dumped is equal." in lines
+    assert lines[2:4] == ["Verdict: equal", "  compared: all 4 rows of both sides; none differs"]
     assert "Differences: 4 equal, 0 noise, 0 different" in lines
     assert "Verdicts: 0 error, 0 warning, 4 pass" in lines
 
@@ -137,11 +137,12 @@ def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> No
     lake = tmp_path / "lake"
     done = lakeprobe("compare", folder / "bad", folder / "good", "-o", tmp_path / "out", LAKEPROBE_LAKE=lake)
     assert done.code == 0
-    first, second, written = done.err.splitlines()
+    first, second, written, advice = done.err.splitlines()
     assert first.startswith("run bad (msprobe dump): 1 unit, 2 ops, 4 tensor rows, ")
     assert second.startswith("run good (msprobe dump): 1 unit, 2 ops, 4 tensor rows, ")
-    [path] = (tmp_path / "out").iterdir()
-    assert written == f"written: {path}"
+    [path], [text] = (list((tmp_path / "out").glob(f"*.{form}")) for form in ("csv", "txt"))
+    assert (written, advice) == (f"written: {path}", f"written: {text}")
+    assert text.read_text() == done.out
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["Result"] for row in rows] == ["pass", "pass", "pass", "error"]

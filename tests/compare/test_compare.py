@@ -9,7 +9,7 @@ from pair_dumps import call, results, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.compare.run import compare
-from lakeprobe.errors import DumpError, LakeError, UsageError
+from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import comparison, layout
 
@@ -41,25 +41,15 @@ def test_comparing_again_reads_nothing_again(tmp_path: Path) -> None:
     assert layout.comparisons(tmp_path / "lake") == ["npu_vs_gpu"]
 
 
-def test_a_dump_that_changed_needs_replace(tmp_path: Path) -> None:
-    ours, theirs = write_dump(tmp_path / "npu", ONE), write_dump(tmp_path / "gpu", TWO)
-    compare(ours, theirs, lake=tmp_path / "lake")
-    write_dump(ours, TWO)
-    with pytest.raises(LakeError, match=r"run npu step 0 rank 0 is in .* already, from another dump .*--replace"):
-        compare(ours, theirs, lake=tmp_path / "lake")
-    assert results(tmp_path / "lake", "npu_vs_gpu")[0]["target_max"] == 1.0
-    compare(ours, theirs, lake=tmp_path / "lake", replace=True)
-    assert results(tmp_path / "lake", "npu_vs_gpu")[0]["difference"] == "equal"
-
-
 def test_folders_of_the_same_name(tmp_path: Path) -> None:
     ours, theirs = write_dump(tmp_path / "npu" / "dump", ONE), write_dump(tmp_path / "gpu" / "dump", TWO)
     other = write_dump(tmp_path / "old" / "dump", TWO)
     for _ in range(2):
-        assert compare(ours, theirs, lake=tmp_path / "lake").name == "dump_vs_gpu.dump"
-    assert compare(other, ours, lake=tmp_path / "lake").name == "old.dump_vs_dump"
-    assert layout.runs(tmp_path / "lake") == ["dump", "gpu.dump", "old.dump"]
-    assert results(tmp_path / "lake", "dump_vs_gpu.dump")[0]["golden_max"] == 2.0
+        assert compare(ours, theirs, lake=tmp_path / "lake").name == "npu_dump_vs_gpu_dump"
+    assert compare(other, ours, lake=tmp_path / "lake").name == "dump_vs_npu_dump"
+    assert compare(ours, other, lake=tmp_path / "lake").name == "npu_dump_vs_dump"
+    assert layout.runs(tmp_path / "lake") == ["dump", "gpu_dump", "npu_dump"]
+    assert results(tmp_path / "lake", "npu_dump_vs_gpu_dump")[0]["golden_max"] == 2.0
 
 
 def test_a_path_against_itself(tmp_path: Path) -> None:

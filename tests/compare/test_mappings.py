@@ -31,7 +31,7 @@ def paired(
     files = {kind: folder / f"{kind}.yaml" for kind in mappings}
     for kind, text in mappings.items():
         files[kind].write_text(text)
-    compare(*sides, lake=folder / "lake", name="both", rule=rule, mappings=read_mappings(**files))
+    compare(*sides, lake=folder / "lake", name="both", rule=rule, mappings=read_mappings(**files), search=False)
     return {
         row["target_name"]: (row["golden_name"], row["matched_by"])
         for row in results(folder / "lake", "both")

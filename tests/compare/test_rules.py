@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -118,6 +120,10 @@ BROKEN = {
     "verdict_null": (
         VERDICTS + "SELECT * REPLACE (NULL AS verdict) FROM verdicts_default",
         "verdicts has the row 0 0 times",
+    ),
+    "metrics_missing": (
+        METRICS + "FROM metrics_default LIMIT 0",
+        "metrics has no row for 3 pairs; every pair of one kind has one",
     ),
     "metrics_twice": (
         METRICS + "FROM metrics_default UNION ALL FROM metrics_default",
@@ -271,3 +277,16 @@ def test_the_types_of_results_do_not_depend_on_the_rule(tmp_path: Path, lake: Pa
     }
     assert len(schemas) == 1
     assert [(row["norm_relative"], row["cosine"]) for row in results(lake, "decimals")] == [(0.5, 1.0)] * LEAVES
+
+
+def test_which_rule_is_the_default_for_dumps_of_ptdbg(tmp_path: Path) -> None:
+    """docs/rules.md: ptdbg where exactly one of the two is ptdbg's."""
+    bundled = Path(__file__).parents[1] / "data" / "ptdbg" / "pair.tar.xz"
+    with tarfile.open(bundled) as archive:
+        archive.extractall(tmp_path, filter="data")
+    shutil.copytree(tmp_path / "golden", tmp_path / "again")
+    rules = [
+        [pair.rule.name for pair in compare(tmp_path / side, tmp_path / "golden", lake=tmp_path / "lake").pairs]
+        for side in ("target", "again")
+    ]
+    assert rules == [["ptdbg"], ["same_framework"]]

@@ -75,7 +75,7 @@ def test_the_dumps_row(gpu: Path, lake: Path) -> None:
     expected = {
         "framework": "mindspore", "task": "tensor", "level": "L1", "ops": 1, "tensor_rows": 3, "digests": 0, "files": 2,
         "unreadable": 0, "contents": 2, "content_bytes": 24 + 2, "dump_bytes": size, "tensor_storage": "copy",
-        "source": str(folder), "notes": [],
+        "source": str(gpu), "notes": [],
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
     assert json.loads(row["head"])["dump_data_dir"] == "/elsewhere"

@@ -13,7 +13,7 @@ import pytest
 from plain_dumps import leftovers, write_run
 
 import lakeprobe
-from lakeprobe.lake import audits, staging
+from lakeprobe.lake import audits, staging, store
 
 UNIT = "run=target/step=0/rank=0"
 RESULTS = "comparisons/comparison=both/step=0/rank=0"
@@ -40,7 +40,7 @@ def test_a_good_lake(good: Path) -> None:
 
 
 def test_an_empty_lake(tmp_path: Path) -> None:
-    assert found(tmp_path / "lake") == {}
+    assert found(store.create(tmp_path / "lake")) == {}
 
 
 def without_first(rows: Rows) -> Rows:

@@ -117,6 +117,11 @@ def documented_threshold(column: str, mine: Row, peers: Row) -> bool:
     return column == "Result" and "within one thousandth" in mine["Err_message"]
 
 
+def first_pass_of_a_checkpoint(column: str, mine: Row, peers: Row) -> bool:
+    """The first pass of a checkpoint has no gradients; requires_grad that differs for that alone is no error."""
+    return column == "Result" and peers[column] == "error" and peers.get("Requires_grad Consistent") == "False"
+
+
 def last_digits(column: str, mine: Row, peers: Row) -> bool:
     """A difference of two close doubles is exact here; msprobe loses last digits of it for MindSpore dumps."""
     if column not in DIFFERENCES or not mine["NPU Dtype"].startswith(("Float", "Int", "BFloat")):
@@ -147,6 +152,7 @@ def _one_element(row: Row) -> bool:
 REASONS: tuple[Callable[[str, Row, Row], bool], ...] = (
     own_words,
     outcome_of_its_own,
+    first_pass_of_a_checkpoint,
     other_kind_of_value,
     shows_the_value,
     judged_all_the_same,

@@ -6,12 +6,17 @@ WITH
         SELECT
             step,
             rank,
-            coalesce(any_value(target_op), any_value(golden_op)) AS op,
+            if(
+                any_value(firsts.finding) = 'only in golden',
+                any_value(golden_op),
+                coalesce(any_value(target_op), any_value(golden_op))
+            ) AS op,
             any_value(golden_op) AS golden_op,
             any_value(module) AS module,
             any_value(stack) AS stack
         FROM first_rows
-        GROUP BY ALL
+        JOIN firsts USING (step, rank)
+        GROUP BY step, rank
     )
 SELECT
     named.* EXCLUDE (stack),

@@ -15,4 +15,5 @@ JOIN (
     SELECT step, rank, op_pairs.golden_seq FROM firsts JOIN op_pairs USING (step, rank, target_seq)
 ) AS wanted
     ON wanted.step = results.step AND wanted.rank = results.rank AND wanted.golden_seq = results.golden_seq
-WHERE comparison = $comparison AND results.target_seq IS NULL
+LEFT JOIN firsts ON firsts.step = results.step AND firsts.rank = results.rank
+WHERE comparison = $comparison AND (results.target_seq IS NULL OR firsts.target_seq IS NULL)

@@ -1,12 +1,56 @@
 -- firsts: the first op of each rank that differs.
 -- grain: one (step, rank) in which something differs
--- parameters: $steps (empty: all), $paired (pass over ops without counterpart); the table changed_ops
+-- parameters: $steps (empty: all), $paired (pass over ops without counterpart); the tables changed_ops, standing and
+--   noise_ends
+-- Where ops round differently, it is the op that stands out of that first.
 -- paired_seq: the first that differs among those with a counterpart
+WITH
+    standing_ops AS (
+        SELECT
+            step,
+            rank,
+            target_seq,
+            golden_seq,
+            place,
+            nth,
+            CASE
+                WHEN evidence <> 'missing' THEN 'different'
+                WHEN target_seq IS NULL THEN 'only in golden'
+                ELSE 'only in target'
+            END AS finding
+        FROM standing
+    ),
+    outstanding AS (
+        SELECT
+            standing_ops.step,
+            standing_ops.rank,
+            standing_ops.target_seq,
+            if(standing_ops.finding = 'only in golden', standing_ops.golden_seq, NULL) AS golden_seq,
+            coalesce(input_differs, false) AS input_differs,
+            coalesce(tensor_differs, false) AS tensor_differs,
+            coalesce(input_error, 0) AS input_error,
+            coalesce(output_error, 0) AS output_error,
+            standing_ops.finding,
+            standing_ops.place,
+            if(input_differs OR standing_ops.finding <> 'different', standing_ops.place, standing_ops.place + 0.25) AS moment,
+            nth
+        FROM standing_ops
+        LEFT JOIN changed_ops
+            ON changed_ops.step = standing_ops.step
+            AND changed_ops.rank = standing_ops.rank
+            AND changed_ops.target_seq = standing_ops.target_seq
+    ),
+    every AS (
+        SELECT *, place AS turn FROM changed_ops ANTI JOIN noise_ends USING (step, rank)
+        UNION ALL BY NAME
+        SELECT * EXCLUDE (nth), nth AS turn FROM outstanding SEMI JOIN noise_ends USING (step, rank)
+    )
 SELECT
-    *,
-    min(target_seq) FILTER (WHERE finding = 'different') OVER (PARTITION BY step, rank) AS paired_seq
-FROM changed_ops
+    * EXCLUDE (turn),
+    if(finding = 'different', target_seq, min(target_seq) FILTER (WHERE finding = 'different') OVER (PARTITION BY step, rank))
+        AS paired_seq
+FROM every
 WHERE
     (NOT $paired OR finding = 'different')
     AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
-QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY place, golden_seq) = 1
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY turn, golden_seq) = 1

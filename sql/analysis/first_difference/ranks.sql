@@ -1,6 +1,7 @@
 -- ranks: the first difference of each rank, where it began and what carried it in.
 -- grain: one (step, rank) of the comparison; finding is NULL where nothing differs
--- parameters: $comparison, $steps, $ranks (empty: all); the view results, the tables firsts, first_ops, affected,
+-- parameters: $comparison, $run (the target), $steps, $ranks (empty: all); the views results and ops, the tables
+--   standing, noise_ends, leaf_errors, firsts, first_ops, affected,
 --   origins, carried, sources and transfers
 -- origin: the rank on which it began (the rank itself where nothing explains it, or where ranks explain each other)
 -- explains: on how many other ranks the difference of this one is the origin
@@ -11,6 +12,9 @@
 --   only in target, only in golden
 -- communication: whether it is there before the rank's first communication op, during (up to the last), or after;
 --   NULL on a rank without any
+-- evidence, beyond, floor, members: by what it stands out of rounding noise (schemas/suspects.yaml), how many times over, and
+--   what that was measured on; next_op: what stands out next; noise_op: the first op that differs at all, in front of it.
+--   All NULL where nothing rounds differently
 -- absent: ranks from which it took before, and which were not dumped
 WITH
     units AS (
@@ -44,6 +48,18 @@ WITH
     moved AS (
         SELECT DISTINCT step, rank, seq FROM transfers
     ),
+    touched AS (
+        SELECT leaf_errors.step, leaf_errors.rank, min(target_seq) AS seq
+        FROM leaf_errors
+        SEMI JOIN noise_ends USING (step, rank)
+        WHERE is_tensor AND target_seq IS NOT NULL
+        GROUP BY ALL
+    ),
+    noise_ops AS (
+        SELECT touched.step, touched.rank, touched.seq, ops.op
+        FROM touched
+        JOIN ops ON ops.run = $run AND ops.step = touched.step AND ops.rank = touched.rank AND ops.seq = touched.seq
+    ),
     reach AS (
         SELECT step, origin AS rank, count(*) - 1 AS explains
         FROM origins
@@ -65,6 +81,9 @@ SELECT
     CASE
         WHEN firsts.finding IS NULL OR origins.origin <> units.rank THEN NULL
         WHEN firsts.finding <> 'different' THEN firsts.finding
+        WHEN standing.evidence = 'argument' THEN 'an argument'
+        WHEN standing.evidence IN ('wiring', 'source') THEN 'no recorded op'
+        WHEN standing.evidence IN ('made', 'added') AND moved.seq IS NULL THEN 'this op'
         WHEN firsts.tensor_differs AND makers.from_noise THEN 'float noise'
         WHEN firsts.tensor_differs THEN 'no recorded op'
         WHEN firsts.input_differs THEN 'an argument'
@@ -79,11 +98,17 @@ SELECT
     strangers.absent,
     firsts.input_error,
     firsts.output_error,
-    first_ops.module,
+    coalesce(standing.module, first_ops.module) AS module,
     first_ops.code,
     first_ops.first_paired,
     firsts.target_seq,
-    firsts.golden_seq
+    firsts.golden_seq,
+    standing.evidence,
+    standing.error_out / nullif(standing.expected, 0) AS beyond,
+    standing.floor,
+    standing.members,
+    next_standing.op AS next_op,
+    noise_ops.op AS noise_op
 FROM units
 LEFT JOIN firsts USING (step, rank)
 LEFT JOIN first_ops USING (step, rank)
@@ -94,6 +119,13 @@ LEFT JOIN carried USING (step, rank)
 LEFT JOIN strangers USING (step, rank)
 LEFT JOIN makers USING (step, rank)
 LEFT JOIN reach USING (step, rank)
+LEFT JOIN standing ON standing.step = units.step AND standing.rank = units.rank AND standing.nth = 1
+LEFT JOIN standing AS next_standing
+    ON next_standing.step = units.step AND next_standing.rank = units.rank AND next_standing.nth = 2
+LEFT JOIN noise_ops
+    ON noise_ops.step = units.step
+    AND noise_ops.rank = units.rank
+    AND noise_ops.seq < coalesce(firsts.place, 'inf'::DOUBLE)
 LEFT JOIN moved ON moved.step = units.step AND moved.rank = units.rank AND moved.seq = firsts.target_seq
 LEFT JOIN first_ops AS giver_ops ON giver_ops.step = units.step AND giver_ops.rank = carried.giver
 ORDER BY units.step, source IS NULL, explains DESC, if(source IS NULL, NULL, firsts.place), units.rank

@@ -1,0 +1,133 @@
+"""The verdict on a comparison as a whole: how much of both sides was compared, and what came of it.
+
+Everything that says how a comparison ended follows from a Coverage: the terminal, result files, exit codes and Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeprobe.analysis.summary import Outcome
+    from lakeprobe.lake.comparison import ComparedUnit
+
+
+class Verdict(StrEnum):
+    """How a comparison ended, from the worst. The first that holds is the verdict."""
+
+    STRUCTURE_ONLY = "structure only"
+    """Both dumps name their ops and record no values."""
+    NOTHING_COMPARED = "nothing compared"
+    """No row of one side was held against a row of the other."""
+    DIFFERENT = "different"
+    """A pair differs beyond float noise."""
+    UNREADABLE = "unreadable"
+    """What could be read does not differ, but a tensor could not be read."""
+    INCOMPLETE = "incomplete"
+    """Nothing differs, but collecting was cut off in the middle of a step."""
+    PARTLY_COMPARED = "partly compared"
+    """Nothing that was compared differs, but rows, steps or ranks have no counterpart or no values."""
+    EQUAL_WITHIN_NOISE = "equal within noise"
+    """Every row was compared, and none differs beyond float noise."""
+    EQUAL = "equal"
+    """Every row was compared, and none differs."""
+
+
+EQUAL = frozenset((Verdict.EQUAL, Verdict.EQUAL_WITHIN_NOISE))
+"""The verdicts that say that both sides are the same."""
+
+NOTHING = frozenset((Verdict.STRUCTURE_ONLY, Verdict.NOTHING_COMPARED))
+"""The verdicts that say that nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many rows of both sides were compared, and what the rest is.
+
+    A row of `rows` is a pair, or a row of one side. `compared` of them were judged: `equal`, `noise` and `different`;
+    `set_aside` have no meaning (memory that was never written, or data that had not arrived); `unmatched` have no
+    counterpart; `inside` are steps of what the other side does in other steps, `structure` only gives another view
+    or a shape; `unreadable` name tensors that cannot be read; `unrecorded` have no values on both sides.
+    `target_compared` and `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose
+    numbers differ by rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
+    """
+
+    target_rows: int
+    golden_rows: int
+    target_compared: int
+    golden_compared: int
+    rows: dict[str, int]
+    equal: int
+    noise: int
+    different: int
+    findings: dict[str, int]
+    unpaired: int = 0
+    incomplete: int = 0
+    is_structure: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first verdict that holds."""
+        left_out = self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
+        holds = {
+            Verdict.STRUCTURE_ONLY: self.is_structure and not self.rows["compared"],
+            Verdict.NOTHING_COMPARED: not self.rows["compared"],
+            Verdict.DIFFERENT: self.different,
+            Verdict.UNREADABLE: self.rows["unreadable"],
+            Verdict.INCOMPLETE: self.incomplete,
+            Verdict.PARTLY_COMPARED: left_out,
+            Verdict.EQUAL_WITHIN_NOISE: self.noise,
+        }
+        return next((verdict for verdict, does_hold in holds.items() if does_hold), Verdict.EQUAL)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all of both sides was compared and nothing differs beyond float noise."""
+        return self.verdict in EQUAL
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether --fail-on error ends with 1: a row is an error or cannot be read, or nothing was compared."""
+        return bool(self.findings["error"] or self.rows["unreadable"] or self.verdict in NOTHING)
+
+    @property
+    def has_warnings(self) -> bool:
+        """Whether --fail-on warning ends with 1: errors, warnings, and what has no counterpart or was cut off."""
+        rows = self.findings["warning"] + self.findings["unmatched"]
+        return bool(self.has_errors or rows or self.unpaired or self.incomplete)
+
+
+def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
+    """The coverage of `units`, whose rows ended in `outcomes`; `unpaired` more have no counterpart."""
+    kinds = ("compared", "set_aside", "inside", "structure", "unmatched", "unreadable", "unrecorded")
+    rows, findings = dict.fromkeys(kinds, 0), dict.fromkeys(_FINDINGS, 0)
+    sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
+    judged = dict.fromkeys(("equal", "noise", "different"), 0)
+    for outcome in outcomes:
+        kind = _kind(outcome)
+        rows[kind] += outcome.rows
+        findings[outcome.verdict] = findings.get(outcome.verdict, 0) + outcome.rows - outcome.excused_rows
+        for side, count in (("target", outcome.target_rows), ("golden", outcome.golden_rows)):
+            sides[f"{side}_rows"] += count
+            sides[f"{side}_compared"] += count if kind == "compared" else 0
+        for difference in judged:
+            judged[difference] += getattr(outcome, f"{difference}_rows")
+    return Coverage(
+        **sides, **judged, rows=rows, findings=findings,
+        unpaired=unpaired,
+        incomplete=sum(unit.cut_off for unit in units),
+        is_structure=all(unit.is_structure for unit in units),
+    )  # fmt: skip
+
+
+_FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")
+"""The verdicts of rows, from the worst."""
+
+
+def _kind(outcome: Outcome) -> str:
+    if outcome.outcome in ("inside", "structure", "unmatched", "unreadable", "unrecorded"):
+        return outcome.outcome
+    return "set_aside" if outcome.verdict == "skipped" else "compared"

@@ -1,0 +1,32 @@
+"""lakeprobe note: a line of one's own on a run or comparison."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def note(
+    name: Annotated[str, typer.Argument(help="The run or comparison.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The note; an empty one removes it.", show_default="shows the note")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a note is replaced.")] = False,
+    lake: LakeOption = None,
+) -> None:
+    """Write a note on a run or comparison, or show it. `ls` lists the notes.
+
+    Example: lakeprobe note npu "after the driver update"
+    """
+    from lakeprobe import diagnostics, output
+    from lakeprobe.lake import store, upkeep
+
+    path = store.check(store.choose(lake))
+    known = upkeep.note(path, name)
+    if text is None:
+        output.text(known)
+    elif yes or not known or diagnostics.agreed(f"replace the note {known!r}?"):
+        upkeep.write_note(path, name, text)

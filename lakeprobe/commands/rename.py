@@ -1,0 +1,30 @@
+"""lakeprobe rename: another name for a run or comparison."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def rename(
+    name: Annotated[str, typer.Argument(help="The run or comparison.")],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    lake: LakeOption = None,
+) -> None:
+    """Give a run or comparison another name. It asks first where comparisons name the run: they follow it.
+
+    Example: lakeprobe rename npu_dump npu
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store, upkeep
+
+    path = store.check(store.choose(lake))
+    kept = upkeep.find(path, name)
+    users = upkeep.users_of(path, name) if kept.what == "run" else []
+    if yes or not users or diagnostics.agreed(f"rename {name} to {new}, in {', '.join(users)} too?"):
+        upkeep.rename(path, name, new)
+        diagnostics.note(f"renamed: the {kept.what} {name} is {new}")

@@ -1,0 +1,30 @@
+"""lakeprobe rm: a run or comparison out of the lake."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.options import LakeOption
+
+
+def rm(
+    names: Annotated[list[str], typer.Argument(help="Runs and comparisons.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    lake: LakeOption = None,
+) -> None:
+    """Remove runs and comparisons. It asks first. A comparison keeps its rows when its run goes.
+
+    Example: lakeprobe rm npu_vs_gpu old_npu --yes
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store, upkeep
+
+    path = store.check(store.choose(lake))
+    for kept in [upkeep.find(path, name) for name in names]:
+        users = upkeep.users_of(path, kept.name) if kept.what == "run" else []
+        beside = f" (a side of {', '.join(users)}, whose rows stay)" if users else ""
+        if yes or diagnostics.agreed(f"remove the {kept.what} {kept.name}{beside}?"):
+            upkeep.remove(path, kept.name)
+            diagnostics.note(f"removed: the {kept.what} {kept.name}")

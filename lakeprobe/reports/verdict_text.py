@@ -1,0 +1,56 @@
+"""The verdict on a comparison in words, the same in the terminal, in result files and in notebooks."""
+
+from __future__ import annotations
+
+from lakeprobe.analysis.verdict import Coverage, Verdict
+
+_REST = {
+    "unmatched": "without counterpart",
+    "unrecorded": "without values on both sides",
+    "inside": "inside what the other side does in other steps",
+    "structure": "views and shapes",
+    "set_aside": "not judged: what they show was not yet written",
+}
+"""What becomes of rows that are not compared, in words."""
+
+
+def verdict_lines(coverage: Coverage) -> list[str]:
+    """The verdict, how much of both sides it is about, and what the rest is."""
+    lines = [f"Verdict: {coverage.verdict}"]
+    if coverage.verdict is Verdict.STRUCTURE_ONLY:
+        return [*lines, "  both dumps name their ops and record no values, so nothing was compared"]
+    if coverage.rows["unreadable"]:
+        lines.append(f"  {_rows(coverage.rows['unreadable'])} cannot be read")
+    lines.append(f"  {_compared(coverage)}{_judged(coverage)}")
+    lines += [f"  {_rows(coverage.rows[kind])} {words}" for kind, words in _REST.items() if coverage.rows[kind]]
+    if coverage.unpaired:
+        lines.append(f"  steps and ranks without counterpart: {coverage.unpaired}")
+    if coverage.incomplete:
+        lines.append(f"  steps and ranks whose collecting was cut off: {coverage.incomplete}")
+    return lines
+
+
+def _compared(coverage: Coverage) -> str:
+    target, golden = coverage.target_rows, coverage.golden_rows
+    if not target and not golden:
+        return "neither side has a row to compare"
+    if (coverage.target_compared, coverage.golden_compared) == (target, golden):
+        sides = (
+            f"{target} rows of both sides" if target == golden else f"{target} rows of the target, {golden} of golden"
+        )
+        return f"compared: all {sides}"
+    ours, theirs = coverage.target_compared, coverage.golden_compared
+    return f"compared: {ours} of {target} rows of the target, {theirs} of {golden} of golden"
+
+
+def _judged(coverage: Coverage) -> str:
+    if coverage.different:
+        noise = f", within it: {coverage.noise}" if coverage.noise else ""
+        return f"; beyond float noise: {coverage.different}{noise}"
+    if coverage.noise:
+        return f"; within float noise: {coverage.noise}, beyond it: none"
+    return "; none differs" if coverage.rows["compared"] else ""
+
+
+def _rows(number: int) -> str:
+    return f"{number} row" if number == 1 else f"{number} rows"

@@ -1,0 +1,6 @@
+-- metrics_missing: how many pairs of one kind have no row of metrics. There may be none.
+-- grain: one row
+SELECT count(*) AS pairs
+FROM paired
+ANTI JOIN metrics USING (row)
+WHERE target_kind = golden_kind AND target_row IS NOT NULL AND golden_row IS NOT NULL

@@ -1,0 +1,161 @@
+"""The program in odd places: other encodings, lakes that cannot be written or have odd names, and errors of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import dump_text, lakeprobe, write_dump
+
+import lakeprobe as package
+from lakeprobe.compare.run import compare
+from lakeprobe.errors import LakeError
+from lakeprobe.ingest import ingest
+from lakeprobe.lake import layout, store
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for name, norm in (("npu", 3.0), ("gpu", 1.0)):
+        ingest(write_dump(tmp_path / name, dump_text(add=1.0, mul=norm)), lake=tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp437", "utf-8"])
+def test_any_encoding_of_stdout(lake: Path, encoding: str) -> None:
+    for words in (("compare", "npu", "gpu"), ("ls",), ("sql", "select 'ж─' as sign", "--format", "csv")):
+        command = [sys.executable, "-m", "lakeprobe", *words, "--lake", str(lake)]
+        done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert (done.returncode, done.stderr) == (0, b"")
+        out = done.stdout.decode(encoding)
+    assert out == (
+        "sign\nж─\n" if encoding == "utf-8" else "sign\n\\u0436─\n" if encoding == "cp437" else "sign\n\\u0436-\n"
+    )
+
+
+CRASH = """
+import sys
+from lakeprobe import cli, output
+def broken(*_): raise RuntimeError("unforeseen")
+output.text = broken
+sys.argv = ["lakeprobe", "rules", "list"]
+cli.main()
+"""
+
+
+def test_an_error_of_its_own_is_no_finding() -> None:
+    done = subprocess.run([sys.executable, "-c", CRASH], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (70, "")
+    assert done.stderr.splitlines()[-1] == (
+        "lakeprobe: unexpected RuntimeError; this is a bug of lakeprobe, please report it"
+    )
+
+
+def test_times_with_a_zone(lake: Path) -> None:
+    done = lakeprobe("sql", "select timestamptz '2026-01-02 03:04:05+00' as moment", "--lake", lake, TZ="UTC")
+    assert (done.code, done.out) == (0, "moment\n2026-01-02 03:04:05+00:00\n")
+
+
+def test_a_lake_that_cannot_be_written_is_compared_all_the_same(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(path for path in lake.rglob("*") if path.suffix != ".lock")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(store, "is_writable", lambda path: path != lake)
+    with package.open(lake) as opened:
+        result = opened.compare("npu", "gpu")
+        assert result.verdict == "different"
+        assert result.rows.fetchall() != []
+        assert result.lake.path != lake
+        assert result.report.remarks == (
+            f"{lake} cannot be written to; the comparison is in the lake {result.lake.path}, with its runs",
+        )
+        dump = write_dump(tmp_path / "new", dump_text(add=1.0, mul=3.0))
+        assert opened.compare(dump, "npu").verdict == "equal"
+    assert sorted(path for path in lake.rglob("*") if path.suffix != ".lock") == before
+
+
+def test_reading_into_a_lake_that_cannot_be_written(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(LakeError, match=r"Permission denied; .*/lake is as it was before"):
+        ingest(tmp_path / "npu", lake=lake, run="again")
+
+
+@pytest.mark.parametrize("name", ["a[b", "a[bc]", "[*]", "lk?", "l*", "{x}"])
+def test_signs_of_patterns_in_the_path_of_a_lake(tmp_path: Path, name: str) -> None:
+    neighbour = "lka" if name.startswith("l") else "ab"
+    for folder, norm in ((neighbour, 5.0), (name, 1.0)):
+        ingest(write_dump(tmp_path / "npu", dump_text(add=norm)), lake=tmp_path / folder)
+    with package.open(tmp_path / name) as opened:
+        assert opened.sql("SELECT norm FROM tensors WHERE role = 'output'").fetchall() == [(1.0,)]
+        result = opened.compare("npu", "npu")
+        assert (result.verdict, len(result.rows.fetchall())) == ("equal", 2)
+        assert result.first_difference().is_equal
+        [written] = result.write(tmp_path / "out")
+        assert len(written.read_text().splitlines()) == 3
+
+
+def test_a_backslash_in_the_path_of_a_lake(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=r"cannot be a lake: DuckDB takes a backslash for a slash"):
+        ingest(write_dump(tmp_path / "npu", dump_text(add=1.0)), lake=tmp_path / "a\\b")
+
+
+def test_a_typo_makes_no_lake(tmp_path: Path) -> None:
+    opened = package.open(tmp_path / "typo")
+    with pytest.raises(LakeError, match="typo is not a lake"):
+        opened.sql("SELECT 1")
+    with pytest.raises(LakeError, match="is not a lake"):
+        opened.sql("FROM dumps")
+    assert not (tmp_path / "typo").exists()
+    opened.ingest(write_dump(tmp_path / "npu", dump_text(add=1.0)))
+    assert opened.sql("SELECT run FROM dumps").fetchall() == [("npu",)]
+
+
+def test_two_runs_of_a_lake_need_no_names(lake: Path, tmp_path: Path) -> None:
+    done = lakeprobe("compare", "--sql", "rules/same_framework.sql", "--lake", lake)
+    assert (done.code, done.err) == (0, "gpu against npu, the two runs of the lake: the newer against the older\n")
+    cross = tmp_path / "cross"
+    bundled = Path(__file__).parents[1] / "data" / "dumps" / "cross"
+    ingest(bundled / "ms_mix_stat" / "golden", lake=cross, run="ms")
+    ingest(bundled / "pt_mix_stat" / "golden", lake=cross, run="pt")
+    done = lakeprobe("compare", "--sql", "rules/cross_framework.sql", "--lake", cross)
+    assert done.err.splitlines()[0] == "ms against pt, the two runs of the lake: MindSpore against PyTorch"
+    assert done.out.splitlines()[0] == "ms against pt, by the rule cross_framework"
+    ingest(bundled / "pt_mix_stat" / "golden", lake=cross, run="third")
+    assert layout.runs(cross) == ["ms", "pt", "third"]
+    done = lakeprobe("compare", "--lake", cross)
+    assert (done.code, done.line) == (
+        2, f"lakeprobe: give TARGET and GOLDEN; the lake {cross} has 3 runs: ms, pt, third",
+    )  # fmt: skip
+
+
+def test_tensors_in_sql_and_python(tmp_path: Path) -> None:
+    import numpy as np
+
+    sides = []
+    for name, value in (("npu", 3.0), ("gpu", 1.0)):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "x.npy", np.full((2, 3), value))
+        sides.append(tmp_path / name)
+    compare(*sides, lake=tmp_path / "lake")
+    measured = """
+        select tensor_metrics(t.reference, g.reference).max_abs_error as error
+        from tensor_references as t join tensor_references as g on t.run = 'npu' and g.run = 'gpu'
+    """
+    with package.open(tmp_path / "lake") as opened:
+        assert opened.sql(measured).fetchall() == [(2.0,)]
+        ((op, slot),) = opened.sql("SELECT op, slot FROM tensors WHERE run = 'npu'").fetchall()
+        array = opened.tensor("npu", op, slot)
+        assert (array.shape, array.dtype, array.tolist()) == ((2, 3), np.float64, [[3.0] * 3] * 2)
+        with pytest.raises(package.errors.UsageError, match="no tensor nothing"):
+            opened.tensor("npu", "nothing", slot)
+    done = lakeprobe("sql", measured, "--lake", tmp_path / "lake")
+    assert (done.code, done.out) == (0, "error\n2.0\n")

@@ -1,0 +1,158 @@
+"""What is said of a comparison as a whole: equal only of what was compared, and in text and files alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pair_dumps import call, tensor, write_dump
+
+import lakeprobe
+from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.session import ComparisonResult
+
+ONE, NEAR, TWO = ({"Torch.f.0.forward": call([tensor(value)])} for value in (1.0, 1.0 + 1e-7, 2.0))
+BARE = {"Torch.f.0.forward": call([tensor(None)])}
+DIGEST = {"Torch.f.0.forward": call([tensor(..., md5="12345678")])}
+NAMES_ONLY = {"Torch.f.0.forward": {}, "Torch.g.0.forward": {}}
+
+NO_VALUES = ["compared: 0 of 1 rows of the target, 0 of 1 of golden", "1 row without values on both sides"]
+
+
+def compared(folder: Path, target: Path, golden: Path, **options: Any) -> ComparisonResult:
+    with lakeprobe.open(folder / "lake") as lake:
+        result = lake.compare(target, golden, **options)
+        result.summary()
+    return result
+
+
+def dumps(folder: Path, target: dict[str, Any], golden: dict[str, Any], **options: Any) -> tuple[Path, Path]:
+    return write_dump(folder / "npu", target, **options), write_dump(folder / "gpu", golden, **options)
+
+
+@pytest.mark.parametrize(
+    ("target", "golden", "verdict", "lines", "fails"),
+    [
+        (ONE, ONE, Verdict.EQUAL, ["compared: all 1 rows of both sides; none differs"], (False, False)),
+        (
+            NEAR, ONE, Verdict.EQUAL_WITHIN_NOISE,
+            ["compared: all 1 rows of both sides; within float noise: 1, beyond it: none"], (False, False),
+        ),
+        (TWO, ONE, Verdict.DIFFERENT, ["compared: all 1 rows of both sides; beyond float noise: 1"], (False, False)),
+        (
+            ONE, {"Torch.g.0.forward": call([tensor()])}, Verdict.NOTHING_COMPARED,
+            ["compared: 0 of 1 rows of the target, 0 of 1 of golden", "2 rows without counterpart"], (True, True),
+        ),
+        (
+            ONE | {"Torch.g.0.forward": call([tensor()])}, ONE, Verdict.PARTLY_COMPARED,
+            ["compared: 1 of 2 rows of the target, 1 of 1 of golden; none differs", "1 row without counterpart"],
+            (False, True),
+        ),
+        (
+            BARE, BARE, Verdict.NOTHING_COMPARED,
+            NO_VALUES, (True, True),
+        ),
+        (
+            DIGEST, ONE, Verdict.NOTHING_COMPARED,
+            NO_VALUES, (True, True),
+        ),
+    ],
+)  # fmt: skip
+def test_verdicts(
+    tmp_path: Path, target: Any, golden: Any, verdict: Verdict, lines: list[str], fails: tuple[bool, bool]
+) -> None:
+    result = compared(tmp_path, *dumps(tmp_path, target, golden))
+    covered = result.summary().coverage
+    assert result.verdict is covered.verdict is verdict
+    assert (covered.has_errors, covered.has_warnings) == fails
+    assert str(result).splitlines()[2 : 3 + len(lines)] == [f"Verdict: {verdict}", *(f"  {line}" for line in lines)]
+
+
+def test_structure_dumps_are_never_equal(tmp_path: Path) -> None:
+    result = compared(tmp_path, *dumps(tmp_path, NAMES_ONLY, NAMES_ONLY, task="structure"))
+    assert result.verdict is Verdict.STRUCTURE_ONLY
+    assert str(result).splitlines()[2:4] == [
+        "Verdict: structure only",
+        "  both dumps name their ops and record no values, so nothing was compared",
+    ]
+    assert "Rows: 0 of the target and 0 of golden" in str(result).splitlines()
+    golden = write_dump(tmp_path / "golden", ONE)
+    against_values = compared(tmp_path, tmp_path / "npu", golden)
+    assert against_values.verdict is Verdict.NOTHING_COMPARED
+
+
+def test_what_cannot_be_read_is_said_first(tmp_path: Path) -> None:
+    sides = [tmp_path / name for name in ("npu", "gpu")]
+    for side in sides:
+        side.mkdir()
+        np.save(side / "whole.npy", np.ones(4))
+        (side / "damaged.npy").write_bytes(b"\x93NUMPY garbage")
+    result = compared(tmp_path, *sides)
+    assert result.verdict is Verdict.UNREADABLE
+    assert str(result).splitlines()[2:5] == [
+        "Verdict: unreadable",
+        "  1 row cannot be read",
+        "  compared: 1 of 2 rows of the target, 1 of 2 of golden; none differs",
+    ]
+    assert (result.summary().coverage.has_errors, result.summary().coverage.equal) == (True, 1)
+    for side in sides:
+        (side / "whole.npy").unlink()
+    nothing = compared(tmp_path, *sides, replace=True)
+    assert nothing.verdict is Verdict.NOTHING_COMPARED
+    assert str(nothing).splitlines()[3] == "  1 row cannot be read"
+
+
+def test_units_that_are_missing_or_cut_off_are_no_equality(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        write_dump(tmp_path / "npu" / "step0" / f"rank{rank}", ONE)
+    write_dump(tmp_path / "gpu" / "step0" / "rank0", ONE)
+    result = compared(tmp_path, tmp_path / "npu", tmp_path / "gpu")
+    assert result.verdict is Verdict.PARTLY_COMPARED
+    assert "  steps and ranks without counterpart: 1" in str(result).splitlines()
+    assert (result.summary().coverage.has_errors, result.summary().coverage.has_warnings) == (False, True)
+
+
+def test_records_of_data_that_had_not_arrived_are_no_findings(tmp_path: Path) -> None:
+    received = [tensor(0.5), tensor(1.0)]
+    ours, theirs = (
+        {
+            "Distributed.irecv.0.forward": call([{"type": "int", "value": 1}], [value]),
+            "Distributed.all_reduce.0.forward": call([tensor(), None, None, {"type": "bool", "value": True}], [value]),
+        }
+        for value in received
+    )
+    result = compared(tmp_path, *dumps(tmp_path, ours, theirs))
+    covered = result.summary().coverage
+    # both outputs, and what irecv is to fill
+    assert (covered.rows["set_aside"], covered.findings["error"], covered.different) == (3, 0, 0)
+    assert result.summary().first == ()
+    waited = {"Distributed.all_reduce.0.forward": call([tensor()], [tensor(0.5)])}
+    golden = {"Distributed.all_reduce.0.forward": call([tensor()], [tensor(1.0)])}
+    judged = compared(tmp_path / "waited", *dumps(tmp_path / "waited", waited, golden))
+    assert judged.verdict is Verdict.DIFFERENT
+
+
+def test_a_checkpoint_runs_its_ops_twice_and_that_is_no_error(tmp_path: Path) -> None:
+    def run(*calls: tuple[int, bool]) -> dict[str, Any]:
+        return {f"Torch.f.{number}.forward": call([tensor(requires_grad=grad)]) for number, grad in calls}
+
+    sides = dumps(tmp_path, run((0, False), (1, True)), run((0, True)))
+    result = compared(tmp_path, *sides, rule="fuzzy")
+    assert result.summary().coverage.findings | {"pass": 1} == {
+        "error": 0, "warning": 0, "unmatched": 1, "unreadable": 0, "skipped": 0, "pass": 1,
+    }  # fmt: skip
+    frozen = compared(tmp_path / "frozen", *dumps(tmp_path / "frozen", run((0, False)), run((0, True))))
+    assert frozen.summary().coverage.findings["error"] == 1
+
+
+def test_a_reader_sees_the_origin_over_all_ranks_first(tmp_path: Path) -> None:
+    bundled = Path(__file__).parents[1] / "data" / "dumps" / "ranks"
+    result = compared(tmp_path, bundled / "gelu_tanh", bundled / "golden")
+    lines = str(result).splitlines()
+    assert lines[2] == "Verdict: different"
+    first = next(line for line in lines if line.startswith(("First difference", "The first op")))
+    assert first == "First difference: rank 1, Functional.gelu.1.forward (step 0)"
+    assert not any("batch_isend_irecv" in line and line.endswith("%") for line in lines)
+    assert "The cause and its path to the loss: lakeprobe blame gelu_tanh_vs_golden" in lines

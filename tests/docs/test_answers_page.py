@@ -1,0 +1,87 @@
+"""The table of docs/answers.md: each case has its verdict, and text, Python, files and exit codes agree on it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from openpyxl import load_workbook
+
+from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.session import Lake
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+EXPECTED = {
+    "equal": (Verdict.EQUAL, (0, 0, 0)),
+    "equal within noise": (Verdict.EQUAL_WITHIN_NOISE, (0, 0, 0)),
+    "different": (Verdict.DIFFERENT, (1, 1, 1)),
+    "nothing compared": (Verdict.NOTHING_COMPARED, (1, 1, 1)),
+    "partly compared": (Verdict.PARTLY_COMPARED, (0, 0, 1)),
+    "unreadable": (Verdict.UNREADABLE, (1, 1, 1)),
+    "incomplete": (Verdict.INCOMPLETE, (0, 1, 1)),
+    "structure only": (Verdict.STRUCTURE_ONLY, (1, 1, 1)),
+    "another dump than last time": (Verdict.DIFFERENT, (1, 1, 1)),
+}
+
+
+def _answers() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("answers", DOCS / "answers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["answers"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is said of each case, and the files that it is written to."""
+    answers, found = _answers(), {}
+    folder = tmp_path_factory.mktemp("answers")
+    for case, lake, sides in answers.cases(folder):
+        said = answers.said(case, lake, sides)
+        with Lake(lake) as opened:
+            result = opened.comparison("_vs_".join(Path(side).name for side in sides))
+            files = {form: result.write(folder / case, form) for form in ("csv", "json", "xlsx")}
+            found[case] = (said, result.verdict, files)
+    return found
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_the_verdict_and_the_exit_codes(told: dict[str, Any], case: str) -> None:
+    said, verdict, _ = told[case]
+    expected, codes = EXPECTED[case]
+    assert verdict is said.coverage.verdict is expected
+    assert said.lines[0] == f"Verdict: {expected}"
+    assert (said.on_error, said.on_warning, said.first_diff) == codes
+    assert bool(said.remarks) == (case == "another dump than last time")
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> None:
+    said, verdict, files = told[case]
+    covered = said.coverage
+    [table], [rows_file], [book] = files["csv"], files["json"], files["xlsx"]
+    rows = json.loads(rows_file.read_text())
+    judged = [row for row in rows if row["outcome"] in ("compared", "equal") and row["verdict"] != "skipped"]
+    assert [sum(row["difference"] == word for row in judged) for word in ("equal", "noise", "different")] == [
+        covered.equal, covered.noise, covered.different,
+    ]  # fmt: skip
+    assert len(judged) == covered.rows["compared"]
+    assert sum(row["outcome"] == "unreadable" for row in rows) == covered.rows["unreadable"]
+    with table.open(newline="", encoding="utf-8") as file:
+        results = [row["Result"] for row in csv.DictReader(file)]
+    assert results == [row["verdict"] for row in rows]
+    assert {name: results.count(name) for name in covered.findings} == covered.findings
+    summary = load_workbook(book, read_only=True)["summary"].iter_rows(max_row=8, values_only=True)
+    assert ("Verdict", verdict) in [row[:2] for row in summary]
+
+
+def test_every_verdict_has_a_case() -> None:
+    assert {verdict for verdict, _ in EXPECTED.values()} == set(Verdict)
