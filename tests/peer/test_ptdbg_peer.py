@@ -144,10 +144,7 @@ def test_statistics_alone_agree_too(tmp_path: Path, pair: Path) -> None:
     assert len(paired) == 265
     assert {(row["verdict"], row["difference"]) for row in paired} == {("pass", "equal")}
     assert all(row["target_max"] == row["golden_max"] and row["target_mean"] == row["golden_mean"] for row in paired)
-    alone = {row["target_name"]: row["verdict"] for row in rows if not row["matched_by"]}
-    mask_fills = [f"Tensor.masked_fill.{call}.forward.input.2" for call in (0, 1)]  # -inf, which ptdbg left out
-    assert {alone.pop(name) for name in mask_fills} == {"error"}
-    assert set(alone.values()) == {"skipped"}
+    assert {row["verdict"] for row in rows if not row["matched_by"]} == {"skipped"}  # the -inf of masks among them
 
 
 @needs_dumps
