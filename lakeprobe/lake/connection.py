@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = (
-    "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "difference", "exact_difference", "relative",
-    "is_device", "same_shape", "is_within",
+    "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "finite_part", "difference", "exact_difference",
+    "relative", "is_device", "same_shape", "is_within",
     "user_frame", "leaf_text", "message", "row_name", "unit_ops", "unit_leaves", "unit_contents",
 )  # fmt: skip
 

@@ -33,39 +33,29 @@ WITH
         SELECT number, kind, phase, greatest(gain, 0) AS gain
         FROM ops
         WHERE error_in > 0 AND error_out > 0
+        UNION ALL
+        SELECT DISTINCT -nothing, kind, phase, 0
+        FROM ops
+        CROSS JOIN (VALUES (1), (2)) AS gains_of(nothing)
+        WHERE error_in > 0 AND error_out > 0
     ),
-    kind_gains AS (
-        SELECT kind, phase, count(*) AS members, list_concat([0.0, 0.0], list(gain)) AS gains
+    kinds AS (
+        SELECT kind, phase, count(*) - 2 AS members, median(gain) AS middle, 1.4826 * mad(gain) AS spread
         FROM members
         GROUP BY kind, phase
     ),
-    kinds AS (
-        SELECT
-            kind,
-            phase,
-            members,
-            list_aggregate(gains, 'median') AS middle,
-            1.4826 * list_aggregate(list_transform(gains, lambda x: abs(x - middle)), 'median') AS spread
-        FROM kind_gains
-    ),
     -- of a kind of few members the op itself is left out; among many it moves nothing
-    few_gains AS (
-        SELECT
-            ops.number,
-            list_concat([0.0, 0.0], coalesce(list(members.gain) FILTER (WHERE members.number <> ops.number), [])) AS gains
-        FROM ops
-        JOIN kinds USING (kind, phase)
-        JOIN members USING (kind, phase)
-        WHERE kinds.members <= 64
-        GROUP BY ops.number
-    ),
     few AS (
         SELECT
-            number,
-            list_aggregate(gains, 'median') AS middle,
-            1.4826 * list_aggregate(list_transform(gains, lambda x: abs(x - middle)), 'median') AS spread,
-            len(gains) - 2 AS members
-        FROM few_gains
+            ops.number,
+            count(*) - 2 AS members,
+            median(members.gain) AS middle,
+            1.4826 * mad(members.gain) AS spread
+        FROM ops
+        JOIN kinds USING (kind, phase)
+        JOIN members ON members.kind = ops.kind AND members.phase = ops.phase AND members.number <> ops.number
+        WHERE kinds.members <= 16
+        GROUP BY ops.number
     ),
     placed AS (
         SELECT

@@ -7,9 +7,9 @@
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower one
 WITH
     leaves AS (
-        SELECT o.number, o.module_key, o.op_kind, o.direction, l.*
+        SELECT l.*, o.module_key, o.op_kind, o.direction
         FROM noise_leaves AS l
-        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
+        JOIN noise_ops AS o USING (number)
         WHERE l.is_paired
     ),
     -- what comes into each module, forwards and backwards

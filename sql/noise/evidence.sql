@@ -9,11 +9,6 @@
 --   made: inputs agree to the last bit and the output does not, in a comparison in which that makes all others equal
 -- row: the leaf that shows it
 WITH
-    leaves AS (
-        SELECT o.number, o.place, o.phase, o.is_leaf AS op_is_leaf, o.api, l.*
-        FROM noise_leaves AS l
-        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
-    ),
     recorded AS (
         SELECT
             coalesce(t.number, g.number) AS number,
@@ -164,7 +159,7 @@ WITH
     ),
     integers AS (
         SELECT coalesce(min(number), 2147483647) AS number
-        FROM leaves
+        FROM noise_leaves
         WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
     ),
     sources AS (

@@ -1,26 +1,23 @@
 -- makers: which ops had made the value that goes into an op, in either run.
 -- grain: one tensor that goes into a pair of ops
--- parameters: the tables noise_leaves and noise_ops
+-- parameters: the table noise_leaves
 -- target_makers, golden_makers: the numbers of the ops before it that put this value out
 -- is_source: no recorded op made it in either run, and no module around the op was given it: a parameter, a buffer, data
 -- is_parameter: it is a parameter of a module
 -- is_exact: such a source is the same to the last bit: a parameter, or what stands at this place of this kind of op
 WITH
     leaves AS (
-        SELECT o.number, o.is_leaf, o.phase, o.kind, l.*
-        FROM noise_leaves AS l
-        JOIN noise_ops AS o ON o.target_seq = l.target_seq AND o.golden_seq = l.golden_seq
-        WHERE l.is_paired
+        SELECT *, op_is_leaf AS is_leaf FROM noise_leaves WHERE is_paired AND number IS NOT NULL
     ),
     -- a value is known by its key, and by its norm where other values have the same extremes
     target_outputs AS (
-        SELECT target_key AS key, list({'number': number, 'norm': target_norm} ORDER BY number) AS makers
+        SELECT target_key AS key, list({'number': number, 'norm': target_norm}) AS makers
         FROM leaves
         WHERE NOT is_input AND target_key IS NOT NULL
         GROUP BY key
     ),
     golden_outputs AS (
-        SELECT golden_key AS key, list({'number': number, 'norm': golden_norm} ORDER BY number) AS makers
+        SELECT golden_key AS key, list({'number': number, 'norm': golden_norm}) AS makers
         FROM leaves
         WHERE NOT is_input AND golden_key IS NOT NULL
         GROUP BY key
@@ -75,26 +72,31 @@ WITH
         LEFT JOIN parameters AS tp ON tp.key = l.target_key
         LEFT JOIN parameters AS gp ON gp.key = l.golden_key
         WHERE l.is_input
+    ),
+    sourced AS (
+        SELECT
+            traced.* EXCLUDE (target_norm),
+            len(target_makers) = 0
+            AND len(golden_makers) = 0
+            AND NOT list_bool_or(
+                list_transform(
+                    list_append(coalesce(takers, []), {'number': NULL, 'norm': NULL}),
+                    lambda m: coalesce(m.number < traced.number, false)
+                    AND coalesce(abs(m.norm - target_norm) <= 1e-4 * target_norm, true)
+                )
+            ) AS is_source
+        FROM traced
+        LEFT JOIN given ON given.key = traced.target_key
+    ),
+    exact_places AS (
+        SELECT kind, slot
+        FROM sourced
+        WHERE is_source
+        GROUP BY kind, slot
+        HAVING count(*) >= 3 AND avg(differs::INTEGER) <= 0.2
     )
 SELECT
-    traced.* EXCLUDE (kind, slot, target_norm),
-    len(target_makers) = 0
-    AND len(golden_makers) = 0
-    AND NOT list_bool_or(
-        list_transform(
-            list_append(coalesce(takers, []), {'number': NULL, 'norm': NULL}),
-            lambda m: coalesce(m.number < traced.number, false)
-            AND coalesce(abs(m.norm - target_norm) <= 1e-4 * target_norm, true)
-        )
-    ) AS is_source,
-    is_source AND (
-        is_parameter
-        OR (
-            n >= 64
-            AND count(*) FILTER (WHERE is_source) OVER same_slot >= 3
-            AND avg(differs::INTEGER) FILTER (WHERE is_source) OVER same_slot <= 0.2
-        )
-    ) AS is_exact
-FROM traced
-LEFT JOIN given ON given.key = traced.target_key
-WINDOW same_slot AS (PARTITION BY kind, slot)
+    sourced.* EXCLUDE (kind, slot),
+    is_source AND (is_parameter OR (n >= 64 AND exact_places.kind IS NOT NULL)) AS is_exact
+FROM sourced
+LEFT JOIN exact_places ON exact_places.kind = sourced.kind AND exact_places.slot = sourced.slot

@@ -47,7 +47,7 @@ WITH
         LEFT JOIN noise_errors USING (number)
         WHERE noise_repeat.stands_out OR (evidence = 'added' AND noise_errors.error_out <= 10 * noise_repeat.error_out)
         UNION
-        SELECT number
+        SELECT every.number
         FROM every
         JOIN noise_leaves USING (row)
         JOIN noise_repeat_rows USING (golden_row)
@@ -92,7 +92,7 @@ LEFT JOIN noise_added AS a USING (number)
 LEFT JOIN noise_floors AS floors ON floors.rounding = o.rounding
 LEFT JOIN noise_repeat AS repeat ON repeat.golden_seq = o.golden_seq
 LEFT JOIN noise_makers AS m ON m.row = every.row
-LEFT JOIN noise_ops AS tm ON tm.number = m.target_makers[-1]
-LEFT JOIN noise_ops AS gm ON gm.number = m.golden_makers[-1]
+LEFT JOIN noise_ops AS tm ON tm.number = list_max(m.target_makers)
+LEFT JOIN noise_ops AS gm ON gm.number = list_max(m.golden_makers)
 ORDER BY nth
 LIMIT 64
