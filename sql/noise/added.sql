@@ -1,5 +1,6 @@
 -- added: how far the error of each op stands above what comes in and what its kind adds.
--- grain: one op of noise_errors that is no module with ops in it, and not of the optimizer
+-- grain: one op of noise_errors that is not of the optimizer; a module with ops in it only where none of them shows what
+--   the module puts out
 -- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
 -- gain: decades of error_out above what came in and the floor of its way of rounding; lower_gain likewise of lower_out
 -- usual, spread: the middle gain of the other ops of its kind and how they scatter (1.4826 · median deviation); two ops
@@ -9,6 +10,16 @@
 -- score: how many times the spread that is, less one; a single number tells less than a tensor, and backward ops magnify
 --   what masks flip
 WITH
+    unseen_inside AS (
+        SELECT o.number
+        FROM noise_ops AS o
+        JOIN noise_errors AS e USING (number)
+        LEFT JOIN noise_ops AS inside ON inside.parent = o.op AND inside.side = 'pair'
+        LEFT JOIN noise_errors AS inside_errors ON inside_errors.number = inside.number
+        WHERE o.side = 'pair' AND NOT o.is_leaf
+        GROUP BY o.number, e.error_out
+        HAVING coalesce(max(inside_errors.upper_out), 0) < 0.1 * e.error_out
+    ),
     ops AS (
         SELECT
             o.number,
@@ -27,7 +38,7 @@ WITH
         FROM noise_ops AS o
         JOIN noise_errors USING (number)
         JOIN noise_floors USING (rounding)
-        WHERE side = 'pair' AND is_leaf AND phase <> 'optimizer'
+        WHERE side = 'pair' AND phase <> 'optimizer' AND (is_leaf OR o.number IN (FROM unseen_inside))
     ),
     members AS (
         SELECT number, kind, phase, greatest(gain, 0) AS gain

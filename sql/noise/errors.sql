@@ -100,7 +100,8 @@ WITH
                 if(
                     recorded.target_seq IS NOT NULL,
                     0,
-                    max(upper_out) OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                    max(upper_out) FILTER (WHERE o.direction <> 'parameters_grad')
+                    OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 ),
                 if(recorded.target_seq IS NOT NULL, 0, 1)
             ) AS own_error_in

@@ -2,7 +2,8 @@
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_evidence, noise_errors, noise_added, noise_floors, noise_makers,
 --   noise_repeat and noise_repeat_rows
--- A parameter's gradient is a long sum that flips of masks move, so it has to be off by its own size.
+-- A parameter's gradient is a long sum that flips of masks move, so it has to be off by its own size; or most of them are
+--   off though what they are made of agrees, as where they were not set to zero.
 -- Evidence that no rounding makes comes first, and ops that stand far above it, the earliest op first; of one that a module and an op in it both show, the
 --   op. Then what the errors say: forward before backward, and of the ops that stand highest above their kind the
 --   earliest.
@@ -16,6 +17,11 @@ WITH
                 ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
             ) = 1
     ),
+    gradients AS (
+        SELECT count(*) >= 3 AND quantile_disc(gain, 0.25) >= 1.5 AS are_off
+        FROM noise_added
+        WHERE is_gradient
+    ),
     added AS (
         SELECT
             number,
@@ -27,11 +33,11 @@ WITH
                 ELSE 3
             END AS class
         FROM noise_added
+        CROSS JOIN gradients
         WHERE
-            score >= 3
+            if(is_gradient AND gradients.are_off, gain >= 1.5, score >= 3 AND (NOT is_gradient OR error_out > 0.3))
             AND error_in < 0.05
             AND error_out > 3 * kind_floor
-            AND (NOT is_gradient OR error_out > 0.3)
     ),
     every AS (
         FROM certain
