@@ -1,6 +1,6 @@
 -- added: how far the error of each op stands above what comes in and what its kind adds.
--- grain: one op of noise_errors that is not of the optimizer; a module with ops in it only where none of them shows what
---   the module puts out
+-- grain: one op of noise_errors that is not of the optimizer; a module with ops in it only if it has no module in it, and
+--   none of its ops shows what it puts out
 -- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
 -- gain: decades of error_out above what came in and the floor of its way of rounding; lower_gain likewise of lower_out
 -- usual, spread: the middle gain of the other ops of its kind and how they scatter (1.4826 · median deviation); two ops
@@ -14,9 +14,14 @@ WITH
         SELECT o.number
         FROM noise_ops AS o
         JOIN noise_errors AS e USING (number)
-        LEFT JOIN noise_ops AS inside ON inside.parent = o.op AND inside.side = 'pair'
+        JOIN noise_ops AS inside ON inside.parent = o.op AND inside.side = 'pair'
         LEFT JOIN noise_errors AS inside_errors ON inside_errors.number = inside.number
-        WHERE o.side = 'pair' AND NOT o.is_leaf
+        WHERE
+            o.side = 'pair'
+            AND NOT o.is_leaf
+            AND replace(o.op, '.backward.', '.forward.') NOT IN (
+                SELECT parent FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL
+            )
         GROUP BY o.number, e.error_out
         HAVING coalesce(max(inside_errors.upper_out), 0) < 0.1 * e.error_out
     ),
