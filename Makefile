@@ -40,8 +40,14 @@ $(MINDSPORE)/ready: pyproject.toml
 	  --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' 'pytest-xdist>=3.5' hypothesis
 	touch $@
 
+# Tests of what does not hang on the environment, and that take long, run in the first one only.
+ONCE := tests/peer tests/truth tests/docs tests/analysis/test_laws.py tests/analysis/test_merge.py \
+  tests/compare/test_fuzzy.py tests/compare/test_layer.py tests/compare/test_pairing.py tests/compare/test_paths.py \
+  tests/commands/test_result_files.py tests/noise tests/readers/test_foreign_tables.py tests/reports
+
 test-mindspore: $(MINDSPORE)/ready
-	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto --ignore tests/peer
+	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto \
+	  $(addprefix --ignore ,$(ONCE))
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
