@@ -143,15 +143,16 @@ def _noise(lake: Lake) -> str:
 
 
 def _with_module(lake: Lake, run: str, op: Named) -> Named:
-    """Fill in the module where an answer has none; an op that only golden has is looked up there."""
-    if op.module is not None:
+    """Fill in the module: for a backward op that of its forward op, since hooks of modules end late backwards."""
+    forward = op.op.removesuffix(".backward") + ".forward" if op.op.endswith(".backward") else op.op
+    if op.module is not None and forward == op.op:
         return op
     found = lake.sql(
         "SELECT parent FROM ops WHERE op = $op AND step = $step AND rank = $rank AND run IN ($run, 'golden') "
         "ORDER BY run = $run DESC LIMIT 1",
-        {"op": op.op, "step": op.step, "rank": op.rank, "run": run},
+        {"op": forward, "step": op.step, "rank": op.rank, "run": run},
     ).fetchall()
-    return replace(op, module=found[0][0] if found else None)
+    return replace(op, module=found[0][0] if found and found[0][0] else op.module)
 
 
 def read_cases(file: Path) -> list[Case]:
