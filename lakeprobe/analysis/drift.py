@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeprobe.analysis.noise import keep_repeat_rows
 from lakeprobe.analysis.query import answer, keep
 from lakeprobe.compare.plan import pair_units
 from lakeprobe.errors import UsageError
@@ -58,15 +59,17 @@ def drift(
     metric: str = "norm",
     ranks: Sequence[int] = (),
     threshold: float = THRESHOLD,
+    noise: str | None = None,
 ) -> Drift:
     """Follow `metric` of the rows that `names` means, in `runs` and in `golden`, over all steps and ranks.
 
     A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names it is the parameter
     gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `ranks` are golden's; none
     means all. `threshold` is a share of golden's tensor: its norm, norm/√n for the mean, its largest magnitude for
-    max and min. Steps and ranks pair as in `compare`; rows pair by name.
+    max and min. Steps and ranks pair as in `compare`; rows pair by name. Three times what repeats of golden differ by,
+    measured as `noise`, is noise too.
 
-    Raises UsageError for a run, name, metric or rank that does not exist, and where nothing is left to look at.
+    Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to look at.
     """
     _check(golden, runs, metric, threshold)
     everyone = [golden, *runs]
@@ -76,6 +79,7 @@ def drift(
     keep(connection, "drift_calls", "drift/calls", {"golden": golden, "runs": everyone})
     keep(connection, "drift_leaves", "drift/leaves", {"runs": everyone})
     keep(connection, "drift_incoming", "drift/incoming", {"golden": golden})
+    keep_repeat_rows(connection, noise)
     limits = {"metric": metric, "threshold": threshold, "noise_factor": NOISE_FACTOR}
     keep(connection, "drift_points", "drift/points", {"golden": golden, **limits})
     if not connection.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:

@@ -30,7 +30,7 @@ def keep_noise_ends(
 
     Raises UsageError for a noise that the lake does not have.
     """
-    _keep_repeat_rows(connection, noise, repeat)
+    keep_repeat_rows(connection, noise, repeat)
     units = [
         _numbers(unit) | {"is_rounding": unit.is_rounding}
         for unit in comparison.units
@@ -40,9 +40,13 @@ def keep_noise_ends(
     keep(connection, "noise_ends", "noise_ends", {"units": units})
 
 
-def _keep_repeat_rows(
-    connection: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None
+def keep_repeat_rows(
+    connection: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None = None
 ) -> None:
+    """Make repeat_rows, what repeats of golden differ by: those measured as `noise`, or the comparison with one.
+
+    Raises UsageError for a noise that the lake does not have.
+    """
     if repeat is not None:
         units = [_numbers(unit) | {"comparison": repeat.name} for unit in repeat.units]
         keep(connection, "repeat_rows", "../noise/measure", {"golden": repeat.golden, "units": units})

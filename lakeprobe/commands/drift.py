@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport
@@ -57,6 +57,7 @@ def drift(
     threshold: Annotated[
         float, typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor.")
     ] = 0.001,
+    noise: NoiseOption = None,
     picture: Annotated[
         Path | None, typer.Option("--output", "-o", help="A picture to write, .png or .svg.", show_default="none")
     ] = None,
@@ -83,7 +84,9 @@ def drift(
     if picture is not None:
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.drift(golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold)
+        found = opened.drift(
+            golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold, noise=noise
+        )
         for line in _missing(found):
             diagnostics.note(line)
         if picture is not None:

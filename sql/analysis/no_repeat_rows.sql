@@ -5,6 +5,7 @@ SELECT
     NULL::INTEGER AS rank,
     NULL::INTEGER AS golden_row,
     NULL::INTEGER AS golden_seq,
+    NULL::VARCHAR AS name,
     NULL::VARCHAR AS role,
     NULL::DOUBLE AS error,
     NULL::BOOLEAN AS stands_out

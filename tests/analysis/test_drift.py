@@ -293,6 +293,22 @@ def test_float_noise_is_no_leaving_whatever_the_threshold(lake: Lake) -> None:
     ]
 
 
+def test_what_repeats_of_golden_differ_by_is_noise(lake: Lake) -> None:
+    op = GRADIENT.removesuffix(".weight")
+    ingest(lake, "golden", range(3), [0])
+    ingest(lake, "repeat", range(3), [0], scaled(1.01, op))
+    ingest(lake, "chip", range(3), [0], scaled(1.02, op))
+    ingest(lake, "broken", range(3), [0], scaled(1.2, op, from_step=1))
+    lake.measure_noise("golden", "repeat", name="repeats")
+    leaves = {}
+    for noise in (None, "repeats"):
+        found = follow(lake, "golden", "chip", "broken", names=[GRADIENT], noise=noise)
+        leaves[noise] = [(row["run"], row["leaves_at"]) for row in table(found.by_run)]
+    assert leaves == {None: [("chip", 0), ("broken", 1)], "repeats": [("chip", None), ("broken", 1)]}
+    with pytest.raises(UsageError, match="there is no noise other"):
+        follow(lake, "golden", "chip", noise="other")
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_nan_and_inf_leave(lake: Lake, value: float) -> None:
     ingest(lake, "golden", range(3), [0])

@@ -92,7 +92,7 @@ DEFECTS = (
     defects.changed_weight("other_start", "head", "linear", defects.reinitialised),
     defects.frozen("frozen", "tokens", "embedding", shows=call("embedding", "backward")),
     defects.lower_precision("mix_bf16", "mix", "linear"),
-    defects.other_data("reversed", inside("tokens", "embedding") + inside("forwards", "gru_cell"), _reversed),
+    defects.other_data("reversed", inside("tokens", "embedding") + inside("backwards", "gru_cell"), _reversed),
     defects.other_data(
         "token", inside("tokens", "embedding"), lambda batch: replace_token(batch, "tokens", VOCABULARY), batch=1
     ),

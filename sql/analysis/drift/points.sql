@@ -1,11 +1,13 @@
 -- points: the metric of every row at every step and rank of every run, beside golden's.
 -- grain: one row of one pair of units of one run; also where only one side has the row or the unit
--- parameters: $golden, $metric, $threshold, $noise_factor; the tables drift_units, drift_leaves and drift_incoming
+-- parameters: $golden, $metric, $threshold, $noise_factor; the tables drift_units, drift_leaves, drift_incoming and
+--   repeat_rows
 -- distance: how far value and golden are apart, scaled by golden's tensor: the norm by itself, the mean by norm/√n,
 --   max and min by the larger magnitude; parameter gradients by what comes into their module backwards, if that is
 --   more. The metric error is the largest of these distances; where only digests were recorded, 1 if they differ.
 --   NaN or inf on one side only: inf.
--- state: equal, noise (within noise_factor spacings of the coarser dtype), near (within the threshold), away,
+-- state: equal, noise (within noise_factor spacings of the coarser dtype, or three times what the tensor is off by in
+--   repeats of golden), near (within the threshold), away,
 --   missing in run, missing in golden
 WITH
     expected AS (
@@ -34,6 +36,9 @@ WITH
         FROM drift_leaves AS leaves
         JOIN drift_units AS units USING (run, step, rank)
     ),
+    repeated AS (
+        SELECT step, rank, name, max(error) AS error FROM repeat_rows GROUP BY ALL
+    ),
     sides AS (
         SELECT
             coalesce(e.run, f.run) AS run,
@@ -44,7 +49,7 @@ WITH
             coalesce(e.name, f.name) AS name,
             coalesce(e.role, f.role) AS role,
             coalesce(e.module, f.module) AS module,
-            $noise_factor * greatest(e.epsilon, f.epsilon) AS noise,
+            greatest($noise_factor * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
             greatest(
                 e.incoming,
@@ -78,6 +83,8 @@ WITH
             AND f.golden_step = e.golden_step
             AND f.golden_rank = e.golden_rank
             AND f.name = e.name
+        LEFT JOIN repeated
+            ON repeated.step = e.golden_step AND repeated.rank = e.golden_rank AND repeated.name = e.name
     ),
     measured AS (
         SELECT
