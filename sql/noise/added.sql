@@ -10,20 +10,26 @@
 -- score: how many times the spread that is, less one; a single number tells less than a tensor, and backward ops magnify
 --   what masks flip
 WITH
+    module_parents AS (
+        SELECT DISTINCT parent AS forward_op FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL
+    ),
+    innermost AS (
+        SELECT number, op
+        FROM (
+            SELECT number, op, replace(op, '.backward.', '.forward.') AS forward_op
+            FROM noise_ops
+            WHERE side = 'pair' AND op_kind = 'module' AND NOT is_leaf
+        )
+        ANTI JOIN module_parents USING (forward_op)
+    ),
     unseen_inside AS (
-        SELECT o.number
-        FROM noise_ops AS o
-        JOIN noise_errors AS e USING (number)
-        JOIN noise_ops AS inside ON inside.parent = o.op AND inside.side = 'pair'
+        SELECT innermost.number
+        FROM innermost
+        JOIN noise_errors AS own ON own.number = innermost.number
+        JOIN noise_ops AS inside ON inside.parent = innermost.op AND inside.side = 'pair'
         LEFT JOIN noise_errors AS inside_errors ON inside_errors.number = inside.number
-        WHERE
-            o.side = 'pair'
-            AND NOT o.is_leaf
-            AND replace(o.op, '.backward.', '.forward.') NOT IN (
-                SELECT parent FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL
-            )
-        GROUP BY o.number, e.error_out
-        HAVING coalesce(max(inside_errors.upper_out), 0) < 0.1 * e.error_out
+        GROUP BY innermost.number, own.error_out
+        HAVING coalesce(max(inside_errors.upper_out), 0) < 0.1 * own.error_out
     ),
     ops AS (
         SELECT
@@ -43,7 +49,8 @@ WITH
         FROM noise_ops AS o
         JOIN noise_errors USING (number)
         JOIN noise_floors USING (rounding)
-        WHERE side = 'pair' AND phase <> 'optimizer' AND (is_leaf OR o.number IN (FROM unseen_inside))
+        LEFT JOIN unseen_inside ON unseen_inside.number = o.number
+        WHERE side = 'pair' AND phase <> 'optimizer' AND (is_leaf OR unseen_inside.number IS NOT NULL)
     ),
     members AS (
         SELECT number, kind, phase, greatest(gain, 0) AS gain
@@ -60,17 +67,20 @@ WITH
         FROM members
         GROUP BY kind, phase
     ),
+    -- worked out before the join, or else members would meet all ops of their kind
+    few_members AS MATERIALIZED (
+        SELECT members.* FROM members JOIN kinds USING (kind, phase) WHERE kinds.members <= 16
+    ),
     -- of a kind of few members the op itself is left out; among many it moves nothing
     few AS (
         SELECT
             ops.number,
             count(*) - 2 AS members,
-            median(members.gain) AS middle,
-            1.4826 * mad(members.gain) AS spread
+            median(others.gain) AS middle,
+            1.4826 * mad(others.gain) AS spread
         FROM ops
-        JOIN kinds USING (kind, phase)
-        JOIN members ON members.kind = ops.kind AND members.phase = ops.phase AND members.number <> ops.number
-        WHERE kinds.members <= 16
+        JOIN few_members AS others USING (kind, phase)
+        WHERE ops.number <> others.number
         GROUP BY ops.number
     ),
     placed AS (

@@ -11,6 +11,25 @@
 -- key: what a value keeps when it is handed on, reshaped or transposed; NULL where it is constant and so says nothing
 -- differs: whether the statistics are further apart than summing them in another order makes
 WITH
+    -- most dumps have none of these: a join with few rows costs little
+    measured AS (
+        SELECT row, measurement, values_equal, euclidean_distance, scale_norm
+        FROM metrics
+        WHERE measurement IS NOT NULL OR values_equal IS NOT NULL
+    ),
+    target_counts AS (
+        SELECT row, wide_norm, wide_mean, zero_count, nan_count, posinf_count, neginf_count
+        FROM target_leaves
+        WHERE wide_norm IS NOT NULL OR zero_count IS NOT NULL OR nan_count IS NOT NULL
+    ),
+    golden_counts AS (
+        SELECT row, wide_norm, wide_mean, zero_count, nan_count, posinf_count, neginf_count
+        FROM golden_leaves
+        WHERE wide_norm IS NOT NULL OR zero_count IS NOT NULL OR nan_count IS NOT NULL
+    ),
+    set_aside AS (
+        SELECT row FROM verdicts WHERE verdict = 'skipped' OR outcome = 'unrecorded'
+    ),
     sides AS (
         SELECT
             p.row,
@@ -49,25 +68,34 @@ WITH
             m.measurement,
             m.values_equal,
             m.euclidean_distance,
-            m.scale_norm,
-            m.scale_max
+            m.scale_norm
         FROM paired AS p
-        LEFT JOIN metrics AS m ON m.row = p.row
-        LEFT JOIN target_leaves AS t ON t.row = p.target_row
-        LEFT JOIN golden_leaves AS g ON g.row = p.golden_row
-        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped' AND v.outcome <> 'unrecorded'
+        LEFT JOIN measured AS m ON m.row = p.row
+        LEFT JOIN target_counts AS t ON t.row = p.target_row
+        LEFT JOIN golden_counts AS g ON g.row = p.golden_row
+        ANTI JOIN set_aside ON set_aside.row = p.row
         LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
         WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
     ),
-    scaled AS (
+    masked AS (
         SELECT
             *,
             is_mask(target_max, target_min) OR is_mask(golden_max, golden_min)
             OR coalesce(NOT isfinite(target_max) OR NOT isfinite(golden_max), false) AS max_is_mask,
             is_mask(target_min, target_max) OR is_mask(golden_min, golden_max)
-            OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask,
+            OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
+        FROM sides
+    ),
+    apart AS (
+        SELECT
+            *,
             if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
-            if(min_is_mask, NULL, abs(target_min - golden_min)) AS min_apart,
+            if(min_is_mask, NULL, abs(target_min - golden_min)) AS min_apart
+        FROM masked
+    ),
+    scaled AS (
+        SELECT
+            *,
             greatest(
                 if(max_apart IS NULL, 0, greatest(abs(target_max), abs(golden_max))),
                 if(min_apart IS NULL, 0, greatest(abs(target_min), abs(golden_min)))
@@ -77,8 +105,9 @@ WITH
             is_like AND (
                 (target_max <> golden_max AND NOT (isfinite(target_max) AND isfinite(golden_max)))
                 OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))
-            ) AS is_nonfinite
-        FROM sides
+            ) AS is_nonfinite,
+            coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured
+        FROM apart
     ),
     estimated AS (
         SELECT
@@ -136,7 +165,7 @@ SELECT
     golden_zeros,
     magnitude,
     rounding,
-    coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured,
+    is_measured,
     CASE
         WHEN values_equal THEN 0.0
         WHEN is_nonfinite THEN 1.0
