@@ -43,7 +43,7 @@ WITH
             error_out,
             lower_out,
             floor AS kind_floor,
-            sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2) AS expected,
+            condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2) AS expected,
             log10(greatest(error_out, 1e-8) / expected) AS gain,
             log10(greatest(lower_out, 1e-8) / expected) AS lower_gain
         FROM noise_ops AS o

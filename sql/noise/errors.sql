@@ -5,6 +5,9 @@
 --   A backward op works on what its forward op took and gave, too. Behind an optimizer step a parameter may differ in few
 --   elements only, which its statistics show from √n roundings on.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower one
+-- condition: how many times an op magnifies a relative error of its input: exponentials and waves see it as an absolute
+--   one, so by the largest magnitude that goes in (N. J. Higham, Accuracy and Stability of Numerical Algorithms, §1.6:
+--   |x f'(x) / f(x)|)
 WITH
     leaves AS (
         SELECT l.*, o.module_key, o.op_kind, o.direction
@@ -46,6 +49,7 @@ WITH
     given AS (
         SELECT
             leaves.number,
+            leaves.magnitude,
             leaves.golden_norm,
             leaves.is_float,
             leaves.differs,
@@ -72,7 +76,8 @@ WITH
             given.number,
             max(if(is_float OR differs, upper, NULL)) AS largest,
             sqrt(sum((if(is_float, upper, NULL) * golden_norm / outputs.norm) ** 2)) AS summed,
-            bool_and(coalesce(abs(golden_norm) < 1e30, true)) AS is_summable
+            bool_and(coalesce(abs(golden_norm) < 1e30, true)) AS is_summable,
+            max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude
         FROM given
         LEFT JOIN outputs USING (number)
         GROUP BY given.number
@@ -89,6 +94,12 @@ WITH
             upper_out,
             spacing,
             n,
+            if(
+                o.direction = 'forward'
+                AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$'),
+                greatest(coalesce(inputs.magnitude, 1), 1),
+                1
+            ) AS condition,
             coalesce(
                 if(
                     is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND regexp_matches(
@@ -127,7 +138,8 @@ SELECT
     lower_out,
     upper_out,
     spacing,
-    n
+    n,
+    condition
 FROM known
 LEFT JOIN saved ON saved.call_key = known.call_key
 LEFT JOIN reached ON reached.module_key = known.module_key
