@@ -22,7 +22,7 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
-from lakeprobe.analysis.summary import Outcome, Summary, summarise
+from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
 from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
@@ -160,9 +160,9 @@ class Lake:
     def covered(self, comparison: str) -> Coverage:
         """How much of both sides of a comparison was compared, and what came of it. Raises UsageError and LakeError."""
         stored = comparisons.load(self.path, comparison)
-        query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
-        rows = self.sql(query, {"comparison": comparison}).fetchall()
-        return coverage(stored.units, [Outcome(*row) for row in rows], unpaired=len(stored.unpaired))
+        with query_errors():
+            outcomes = outcomes_in_lake(self._connection, comparison)
+        return coverage(stored.units, outcomes, unpaired=len(stored.unpaired))
 
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.

@@ -116,6 +116,12 @@ def summarise(comparison: StoredComparison) -> Summary:
         connection.close()
 
 
+def outcomes_in_lake(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[Outcome]:
+    """How the rows of `comparison` ended; `connection` has the views of its lake."""
+    query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
+    return [Outcome(*row) for row in connection.execute(query, {"comparison": comparison}).fetchall()]
+
+
 def _ops_by_heading(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpFinding]]:
     leaves: dict[tuple[int, int, float], list[Leaf]] = {}
     shown_leaves = connection.execute(resources.sql("analysis/leaves"), {"most": MOST_LEAVES}).fetchall()

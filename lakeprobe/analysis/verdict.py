@@ -71,14 +71,13 @@ class Coverage:
     @property
     def verdict(self) -> Verdict:
         """The first verdict that holds."""
-        left_out = self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
         holds = {
             Verdict.STRUCTURE_ONLY: self.is_structure and not self.rows["compared"],
-            Verdict.NOTHING_COMPARED: not self.rows["compared"],
+            Verdict.NOTHING_COMPARED: not self.rows["compared"] and not self.different,
             Verdict.DIFFERENT: self.different,
             Verdict.UNREADABLE: self.rows["unreadable"],
             Verdict.INCOMPLETE: self.incomplete,
-            Verdict.PARTLY_COMPARED: left_out,
+            Verdict.PARTLY_COMPARED: self._left_out,
             Verdict.EQUAL_WITHIN_NOISE: self.noise,
         }
         return next((verdict for verdict, does_hold in holds.items() if does_hold), Verdict.EQUAL)
@@ -87,6 +86,17 @@ class Coverage:
     def is_equal(self) -> bool:
         """Whether all of both sides was compared and nothing differs beyond float noise."""
         return self.verdict in EQUAL
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of both sides was compared, whatever came of it."""
+        not_read = self.rows["unreadable"] or self.incomplete
+        return bool(self.rows["compared"]) and not not_read and not self._left_out
+
+    @property
+    def _left_out(self) -> int:
+        """How many rows and units have no counterpart, or nothing that could be compared."""
+        return self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
 
     @property
     def has_errors(self) -> bool:

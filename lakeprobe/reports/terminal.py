@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_text
 
@@ -104,8 +104,8 @@ def comparison_text(comparison: StoredComparison, summary: Summary, found: First
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
     """The verdict on all that was compared, then the op with which the sides part."""
     lines = [*verdict_lines(summary.coverage), ""]
-    if found is not None and not found.is_equal:
-        return [*lines, first_difference_text(found)]
+    if found is not None and found.differs:
+        return [*lines, origins_text(found)]
     return lines + _first(comparison, summary)
 
 
@@ -153,7 +153,7 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
 def _op_lines(op: OpFinding) -> list[str]:
     lines = [f"  it {_FINDINGS[op.finding]}"]
     if op.finding in ("different", "noise"):
-        lines += [f"    {leaf.slot or 'value'}: {leaf.target}  against  {leaf.golden}" for leaf in op.leaves]
+        lines += [f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}" for leaf in op.leaves]
         if op.more_leaves:
             lines.append(f"    … and {op.more_leaves} more: lakeprobe show {op.op}")
     if op.module:

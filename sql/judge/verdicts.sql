@@ -3,8 +3,8 @@
 -- The rules are those of msprobe 26.2 (facts 4.7), per op: inputs (arguments and parameters) against outputs; where
 -- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
 -- A row without counterpart has no other finding. A record that does not say what the op made is set aside where the two
--- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where dtype and shape
--- agree and the dumps have no values of both: nothing says whether they are equal.
+-- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where nothing says
+-- whether the two are equal: dtype and shape agree, and the dumps have no values of both.
 WITH
     never_written AS (
         SELECT 'target' AS side, seq, role, slot FROM target_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
@@ -84,23 +84,10 @@ WITH
             AND d.difference <> 'equal'
             AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
             coalesce(target_content = golden_content, false) AS same_content,
-            target_kind = 'tensor'
-            AND golden_kind = 'tensor'
-            AND target_shape = golden_shape
-            AND coalesce(same_dtype(target_dtype, golden_dtype), true)
-            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0
-            AND NOT same_content
-            AND m.measurement IS NULL
-            AND (target_digest IS NULL OR golden_digest IS NULL)
-            AND coalesce(
-                target_max + golden_max,
-                target_min + golden_min,
-                target_mean + golden_mean,
-                target_norm + golden_norm
-            ) IS NULL AS unrecorded,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
+            matched AND d.difference IS NULL AND NOT coalesce(unreadable, false) AS unrecorded,
             coalesce(content_problem, m.measurement_problem) AS problem
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
