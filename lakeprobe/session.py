@@ -71,6 +71,7 @@ class Lake:
         self.path = store.check_place(store.choose(path))
         if store.is_writable(self.path):
             settle(self.path)
+            upkeep.finish(self.path)
         self._connection = connect()
         self._measures = False
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open

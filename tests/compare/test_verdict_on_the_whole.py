@@ -11,6 +11,7 @@ from pair_dumps import call, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.reports.first_difference_text import against, first_difference_text
 from lakeprobe.session import ComparisonResult
 
 ONE, NEAR, TWO = ({"Torch.f.0.forward": call([tensor(value)])} for value in (1.0, 1.0 + 1e-7, 2.0))
@@ -102,6 +103,75 @@ def test_what_cannot_be_read_is_said_first(tmp_path: Path) -> None:
     nothing = compared(tmp_path, *sides, replace=True)
     assert nothing.verdict is Verdict.NOTHING_COMPARED
     assert str(nothing).splitlines()[3] == "  1 row cannot be read"
+
+
+@pytest.mark.parametrize("damaged", [("npu",), ("gpu",), ("npu", "gpu")])
+@pytest.mark.parametrize(
+    ("statistic", "difference", "verdict"), [(1.0, None, Verdict.UNREADABLE), (2.0, "different", Verdict.DIFFERENT)]
+)
+def test_of_a_tensor_that_cannot_be_read_the_statistics_tell_only_that_it_differs(
+    tmp_path: Path, damaged: tuple[str, ...], statistic: float, difference: str | None, verdict: Verdict
+) -> None:
+    for side, value in (("npu", statistic), ("gpu", 1.0)):
+        leaves = [tensor(1.0, data_name="whole.npy"), tensor(value, data_name="cut.npy")]
+        data = {"Torch.f.0.forward": call(leaves)}
+        arrays = {"whole.npy": np.ones(4, np.float32), "cut.npy": np.ones(4, np.float32)}
+        write_dump(tmp_path / side, data, task="tensor", arrays=arrays)
+        if side in damaged:
+            file = tmp_path / side / "dump_tensor_data" / "cut.npy"
+            file.write_bytes(file.read_bytes()[:-3])
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+        rows = lake.sql("SELECT outcome, difference, verdict FROM results ORDER BY row").fetchall()
+        assert rows[1] == ("unreadable", difference, "unreadable")
+        found = result.first_difference()
+        assert (found.differs, found.is_equal) == (difference is not None, False)
+        assert first_difference_text(found).splitlines()[:2] == [f"Verdict: {verdict}", "  1 row cannot be read"]
+        assert found.ranks.project("verdict").fetchall() == [(verdict,)]
+    assert result.verdict is verdict
+    assert "  1 row cannot be read" in str(result).splitlines()
+
+
+def test_a_first_difference_never_says_more_than_was_compared(tmp_path: Path) -> None:
+    for side, values in (("npu", (1.0, 2.0)), ("gpu", (1.0, 1.0))):
+        for step, value in enumerate(values):
+            write_dump(tmp_path / side / f"step{step}" / "rank0", {"Torch.f.0.forward": call([tensor(value)])})
+    write_dump(tmp_path / "npu" / "step2" / "rank0", ONE)
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+        asked = {
+            "all": result.first_difference(),
+            "step 0": result.first_difference(steps=[0]),
+            "step 1, above 1": result.first_difference(steps=[1], threshold=1.0),
+            "above 1": result.first_difference(threshold=1.0),
+        }
+        assert {name: (found.coverage.verdict, found.differs, found.is_equal) for name, found in asked.items()} == {
+            "all": (Verdict.DIFFERENT, True, False),
+            "step 0": (Verdict.EQUAL, False, True),
+            "step 1, above 1": (Verdict.DIFFERENT, False, True),
+            "above 1": (Verdict.DIFFERENT, False, False),  # step 2 has no counterpart
+        }
+        assert first_difference_text(asked["above 1"]).splitlines() == [
+            "Verdict: different",
+            "  compared: all 2 rows of both sides; beyond float noise: 1",
+            "  steps and ranks without counterpart: 1",
+            "",
+            "No leaf is off by more than 1 in what was compared.",
+        ]
+
+
+def test_a_line_shows_the_statistic_that_differs(tmp_path: Path) -> None:
+    same = {"Norm": 2.0, "Max": 1.0, "Min": -1.0, "Mean": 0.125}
+    changes = {"max": {"Max": 1.5}, "min": {"Min": -1.25}, "mean": {"Mean": -0.125}, "norm": {"Norm": 2.0004}}
+    said = {"max": "max 1.5 against 1", "min": "min -1.25 against -1", "mean": "mean -0.125 against 0.125"}
+    said["norm"] = "norm 2.0004 against 2"
+    ours = {f"Torch.{name}.0.forward": call([tensor(**same | change)]) for name, change in changes.items()}
+    golden = {f"Torch.{name}.0.forward": call([tensor(**same)]) for name in changes}
+    result = compared(tmp_path, *dumps(tmp_path, ours, golden))
+    told = {op.op.split(".")[1]: op.leaves[0] for op in result.summary().worst}
+    assert {name: against(leaf.target, leaf.golden) for name, leaf in told.items()} == {
+        name: f"torch.float32 [4] {text}" for name, text in said.items()
+    }
 
 
 def test_units_that_are_missing_or_cut_off_are_no_equality(tmp_path: Path) -> None:
