@@ -23,7 +23,7 @@ from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
-from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
@@ -163,7 +163,7 @@ class Lake:
         stored = comparisons.load(self.path, comparison)
         with query_errors():
             outcomes = outcomes_in_lake(self._connection, comparison)
-        return coverage(stored.units, outcomes, unpaired=len(stored.unpaired))
+        return coverage_of(stored, outcomes)
 
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.

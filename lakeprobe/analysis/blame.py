@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.summary import outcomes_in_lake
+from lakeprobe.analysis.verdict import Coverage, coverage_of
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout
@@ -45,7 +47,8 @@ class Blame:
 
     `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql); `path`: the ops from the cause to the
     loss (path.sql); `spread`: how the difference came to the other ranks (spread.sql); `counts`: how many events there
-    are of each grade, `suspects` shows `most` of them in all.
+    are of each grade, `suspects` shows `most` of them in all; `coverage`: how much of the steps that were looked at was
+    compared.
     """
 
     comparison: str
@@ -54,6 +57,7 @@ class Blame:
     path: duckdb.DuckDBPyRelation
     spread: duckdb.DuckDBPyRelation
     counts: duckdb.DuckDBPyRelation
+    coverage: Coverage
 
     def __repr__(self) -> str:
         return f"<blame for the differences of {self.comparison} in step {self.step}>"
@@ -86,7 +90,8 @@ def blame(
         _keep_repeat(stages, comparison, repeated)
         keep(stages, "leaf_errors", "leaf_errors", {"comparison": name})
         chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
-        return _answer(connection, stages, comparison, chosen, most)
+        covered = coverage_of(comparison, outcomes_in_lake(stages, name), () if step is None else (step,))
+        return _answer(connection, stages, comparison, chosen, most, covered)
 
 
 def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComparison:
@@ -182,6 +187,7 @@ def _answer(
     comparison: StoredComparison,
     step: int,
     most: int,
+    covered: Coverage,
 ) -> Blame:
     runs = {"target": comparison.target, "golden": comparison.golden}
     keep(stages, "blame_cause", "blame/cause")
@@ -195,6 +201,7 @@ def _answer(
         path=answer(connection, stages, "blame/path", {"target": comparison.target}),
         spread=answer(connection, stages, "blame/spread"),
         counts=answer(connection, stages, "blame/counts"),
+        coverage=covered,
     )
 
 

@@ -7,22 +7,21 @@ rank in time. What nothing explains is where it began.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
-from lakeprobe.analysis.verdict import Coverage, coverage
+from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
     import duckdb
 
-    from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
-    from lakeprobe.lake.layout import UnitKey
+    from lakeprobe.lake.comparison import StoredComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +119,17 @@ def _keep_verdicts(
     stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: Sequence[int], ranks: Sequence[int]
 ) -> Coverage:
     """Make unit_verdicts, the verdict on each (step, rank) that is asked for, and give the coverage of all of them."""
-
-    def is_shown(unit: ComparedUnit | Outcome | UnitKey) -> bool:
-        return (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
-
-    units = [unit for unit in comparison.units if is_shown(unit)]
-    outcomes: dict[tuple[int, int], list[Outcome]] = {(unit.step, unit.rank): [] for unit in units}
-    for outcome in filter(is_shown, outcomes_in_lake(stages, comparison.name)):
-        outcomes[outcome.step, outcome.rank].append(outcome)
+    outcomes = outcomes_in_lake(stages, comparison.name)
+    of_unit: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        of_unit[outcome.step, outcome.rank].append(outcome)
     verdicts = [
-        {"step": unit.step, "rank": unit.rank, "verdict": coverage([unit], outcomes[unit.step, unit.rank]).verdict}
-        for unit in units
+        {"step": unit.step, "rank": unit.rank, "verdict": coverage([unit], of_unit[unit.step, unit.rank]).verdict}
+        for unit in comparison.units
+        if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
     ]
     keep(stages, "unit_verdicts", "first_difference/unit_verdicts", {"units": verdicts})
-    unpaired = sum(is_shown(unit) for unit in comparison.unpaired)
-    return coverage(units, chain.from_iterable(outcomes.values()), unpaired)
+    return coverage_of(comparison, outcomes, steps, ranks)
 
 
 def explain(stages: duckdb.DuckDBPyConnection) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.analysis import query
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, SUSPECTS_FILE, StoredComparison
 from lakeprobe.lake.connection import connect, define_view
@@ -110,7 +110,7 @@ def summarise(comparison: StoredComparison) -> Summary:
         ops = _ops_by_heading(connection)
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         outcomes = tuple(Outcome(*row) for row in rows)
-        covered = coverage(comparison.units, outcomes, unpaired=len(comparison.unpaired))
+        covered = coverage_of(comparison, outcomes)
         return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
     finally:
         connection.close()

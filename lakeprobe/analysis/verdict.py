@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.summary import Outcome
-    from lakeprobe.lake.comparison import ComparedUnit
+    from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
+    from lakeprobe.lake.layout import UnitKey
 
 
 class Verdict(StrEnum):
@@ -131,6 +132,18 @@ def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaire
         incomplete=sum(unit.cut_off for unit in units),
         is_structure=all(unit.is_structure for unit in units),
     )  # fmt: skip
+
+
+def coverage_of(
+    comparison: StoredComparison, outcomes: Iterable[Outcome], steps: Sequence[int] = (), ranks: Sequence[int] = ()
+) -> Coverage:
+    """The coverage of those `steps` and `ranks` of a comparison, of all where none are named."""
+
+    def is_asked(unit: ComparedUnit | Outcome | UnitKey) -> bool:
+        return (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
+
+    units = list(filter(is_asked, comparison.units))
+    return coverage(units, filter(is_asked, outcomes), unpaired=sum(map(is_asked, comparison.unpaired)))
 
 
 _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")

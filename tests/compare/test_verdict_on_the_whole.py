@@ -11,7 +11,9 @@ from pair_dumps import call, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.reports.blame_text import blame_text
 from lakeprobe.reports.first_difference_text import against, first_difference_text
+from lakeprobe.reports.overflow_text import overflow_text
 from lakeprobe.session import ComparisonResult
 
 ONE, NEAR, TWO = ({"Torch.f.0.forward": call([tensor(value)])} for value in (1.0, 1.0 + 1e-7, 2.0))
@@ -226,3 +228,25 @@ def test_a_reader_sees_the_origin_over_all_ranks_first(tmp_path: Path) -> None:
     assert first == "First difference: rank 1, Functional.gelu.1.forward (step 0)"
     assert not any("batch_isend_irecv" in line and line.endswith("%") for line in lines)
     assert "The cause and its path to the loss: lakeprobe blame gelu_tanh_vs_golden" in lines
+
+
+@pytest.mark.parametrize(
+    ("data", "task", "says"),
+    [
+        (NAMES_ONLY, "structure", "The dump names its ops and records no values, so nothing can be seen."),
+        (BARE, "statistics", "No op makes NaN or inf that was not asked for, as far as it can be seen."),
+        (ONE, "statistics", "No op makes NaN or inf that was not asked for."),
+    ],
+)
+def test_overflow_says_what_it_cannot_see(tmp_path: Path, data: Any, task: str, says: str) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        lake.ingest(write_dump(tmp_path / "npu", data, task=task))
+        assert overflow_text(lake.overflow("npu")).splitlines()[2] == says
+
+
+def test_blame_names_nothing_where_nothing_was_compared(tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        sides = dumps(tmp_path, BARE, BARE)
+        assert blame_text(lake.compare(*sides).blame()).splitlines()[2:] == [
+            "Verdict: nothing compared", *(f"  {line}" for line in NO_VALUES),
+        ]  # fmt: skip

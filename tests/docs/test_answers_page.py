@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
+from lakeprobe.reports.blame_text import blame_json
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import Lake
 
@@ -56,7 +57,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             texts = (first_difference_text(first), str(result))
             command = ["first-diff", result.name, "--format", "json", "--lake", str(lake)]
             rows = [json.loads(line) for line in CliRunner().invoke(app, command).stdout.splitlines()]
-            found[case] = (said, result.verdict, files, first.is_equal, texts, rows)
+            blame = json.loads(blame_json(result.blame()))
+            found[case] = (said, result.verdict, files, first.is_equal, texts, rows, blame)
     return found
 
 
@@ -92,9 +94,9 @@ def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> No
 
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_first_difference_agrees_with_the_verdict(told: dict[str, Any], case: str) -> None:
-    said, verdict, _, is_equal, texts, rows = told[case]
+    said, verdict, _, is_equal, texts, rows, blame = told[case]
     assert is_equal == (said.first_diff == 0)
-    assert [row["verdict"] for row in rows] == [verdict]
+    assert [row["verdict"] for row in rows] == [blame["verdict"]] == [verdict]
     if verdict is not Verdict.NOTHING_COMPARED:  # there it is rows without counterpart
         assert any(row["finding"] for row in rows) == bool(said.coverage.different)
     for text in texts:
