@@ -41,7 +41,7 @@ def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
 
 def _none(counts: list[dict[str, Any]]) -> str:
     """That there is no NaN or inf, as far as it can be seen."""
-    if not any(unit["ops"] for unit in counts):
+    if not any(unit["tensor_rows"] for unit in counts):
         return "The dump names its ops and records no values, so nothing can be seen."
     seen = ", as far as it can be seen" if any(unit["blind"] for unit in counts) else ""
     return f"No op makes NaN or inf that was not asked for{seen}."
@@ -107,7 +107,7 @@ def _counts(counts: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{jumps} of level high have finite values and a norm more than 100 times as large as what came in."
     blind = sum(unit["blind"] for unit in counts)
     if blind:
-        yield f"{blind} tensors have no statistics, so nothing can be seen in them: digests only, float8, or not readable."
+        yield f"{blind} tensors have no statistics (digests, float8, not readable): nothing can be seen in them."
 
 
 def _total(counts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.reports.first_difference_text import against, origins_text
+from lakeprobe.reports.first_difference_text import against, origins_text, ranges
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_text
 
@@ -91,7 +91,7 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
 
 def comparison_text(comparison: StoredComparison, summary: Summary, found: FirstDifference | None = None) -> str:
     """The summary of a comparison. `found` is its first difference over all ranks, where there are several."""
-    lines = [f"{comparison.target} against {comparison.golden}, by the rule {comparison.rule}", ""]
+    lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", ""]
     lines += _headline(comparison, summary, found)
     lines += _worst(comparison, summary)
     lines += _counts(summary)
@@ -99,6 +99,21 @@ def comparison_text(comparison: StoredComparison, summary: Summary, found: First
     lines += [f"  incomplete: {unit}" for unit in comparison.incomplete]
     lines += ["", *_next(comparison, summary)]
     return "\n".join(lines) + "\n"
+
+
+def _sides(comparison: StoredComparison) -> str:
+    """Both runs; of one run held against itself, which of its steps and ranks."""
+    target = _units_text({unit.step for unit in comparison.units}, {unit.rank for unit in comparison.units})
+    golden = _units_text(
+        {unit.golden_step for unit in comparison.units}, {unit.golden_rank for unit in comparison.units}
+    )
+    if comparison.target != comparison.golden or target == golden:
+        return f"{comparison.target} against {comparison.golden}"
+    return f"{comparison.target} {target} against {golden}"
+
+
+def _units_text(steps: set[int], ranks: set[int]) -> str:
+    return f"step {ranges(steps)} rank {ranges(ranks)}"
 
 
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
