@@ -49,11 +49,12 @@ class Coverage:
     """How many rows of both sides were compared, and what the rest is.
 
     A row of `rows` is a pair, or a row of one side. `compared` of them were judged: `equal`, `noise` and `different`;
-    `set_aside` have no meaning (memory that was never written, or data that had not arrived); `unmatched` have no
-    counterpart; `inside` are steps of what the other side does in other steps, `structure` only gives another view
-    or a shape; `unreadable` name tensors that cannot be read; `unrecorded` have no values on both sides.
-    `target_compared` and `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose
-    numbers differ by rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
+    `set_aside` have no meaning (memory that was never written, data that had not arrived, digests of later contents);
+    `unmatched` have no counterpart; `inside` are steps of what the other side does in other steps, `structure` only
+    gives another view or a shape; `unreadable` name tensors that cannot be read, which what was recorded beside them
+    may show to be `different` all the same; `unrecorded` have no values on both sides. `target_compared` and
+    `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose numbers differ by
+    rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
     """
 
     target_rows: int
@@ -106,9 +107,9 @@ class Coverage:
 
     @property
     def has_warnings(self) -> bool:
-        """Whether --fail-on warning ends with 1: errors, warnings, and what has no counterpart or was cut off."""
+        """Whether --fail-on warning ends with 1: errors, warnings, what differs, is alone or was cut off."""
         rows = self.findings["warning"] + self.findings["unmatched"]
-        return bool(self.has_errors or rows or self.unpaired or self.incomplete)
+        return bool(self.has_errors or rows or self.different or self.unpaired or self.incomplete)
 
 
 def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:

@@ -187,7 +187,7 @@ def _traced(leaves: Sequence[Record]) -> list[str]:
 
 def _leaf_lines(leaves: Sequence[Record]) -> list[str]:
     """What differs, a line each; what agrees, by name."""
-    equal = [leaf["slot"] for leaf in leaves if leaf["error"] == 0 and not leaf["doubtful"]]
+    equal = [leaf["slot"] for leaf in leaves if leaf["difference"] == "equal"]
     apart = [leaf for leaf in leaves if leaf["slot"] not in equal]
     width = max((len(leaf["slot"]) for leaf in apart), default=0)
     lines = []

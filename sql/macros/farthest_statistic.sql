@@ -1,5 +1,6 @@
 -- farthest_statistic(pair): the name of the statistic in which the two sides of a row of results are farthest apart, as a
--- share of the tensor, and what it is on either side. The norm where none differs; of one side alone its norm.
+-- share of the tensor, and what it is on either side: one that only one side has where the others agree, the norm where all
+-- agree or there is one side only.
 CREATE OR REPLACE MACRO farthest_statistic(pair) AS
 list_sort(
     list_transform(
@@ -34,7 +35,7 @@ list_sort(
                     coalesce(
                         abs(it.target - it.golden) / nullif(abs(it.scale), 0),
                         abs(it.target - it.golden),
-                        if(it.target IS NULL AND it.golden IS NULL, -2, -1)
+                        if(it.target IS NULL AND it.golden IS NULL, -1, 1e-300)
                     )
             END::DOUBLE,
             'turn': it.turn,
