@@ -250,3 +250,22 @@ def test_blame_names_nothing_where_nothing_was_compared(tmp_path: Path) -> None:
         assert blame_text(lake.compare(*sides).blame()).splitlines()[2:] == [
             "Verdict: nothing compared", *(f"  {line}" for line in NO_VALUES),
         ]  # fmt: skip
+
+
+def test_gradients_that_are_written_ahead_of_the_forward_pass_come_behind_it(tmp_path: Path) -> None:
+    """As msprobe 1.2.2 does: the gradient's entry is the first of the dump."""
+
+    def run(value: float) -> dict[str, Any]:
+        return {
+            "Module.fc.Linear.parameters_grad.0": {"weight": [tensor(value)]},
+            "Torch.f.0.forward": call([tensor()], [tensor(value)]),
+            "Torch.f.0.backward": {"input": [tensor(value)], "output": [tensor(value)]},
+        }
+
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(*dumps(tmp_path, run(2.0), run(1.0)))
+        assert [op.op for op in result.summary().first] == ["Torch.f.0.forward"]
+        assert result.first_difference().origins.project("op").fetchall() == [("Torch.f.0.forward",)]
+        behind = run(1.0) | {"Module.fc.Linear.parameters_grad.0": {"weight": [tensor(2.0)]}}
+        alone = lake.compare(write_dump(tmp_path / "alone", behind), "gpu")
+        assert [op.op for op in alone.summary().first] == ["Module.fc.Linear.parameters_grad.0"]
