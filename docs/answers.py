@@ -55,14 +55,20 @@ it, so nothing is called equal that was not looked at. `print(result)`, a notebo
 {verdicts}
 
 The first that holds is the verdict. `compare --fail-on error` ends with 1 if a row is an error, if anything could not
-be read, and if nothing was compared; `--fail-on warning` also if a row is a warning, or if a row, step or rank has no
-counterpart (where the rule does not expect that) or was cut off. `first-diff --fail` ends with 1 unless the verdict is
-one of the last two.
+be read, and if nothing was compared; `--fail-on warning` also if a row is a warning or differs, or if a row, step or
+rank has no counterpart (where the rule does not expect that) or was cut off. `first-diff --fail` ends with 1 unless the
+verdict is one of the last two; with a `--threshold` or `--noise` of your own, unless all was compared and nothing
+differs by that measure.
+
+`first-diff` opens with the verdict on the steps and ranks that it was asked for, and `blame` says it where it has no
+suspect; in their JSON it is the field `verdict`. In Python `first_difference().is_equal` holds where `first-diff
+--fail` ends with 0.
 
 A row of the table `results` that is not judged has a verdict of its own: `unmatched`, `unreadable`, or `skipped`
-(memory that was never written, data that had not arrived, and what a rule expects to have no counterpart). Its
-`outcome` is `unrecorded` where dtype and shape agree and the dumps do not have values of both sides: digests against
-statistics, for example.
+(memory that was never written, data that had not arrived, digests of later contents, and what a rule expects to have no
+counterpart). Its `outcome` is `unrecorded` where dtype and shape agree and the dumps do not have values of both sides:
+digests against statistics, for example. The `difference` of an unreadable or unrecorded row is NULL, unless what was
+recorded beside the tensor shows that the two sides differ.
 
 ## What it says
 

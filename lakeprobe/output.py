@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,6 +65,24 @@ def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join(lines) + "\n"
+
+
+_WIDTH = 80
+"""What a terminal shows in a line at the least."""
+
+
+def folded(lines: str) -> str:
+    """Text whose longer lines go on in the next one, further in; nothing is cut."""
+    return "\n".join(part for line in lines.split("\n") for part in _folded_line(line))
+
+
+def _folded_line(line: str) -> list[str]:
+    if len(line) <= _WIDTH:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _table(columns: Sequence[str], values: Iterable[Row]) -> None:

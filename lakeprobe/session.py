@@ -22,8 +22,8 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
-from lakeprobe.analysis.summary import Outcome, Summary, summarise
-from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
+from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
@@ -71,6 +71,7 @@ class Lake:
         self.path = store.check_place(store.choose(path))
         if store.is_writable(self.path):
             settle(self.path)
+            upkeep.finish(self.path)
         self._connection = connect()
         self._measures = False
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
@@ -160,9 +161,9 @@ class Lake:
     def covered(self, comparison: str) -> Coverage:
         """How much of both sides of a comparison was compared, and what came of it. Raises UsageError and LakeError."""
         stored = comparisons.load(self.path, comparison)
-        query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
-        rows = self.sql(query, {"comparison": comparison}).fetchall()
-        return coverage(stored.units, [Outcome(*row) for row in rows], unpaired=len(stored.unpaired))
+        with query_errors():
+            outcomes = outcomes_in_lake(self._connection, comparison)
+        return coverage_of(stored, outcomes)
 
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.summary import outcomes_in_lake
+from lakeprobe.analysis.verdict import Coverage, coverage_of
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout
@@ -45,7 +47,8 @@ class Blame:
 
     `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql); `path`: the ops from the cause to the
     loss (path.sql); `spread`: how the difference came to the other ranks (spread.sql); `counts`: how many events there
-    are of each grade, `suspects` shows `most` of them in all.
+    are of each grade, `suspects` shows `most` of them in all; `coverage`: how much of the steps that were looked at was
+    compared.
     """
 
     comparison: str
@@ -54,6 +57,7 @@ class Blame:
     path: duckdb.DuckDBPyRelation
     spread: duckdb.DuckDBPyRelation
     counts: duckdb.DuckDBPyRelation
+    coverage: Coverage
 
     def __repr__(self) -> str:
         return f"<blame for the differences of {self.comparison} in step {self.step}>"
@@ -80,12 +84,14 @@ def blame(
     steps = sorted({unit.step for unit in comparison.units})
     if step is not None and step not in steps:
         raise UsageError(f"comparison {name} has no step {step} (it has {', '.join(map(str, steps))})")
-    keep(connection, "transfers", "communication/transfers", {"run": comparison.target})
-    repeated = _repeat_of(lake, comparison, repeat) if repeat else None
-    _keep_repeat(connection, comparison, repeated)
-    keep(connection, "leaf_errors", "leaf_errors", {"comparison": name})
-    chosen = _rank_steps(connection, comparison, steps if step is None else [step], noise, repeated)
-    return _answer(connection, comparison, chosen, most)
+    with apart(connection) as stages:
+        keep(stages, "transfers", "communication/transfers", {"run": comparison.target})
+        repeated = _repeat_of(lake, comparison, repeat) if repeat else None
+        _keep_repeat(stages, comparison, repeated)
+        keep(stages, "leaf_errors", "leaf_errors", {"comparison": name})
+        chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
+        covered = coverage_of(comparison, outcomes_in_lake(stages, name), () if step is None else (step,))
+        return _answer(connection, stages, comparison, chosen, most, covered)
 
 
 def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComparison:
@@ -101,19 +107,19 @@ def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComp
 
 
 def _keep_repeat(
-    connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, repeat: StoredComparison | None
+    stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, repeat: StoredComparison | None
 ) -> None:
     """Make repeat_errors: how far each op of golden is from itself in the repeat."""
     if repeat is None:
-        keep(connection, "repeat_errors", "blame/no_repeat")
+        keep(stages, "repeat_errors", "blame/no_repeat")
         return
-    keep(connection, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
-    keep_units(connection, comparison)
-    keep(connection, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
+    keep(stages, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
+    keep_units(stages, comparison)
+    keep(stages, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
 
 
 def _rank_steps(
-    connection: duckdb.DuckDBPyConnection,
+    stages: duckdb.DuckDBPyConnection,
     comparison: StoredComparison,
     steps: list[int],
     noise: str | None,
@@ -125,97 +131,105 @@ def _rank_steps(
     later, and another wire may hand on what agrees. Where they give no event, the evidence of sql/noise is asked.
     """
     for step in steps:
-        keep_noise_ends(connection, comparison, noise=noise, repeat=repeat)
-        _rank(connection, comparison, step)
-        if not connection.table("blame_ranked").limit(1).fetchall():
-            keep_noise_ends(connection, comparison, noise=noise, repeat=repeat, also_bitwise=True)
-            _rank(connection, comparison, step)
-        if _has_suspect(connection):
+        keep_noise_ends(stages, comparison, noise=noise, repeat=repeat)
+        _rank(stages, comparison, step)
+        if not stages.table("blame_ranked").limit(1).fetchall():
+            keep_noise_ends(stages, comparison, noise=noise, repeat=repeat, also_bitwise=True)
+            _rank(stages, comparison, step)
+        if _has_suspect(stages):
             return step
-    keep_noise_ends(connection, comparison, noise=noise, repeat=repeat)
-    _rank(connection, comparison, steps[0])
+    keep_noise_ends(stages, comparison, noise=noise, repeat=repeat)
+    _rank(stages, comparison, steps[0])
     return steps[0]
 
 
-def _has_suspect(connection: duckdb.DuckDBPyConnection) -> bool:
-    return bool(connection.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall())
+def _has_suspect(stages: duckdb.DuckDBPyConnection) -> bool:
+    return bool(stages.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall())
 
 
-def keep_units(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
+def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
     """Make compared_units: which step and rank of golden each of the target was held against."""
     units = [
         (unit.step, unit.rank, unit.golden_step, unit.golden_rank)
         for unit in comparison.units
         if step is None or unit.step == step
     ]
-    connection.execute(
+    stages.execute(
         "CREATE OR REPLACE TEMP TABLE compared_units "
         "(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER)"
     )
-    connection.executemany("INSERT INTO compared_units VALUES (?, ?, ?, ?)", units)
+    stages.executemany("INSERT INTO compared_units VALUES (?, ?, ?, ?)", units)
 
 
-def _rank(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:
+def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:
     """Make blame_ranked, and the tables that it stands on, of one step."""
-    keep_units(connection, comparison, step)
+    keep_units(stages, comparison, step)
     name = {"comparison": comparison.name}
     target = {"target": comparison.target}
     runs = target | {"golden": comparison.golden}
-    keep(connection, "blame_leaves", "blame/leaves", name | {"step": step})
-    keep(connection, "blame_ops", "blame/ops", name | runs)
-    keep(connection, "blame_meetings", "blame/meetings")
-    keep(connection, "blame_incoming", "blame/incoming")
-    keep(connection, "blame_growth", "blame/growth")
-    keep(connection, "blame_unexplained", "blame/unexplained", name)
-    keep(connection, "blame_makers", "blame/makers", name | runs)
-    keep(connection, "blame_noise", "blame/noise")
-    keep(connection, "blame_events", "blame/events")
-    keep(connection, "blame_elsewhere", "blame/elsewhere", name | runs)
-    keep(connection, "blame_races", "blame/races", name | target)
-    keep(connection, "blame_ranked", "blame/ranked")
+    keep(stages, "blame_leaves", "blame/leaves", name | {"step": step})
+    keep(stages, "blame_ops", "blame/ops", name | runs)
+    keep(stages, "blame_meetings", "blame/meetings")
+    keep(stages, "blame_incoming", "blame/incoming")
+    keep(stages, "blame_growth", "blame/growth")
+    keep(stages, "blame_unexplained", "blame/unexplained", name)
+    keep(stages, "blame_makers", "blame/makers", name | runs)
+    keep(stages, "blame_noise", "blame/noise")
+    keep(stages, "blame_events", "blame/events")
+    keep(stages, "blame_elsewhere", "blame/elsewhere", name | runs)
+    keep(stages, "blame_races", "blame/races", name | target)
+    keep(stages, "blame_ranked", "blame/ranked")
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int, most: int) -> Blame:
+def _answer(
+    connection: duckdb.DuckDBPyConnection,
+    stages: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    step: int,
+    most: int,
+    covered: Coverage,
+) -> Blame:
     runs = {"target": comparison.target, "golden": comparison.golden}
-    keep(connection, "blame_cause", "blame/cause")
-    keep(connection, "blame_spread", "blame/spread")
-    keep(connection, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
-    _keep_hops(connection, comparison.name, step)
+    keep(stages, "blame_cause", "blame/cause")
+    keep(stages, "blame_spread", "blame/spread")
+    keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
+    _keep_hops(stages, comparison.name, step)
     return Blame(
         comparison=comparison.name,
         step=step,
-        suspects=answer(connection, "blame/suspects", {"comparison": comparison.name, "most": most} | runs),
-        path=answer(connection, "blame/path", {"target": comparison.target}),
-        spread=answer(connection, "blame/spread"),
-        counts=answer(connection, "blame/counts"),
+        suspects=answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs),
+        path=answer(connection, stages, "blame/path", {"target": comparison.target}),
+        spread=answer(connection, stages, "blame/spread"),
+        counts=answer(connection, stages, "blame/counts"),
+        coverage=covered,
     )
 
 
-def _keep_hops(connection: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:
+def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:
     """Make blame_hops: the ops of the path from the cause to the loss, in this order."""
-    connection.execute(
+    stages.execute(
         "CREATE OR REPLACE TEMP TABLE blame_hops "
         "(nth INTEGER, step INTEGER, rank INTEGER, seq INTEGER, how VARCHAR, from_rank INTEGER, meeting VARCHAR)"
     )
-    hops = _path(connection, comparison)
+    hops = _path(stages, comparison)
     if hops:
         rows = [(nth, step, *node, how, origin, meeting) for nth, (node, how, origin, meeting) in enumerate(hops, 1)]
-        connection.executemany("INSERT INTO blame_hops VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        stages.executemany("INSERT INTO blame_hops VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 _Hop = tuple[_Node, str | None, int | None, str | None]
 """An op of the path, how it has the difference from the one before it, and from which rank by which meeting."""
 
 
-def _path(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[_Hop]:
+def _path(stages: duckdb.DuckDBPyConnection, comparison: str) -> list[_Hop]:
     """The path from the cause to the loss of its rank, or else to that of the first rank it was carried to."""
-    found = connection.execute("SELECT rank, target_seq FROM blame_cause WHERE target_seq IS NOT NULL").fetchall()
+    found = stages.execute("SELECT rank, target_seq FROM blame_cause WHERE target_seq IS NOT NULL").fetchall()
     if not found:
         return []
     cause: _Node = found[0]
-    brought = dict(connection.execute("SELECT rank, from_rank FROM blame_spread").fetchall())
-    for end in connection.execute("SELECT rank, seq FROM blame_ends ORDER BY nth LIMIT 2").fetchall():
-        edges = _edges(connection, comparison, _ranks_between(cause[0], end[0], brought))
+    brought = dict(stages.execute("SELECT rank, from_rank FROM blame_spread").fetchall())
+    for end in stages.execute("SELECT rank, seq FROM blame_ends ORDER BY nth LIMIT 2").fetchall():
+        edges = _edges(stages, comparison, _ranks_between(cause[0], end[0], brought))
         hops = _walk(edges, cause, end)
         if hops:
             return hops
@@ -230,11 +244,11 @@ def _ranks_between(cause: int, end: int, brought: dict[int, int]) -> list[int]:
     return sorted({cause, *ranks})
 
 
-def _edges(connection: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> dict[_Node, list[_Edge]]:
+def _edges(stages: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> dict[_Node, list[_Edge]]:
     """Of every op of `ranks` that differs, where it may have that from, where most is from first."""
-    keep(connection, "blame_edges", "blame/edges", {"comparison": comparison, "ranks": ranks})
+    keep(stages, "blame_edges", "blame/edges", {"comparison": comparison, "ranks": ranks})
     edges: dict[_Node, list[_Edge]] = defaultdict(list)
-    rows = connection.execute(
+    rows = stages.execute(
         "SELECT rank, seq, from_rank, from_seq, how, meeting FROM blame_edges "
         "ORDER BY rank, seq, error DESC, from_rank, from_seq DESC"
     ).fetchall()

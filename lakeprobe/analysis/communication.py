@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,8 +38,9 @@ class Communication:
 
 def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBPyRelation:
     """Every collective call, send and receive of `run`, with its group, partners and tensors."""
-    _keep_transfers(connection, run)
-    return answer(connection, "communication/transfers_in_order")
+    with apart(connection) as stages:
+        _keep_transfers(stages, run)
+        return answer(connection, stages, "communication/transfers_in_order")
 
 
 def communication(
@@ -51,50 +52,51 @@ def communication(
     their contents were dumped; else digests or statistics tell what they can (each law_*.sql in
     sql/analysis/communication says what that is). A tensor that cannot be read is a reason, not an error.
     """
-    _keep_transfers(connection, run)
-    _keep_laws(connection, run)
-    changed = None
-    asked = {"step": step}
-    if comparison is not None:
-        keep(connection, "leaf_errors", "leaf_errors", {"comparison": comparison})
-        changed = answer(connection, "communication/meetings_changed", asked)
-    return Communication(
-        summary=answer(connection, "communication/summary", asked),
-        verdicts=answer(connection, "communication/verdicts", asked),
-        broken=answer(connection, "communication/broken", asked),
-        laws=answer(connection, "communication/laws_in_order", asked),
-        changed=changed,
-    )
+    with apart(connection) as stages:
+        _keep_transfers(stages, run)
+        _keep_laws(stages, run)
+        changed = None
+        asked = {"step": step}
+        if comparison is not None:
+            keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
+            changed = answer(connection, stages, "communication/meetings_changed", asked)
+        return Communication(
+            summary=answer(connection, stages, "communication/summary", asked),
+            verdicts=answer(connection, stages, "communication/verdicts", asked),
+            broken=answer(connection, stages, "communication/broken", asked),
+            laws=answer(connection, stages, "communication/laws_in_order", asked),
+            changed=changed,
+        )
 
 
-def _keep_transfers(connection: duckdb.DuckDBPyConnection, run: str) -> None:
-    keep(connection, "transfers", "communication/transfers", {"run": run})
+def _keep_transfers(stages: duckdb.DuckDBPyConnection, run: str) -> None:
+    keep(stages, "transfers", "communication/transfers", {"run": run})
 
 
-def _keep_laws(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:
     """Make the table laws, and all that it stands on."""
-    keep(connection, "tensors_moved", "communication/tensors_moved", {"run": run})
+    keep(stages, "tensors_moved", "communication/tensors_moved", {"run": run})
     for stage in ("meetings", "shares", "contributors", *_LAWS, "expected", "takings", "parts", "statistics"):
-        keep(connection, stage, f"communication/{stage}")
-    _measure(connection, run)
-    keep(connection, "law_same_arguments", "communication/law_same_arguments")
-    keep(connection, "law_order", "communication/law_order", {"run": run})
-    keep(connection, "laws", "communication/laws")
+        keep(stages, stage, f"communication/{stage}")
+    _measure(stages, run)
+    keep(stages, "law_same_arguments", "communication/law_same_arguments")
+    keep(stages, "law_order", "communication/law_order", {"run": run})
+    keep(stages, "laws", "communication/laws")
 
 
-def _measure(connection: duckdb.DuckDBPyConnection, run: str) -> None:
+def _measure(stages: duckdb.DuckDBPyConnection, run: str) -> None:
     """Make the table readings_measured: what numpy says of the results whose contents were dumped."""
     import pyarrow as pa
 
     from lakeprobe.tensors.reference import TensorReference
 
-    keep(connection, "places", "communication/places", {"run": run})
-    keep(connection, "readings", "communication/readings")
-    found = connection.sql("SELECT number, reference FROM places").fetchall()
+    keep(stages, "places", "communication/places", {"run": run})
+    keep(stages, "readings", "communication/readings")
+    found = stages.sql("SELECT number, reference FROM places").fetchall()
     places = {number: TensorReference.of(reference) for number, reference in found}
     measured: dict[str, dict[str, Any]] = {}
     rows = []
-    for batch in connection.table("readings").to_arrow_table().to_batches(_BATCH):
+    for batch in stages.table("readings").to_arrow_table().to_batches(_BATCH):
         for row in batch.to_pylist():
             what = repr((row["results"], row["pieces"], row["reduction"], row["epsilon"]))
             if what not in measured:
@@ -108,9 +110,9 @@ def _measure(connection: duckdb.DuckDBPyConnection, run: str) -> None:
             ("is_broken", pa.bool_()),
         ]
     )
-    connection.register("readings_found", pa.Table.from_pylist(rows, schema))
-    connection.execute("CREATE OR REPLACE TEMP TABLE readings_measured AS FROM readings_found")
-    connection.unregister("readings_found")
+    stages.register("readings_found", pa.Table.from_pylist(rows, schema))
+    stages.execute("CREATE OR REPLACE TEMP TABLE readings_measured AS FROM readings_found")
+    stages.unregister("readings_found")
 
 
 def _measured(row: dict[str, Any], places: dict[int, TensorReference]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.compare.plan import pair_units
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
@@ -73,30 +74,33 @@ def drift(
     """
     _check(golden, runs, metric, threshold)
     everyone = [golden, *runs]
-    _pair(connection, golden, runs, ranks)
-    keep(connection, "drift_ops", "drift/ops", {"runs": everyone})
-    _choose(connection, golden, [names] if isinstance(names, str) else names)
-    keep(connection, "drift_calls", "drift/calls", {"golden": golden, "runs": everyone})
-    keep(connection, "drift_leaves", "drift/leaves", {"runs": everyone})
-    keep(connection, "drift_incoming", "drift/incoming", {"golden": golden})
-    keep_repeat_rows(connection, noise)
-    limits = {"metric": metric, "threshold": threshold, "noise_factor": NOISE_FACTOR}
-    keep(connection, "drift_points", "drift/points", {"golden": golden, **limits})
-    if not connection.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:
-        raise UsageError(f"nothing that was asked for has a {metric}; name other ops with --op, or another --metric")
-    order = {"runs": list(runs)}
-    keep(connection, "drift_rows", "drift/rows", order)
-    return Drift(
-        golden=golden,
-        runs=tuple(runs),
-        metric=metric,
-        threshold=threshold,
-        by_run=answer(connection, "drift/runs", order),
-        rows=answer(connection, "drift/rows", order),
-        modules=answer(connection, "drift/modules", order),
-        steps=answer(connection, "drift/steps", order),
-        missing=answer(connection, "drift/missing", order),
-    )
+    with apart(connection) as stages:
+        _pair(stages, golden, runs, ranks)
+        keep(stages, "drift_ops", "drift/ops", {"runs": everyone})
+        _choose(stages, golden, [names] if isinstance(names, str) else names)
+        keep(stages, "drift_calls", "drift/calls", {"golden": golden, "runs": everyone})
+        keep(stages, "drift_leaves", "drift/leaves", {"runs": everyone})
+        keep(stages, "drift_incoming", "drift/incoming", {"golden": golden})
+        keep_repeat_rows(stages, noise)
+        limits = {"metric": metric, "threshold": threshold, "noise_factor": NOISE_FACTOR}
+        keep(stages, "drift_points", "drift/points", {"golden": golden, **limits})
+        if not stages.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:
+            raise UsageError(
+                f"nothing that was asked for has a {metric}; name other ops with --op, or another --metric"
+            )
+        order = {"runs": list(runs)}
+        keep(stages, "drift_rows", "drift/rows", order)
+        return Drift(
+            golden=golden,
+            runs=tuple(runs),
+            metric=metric,
+            threshold=threshold,
+            by_run=answer(connection, stages, "drift/runs", order),
+            rows=answer(connection, stages, "drift/rows", order),
+            modules=answer(connection, stages, "drift/modules", order),
+            steps=answer(connection, stages, "drift/steps", order),
+            missing=answer(connection, stages, "drift/missing", order),
+        )
 
 
 def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> None:
@@ -111,10 +115,10 @@ def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> N
         raise UsageError(f"the threshold {threshold} is no share of a tensor; take 0 or more, such as {THRESHOLD}")
 
 
-def _pair(connection: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:
+def _pair(stages: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:
     """Make drift_units: which unit of each run is held against which of golden."""
     units: dict[str, list[UnitKey]] = {}
-    for name, step, rank in connection.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
+    for name, step, rank in stages.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
         units.setdefault(name, []).append(UnitKey(name, step, rank))
     for name in (golden, *runs):
         if name not in units:
@@ -125,7 +129,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str
             raise UsageError(f"{golden} has no rank {rank}; it has {', '.join(map(str, known))}")
     rows = [row for run in runs for row in _unit_rows(units[run], units[golden], ranks or known)]
     names = ("runs", "steps", "ranks", "golden_steps", "golden_ranks")
-    keep(connection, "drift_units", "drift/units", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    keep(stages, "drift_units", "drift/units", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequence[int]) -> Iterator[_UnitRow]:
@@ -144,21 +148,22 @@ def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequen
             yield run, unit.step, unit.rank, None, None
 
 
-def _choose(connection: duckdb.DuckDBPyConnection, golden: str, names: Sequence[str]) -> None:
+def _choose(stages: duckdb.DuckDBPyConnection, golden: str, names: Sequence[str]) -> None:
     """Make drift_chosen: the ops and slots to look at."""
     if names:
-        keep(connection, "drift_named", "drift/asked", {"names": list(names)})
-        _check_names(connection, names)
+        keep(stages, "drift_named", "drift/asked", {"names": list(names)})
+        _check_names(stages, names)
     else:
-        keep(connection, "drift_named", "drift/usual", {"golden": golden})
-    keep(connection, "drift_chosen", "drift/chosen")
-    if not connection.execute("SELECT count(*) FROM drift_chosen").fetchall()[0][0]:
+        keep(stages, "drift_named", "drift/usual", {"golden": golden})
+    keep(stages, "drift_chosen", "drift/chosen")
+    if not stages.execute("SELECT count(*) FROM drift_chosen").fetchall()[0][0]:
         raise UsageError(f"{golden} has neither parameter gradients nor a loss; name ops or modules with --op")
 
 
-def _check_names(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    found = {name for (name,) in connection.execute("SELECT DISTINCT name FROM drift_named").fetchall()}
+def _check_names(stages: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    found = {name for (name,) in stages.execute("SELECT DISTINCT name FROM drift_named").fetchall()}
     for name in names:
         if name not in found:
-            close = [known for (known,) in answer(connection, "drift/close_names", {"name": name}).fetchall()]
+            close_names = stages.execute(resources.sql("analysis/drift/close_names"), {"name": name}).fetchall()
+            close = [known for (known,) in close_names]
             raise UsageError(f"no op, row or module begins with {name}; close to it are {', '.join(close)}")

@@ -7,12 +7,15 @@ rank in time. What nothing explains is where it began.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
+from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,12 +30,16 @@ class FirstDifference:
 
     `ranks` has a row per (step, rank) (sql/analysis/first_difference/ranks.sql), in each step the origins first;
     `leaves` the inputs and outputs of their ops (leaves.sql); `set_aside` how many records that differ were not
-    believed (doubtful.sql).
+    believed (doubtful.sql). `coverage` says how much of the steps and ranks that are shown was compared at all;
+    `threshold` and `noise` are those that the asker set.
     """
 
     ranks: duckdb.DuckDBPyRelation
     leaves: duckdb.DuckDBPyRelation
     set_aside: duckdb.DuckDBPyRelation
+    coverage: Coverage
+    threshold: float | None = None
+    noise: str | None = None
 
     @property
     def origins(self) -> duckdb.DuckDBPyRelation:
@@ -41,8 +48,14 @@ class FirstDifference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs."""
-        return not self.ranks.filter("finding IS NOT NULL").limit(1).fetchall()
+        """Whether both sides are the same: all of them was compared, and nothing differs."""
+        is_asked = self.threshold is not None or self.noise is not None
+        return not self.differs and (self.coverage.is_whole if is_asked else self.coverage.is_equal)
+
+    @property
+    def differs(self) -> bool:
+        """Whether an op differs, or has no counterpart."""
+        return bool(self.ranks.filter("finding IS NOT NULL").limit(1).fetchall())
 
 
 def first_difference(
@@ -71,24 +84,30 @@ def first_difference(
     name = {"comparison": comparison.name}
     run = {"run": comparison.target}
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
-    keep(connection, "leaf_errors", "leaf_errors", name)
-    keep(connection, "op_pairs", "first_difference/op_pairs", name)
-    keep(connection, "transfers", "communication/transfers", run)
-    keep(connection, "late_digests", "first_difference/late_digests", name)
-    keep(connection, "doubtful", "first_difference/doubtful", name)
-    keep(connection, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
-    keep_noise_ends(connection, comparison, noise=noise, is_asked=threshold is None)
-    keep(connection, "firsts", "first_difference/firsts", shown_steps | {"paired": paired})
-    keep(connection, "first_rows", "first_difference/first_rows", name)
-    keep(connection, "first_ops", "first_difference/first_ops", run)
-    explain(connection)
-    keep(connection, "carried", "first_difference/carried")
-    keep(connection, "sources", "first_difference/sources", name)
-    return FirstDifference(
-        ranks=answer(connection, "first_difference/ranks", name | run | shown_steps | shown_ranks),
-        leaves=answer(connection, "first_difference/leaves", shown_ranks),
-        set_aside=answer(connection, "first_difference/set_aside", shown_steps | shown_ranks),
-    )
+    with apart(connection) as stages:
+        covered = _keep_verdicts(stages, comparison, steps, ranks)
+        keep(stages, "leaf_errors", "leaf_errors", name)
+        keep(stages, "op_pairs", "first_difference/op_pairs", name)
+        keep(stages, "transfers", "communication/transfers", run)
+        keep(stages, "late_digests", "first_difference/late_digests", name)
+        keep(stages, "doubtful", "first_difference/doubtful", name)
+        keep(stages, "early_gradients", "first_difference/early_gradients", run)
+        keep(stages, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
+        keep_noise_ends(stages, comparison, noise=noise, is_asked=threshold is None)
+        keep(stages, "firsts", "first_difference/firsts", shown_steps | {"paired": paired})
+        keep(stages, "first_rows", "first_difference/first_rows", name)
+        keep(stages, "first_ops", "first_difference/first_ops", run)
+        explain(stages)
+        keep(stages, "carried", "first_difference/carried")
+        keep(stages, "sources", "first_difference/sources", name)
+        return FirstDifference(
+            ranks=answer(connection, stages, "first_difference/ranks", run),
+            leaves=answer(connection, stages, "first_difference/leaves", shown_ranks),
+            set_aside=answer(connection, stages, "first_difference/set_aside", shown_steps | shown_ranks),
+            coverage=covered,
+            threshold=threshold,
+            noise=noise,
+        )
 
 
 def _check_there(what: str, asked: Sequence[int], there: set[int]) -> None:
@@ -97,20 +116,37 @@ def _check_there(what: str, asked: Sequence[int], there: set[int]) -> None:
         raise UsageError(f"the comparison has no {what} {missing[0]}; it has {', '.join(map(str, sorted(there)))}")
 
 
-def explain(connection: duckdb.DuckDBPyConnection) -> None:
+def _keep_verdicts(
+    stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: Sequence[int], ranks: Sequence[int]
+) -> Coverage:
+    """Make unit_verdicts, the verdict on each (step, rank) that is asked for, and give the coverage of all of them."""
+    outcomes = outcomes_in_lake(stages, comparison.name)
+    of_unit: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        of_unit[outcome.step, outcome.rank].append(outcome)
+    verdicts = [
+        {"step": unit.step, "rank": unit.rank, "verdict": coverage([unit], of_unit[unit.step, unit.rank]).verdict}
+        for unit in comparison.units
+        if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
+    ]
+    keep(stages, "unit_verdicts", "first_difference/unit_verdicts", {"units": verdicts})
+    return coverage_of(comparison, outcomes, steps, ranks)
+
+
+def explain(stages: duckdb.DuckDBPyConnection) -> None:
     """Make the tables `affected` and `origins` of `firsts` and `transfers`: what reached which rank, where it began.
 
     A receive that does not wait is recorded before its data came, so ranks may seem to explain each other. Their
     receives are then taken to come late.
     """
-    keep(connection, "gifts", "first_difference/gifts")
-    keep(connection, "arrivals", "first_difference/arrivals")
-    _spread(connection)
-    if connection.table("stranded").limit(1).fetchall():
-        keep(connection, "arrivals", "first_difference/late_arrivals")
-        _spread(connection)
+    keep(stages, "gifts", "first_difference/gifts")
+    keep(stages, "arrivals", "first_difference/arrivals")
+    _spread(stages)
+    if stages.table("stranded").limit(1).fetchall():
+        keep(stages, "arrivals", "first_difference/late_arrivals")
+        _spread(stages)
 
 
-def _spread(connection: duckdb.DuckDBPyConnection) -> None:
+def _spread(stages: duckdb.DuckDBPyConnection) -> None:
     for table in ("affected", "origins", "stranded"):
-        keep(connection, table, f"first_difference/{table}")
+        keep(stages, table, f"first_difference/{table}")

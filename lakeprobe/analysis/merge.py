@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
@@ -26,6 +26,7 @@ from lakeprobe.readers.result_tables import ResultFile
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow
 
 NAME = "NPU Name"
 """The header of the row names, as in msprobe's workbook."""
@@ -190,9 +191,12 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Shee
 
     Raises UsageError where no row is of an API that was asked for, and DumpError for damaged files.
     """
-    for step, metric in _each(connection, merge):
-        absent = answer(connection, "merge/absent_apis", {"apis": list(merge.apis)}).fetchall()
-        yield Sheet(step, metric, _side_by_side(connection, merge.ranks), tuple(api for (api,) in absent))
+    with apart(connection) as stages:
+        for step, metric in _each(stages, merge):
+            asked = {"apis": list(merge.apis)}
+            absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()
+            rows = connection.from_arrow(_side_by_side(stages, merge.ranks))
+            yield Sheet(step, metric, rows, tuple(api for (api,) in absent))
 
 
 def found(sheets: Iterator[Sheet], merge: Merge) -> Iterable[Sheet]:
@@ -209,16 +213,16 @@ def _no_row(merge: Merge) -> UsageError:
     return UsageError(f"no row is of {' or '.join(merge.apis)}; an API is the beginning of a row's name up to a dot")
 
 
-def _side_by_side(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> duckdb.DuckDBPyRelation:
+def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> pyarrow.Table:
     """The rows of a sheet from the table merge_cells."""
     import pyarrow as pa
 
-    keep(connection, "merge_names", "merge/names")
-    columns = {NAME: connection.sql("SELECT name FROM merge_names ORDER BY place, name").to_arrow_table()["name"]}
+    keep(stages, "merge_names", "merge/names")
+    columns = {NAME: stages.sql("SELECT name FROM merge_names ORDER BY place, name").to_arrow_table()["name"]}
     query = resources.sql("analysis/merge/column")
     for rank in ranks:
-        columns[f"rank{rank}"] = connection.sql(query, params={"rank": rank}).to_arrow_table()["text"]
-    return connection.from_arrow(pa.table(columns))
+        columns[f"rank{rank}"] = stages.sql(query, params={"rank": rank}).to_arrow_table()["text"]
+    return pa.table(columns)
 
 
 def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPyRelation:
@@ -226,63 +230,60 @@ def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPy
 
     `value` is the number in the cell, a percentage as a fraction; NULL where there is none.
     """
-    sheet.rows.create_view("merge_sheet", replace=True)
-    return answer(connection, "merge/rows", {"step": sheet.step, "metric": sheet.metric})
+    with apart(connection) as stages:
+        stages.register("merge_sheet", sheet.rows.to_arrow_table())
+        return answer(connection, stages, "merge/rows", {"step": sheet.step, "metric": sheet.metric})
 
 
-def _each(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
+def _each(stages: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
     """Every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
     pattern = _pattern(merge.apis)
     lake_table = (
         f"WITH results AS ({resources.sql('analysis/merge/results')}), cells AS ({resources.sql('reports/cells')}) "
         f"{resources.sql('analysis/merge/lake_table')}"
     )
-    _define_cells(connection)
-    _keep_files(connection, merge, pattern)
+    _define_cells(stages)
+    _keep_files(stages, merge, pattern)
     for step, metric in product(merge.steps, merge.metrics):
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, place INTEGER, name TEXT, text TEXT)"
-        )
+        stages.execute("CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, place INTEGER, name TEXT, text TEXT)")
         chosen = {"layout": merge.layout, "metric": metric}
         ours = (*_METRICS[merge.layout], _GRADIENTS, _RESULT)
         for stored in merge.comparisons if metric in ours else ():
-            _add_cells(connection, lake_table, chosen | {"comparison": stored.name, "step": step, "apis": pattern})
+            _add_cells(stages, lake_table, chosen | {"comparison": stored.name, "step": step, "apis": pattern})
         if merge.files:
-            _add_cells(connection, "FROM merge_files", chosen)
-        _check_any(connection, merge)
-        connection.execute(resources.sql("analysis/merge/namesakes"))
+            _add_cells(stages, "FROM merge_files", chosen)
+        _check_any(stages, merge)
+        stages.execute(resources.sql("analysis/merge/namesakes"))
         yield step, metric
-    for table in ("merge_cells", "merge_files", "merge_names"):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-def _check_any(connection: duckdb.DuckDBPyConnection, merge: Merge) -> None:
+def _check_any(stages: duckdb.DuckDBPyConnection, merge: Merge) -> None:
     """Raise UsageError if the only step has no row of the APIs. One of several may lack what others have."""
-    found = connection.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
+    found = stages.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
     if merge.apis and len(merge.steps) == 1 and found == [(False,)]:
         raise _no_row(merge)
 
 
-def _add_cells(connection: duckdb.DuckDBPyConnection, table: str, parameters: Mapping[str, object]) -> None:
+def _add_cells(stages: duckdb.DuckDBPyConnection, table: str, parameters: Mapping[str, object]) -> None:
     cells = resources.sql("analysis/merge/cells")
-    connection.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) FROM ({cells})", parameters)
+    stages.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) FROM ({cells})", parameters)
 
 
-def _define_cells(connection: duckdb.DuckDBPyConnection) -> None:
+def _define_cells(stages: duckdb.DuckDBPyConnection) -> None:
     """The macros of our tables' cells. In place of a value's digest stands the value."""
-    connection.execute("CREATE OR REPLACE MACRO digest_of_text(text) AS text")
-    define_macros(connection, CELL_MACROS)
+    stages.execute("CREATE OR REPLACE TEMP MACRO digest_of_text(text) AS text")
+    define_macros(stages, CELL_MACROS)
 
 
-def _keep_files(connection: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
+def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
     """The chosen rows of all result files as the temporary table merge_files."""
     headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
     table = resources.sql("analysis/merge/file_table")
     statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
     for file in merge.files:
-        connection.register("file_texts", result_tables.texts(file, headers))
-        connection.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
-        connection.unregister("file_texts")
+        stages.register("file_texts", result_tables.texts(file, headers))
+        stages.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
+        stages.unregister("file_texts")
         statement = "INSERT INTO merge_files"
 
 

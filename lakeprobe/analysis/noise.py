@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def keep_noise_ends(
-    connection: duckdb.DuckDBPyConnection,
+    stages: duckdb.DuckDBPyConnection,
     comparison: StoredComparison,
     *,
     noise: str | None = None,
@@ -24,24 +24,24 @@ def keep_noise_ends(
 ) -> None:
     """Make standing, the ops that stand out of rounding noise, and noise_ends, where the first of each unit stands.
 
-    `connection` has the views suspects, results and noise. Only units count in which ops round differently (unless
+    `stages` has the views suspects, results and noise. Only units count in which ops round differently (unless
     `also_bitwise`), and none where it is not asked for: a threshold of the user's says what differs. What repeats of
     golden show as well does not stand out: those measured as `noise`, or the comparison `repeat` of golden with one.
 
     Raises UsageError for a noise that the lake does not have.
     """
-    keep_repeat_rows(connection, noise, repeat)
+    keep_repeat_rows(stages, noise, repeat)
     units = [
         _numbers(unit) | {"is_rounding": unit.is_rounding}
         for unit in comparison.units
         if is_asked and (unit.is_rounding or also_bitwise)
     ]
-    keep(connection, "standing", "standing", {"comparison": comparison.name, "units": units})
-    keep(connection, "noise_ends", "noise_ends", {"units": units})
+    keep(stages, "standing", "standing", {"comparison": comparison.name, "units": units})
+    keep(stages, "noise_ends", "noise_ends", {"units": units})
 
 
 def keep_repeat_rows(
-    connection: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None = None
+    stages: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None = None
 ) -> None:
     """Make repeat_rows, what repeats of golden differ by: those measured as `noise`, or the comparison with one.
 
@@ -49,16 +49,16 @@ def keep_repeat_rows(
     """
     if repeat is not None:
         units = [_numbers(unit) | {"comparison": repeat.name} for unit in repeat.units]
-        keep(connection, "repeat_rows", "../noise/measure", {"golden": repeat.golden, "units": units})
+        keep(stages, "repeat_rows", "../noise/measure", {"golden": repeat.golden, "units": units})
     elif noise is not None:
-        known = [name for (name,) in connection.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
+        known = [name for (name,) in stages.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
         if noise not in known:
             raise UsageError(
                 f"there is no noise {noise} (there: {', '.join(known) or 'none'}); measure it: lakeprobe noise"
             )
-        keep(connection, "repeat_rows", "repeat_rows", {"noise": noise})
+        keep(stages, "repeat_rows", "repeat_rows", {"noise": noise})
     else:
-        keep(connection, "repeat_rows", "no_repeat_rows")
+        keep(stages, "repeat_rows", "no_repeat_rows")
 
 
 def _numbers(unit: ComparedUnit) -> dict[str, Any]:

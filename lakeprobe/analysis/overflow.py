@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, keep
+from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,35 +66,36 @@ def overflow(
         raise UsageError(f"there is no level {level} (there are: {', '.join(LEVELS)})")
     if golden is not None and comparison is not None:
         raise UsageError(f"the comparison {comparison} has its golden run; leave --golden {golden} out")
-    _check_units(connection, run, step)
-    if golden is not None:
-        _check_units(connection, golden, step)
-    _judge_leaves(connection, run, step, golden, comparison)
-    units = {"run": run, "step": step}
-    keep(connection, "overflow_jumps", "overflow/jumps", units)
-    keep(connection, "overflow_levels", "overflow/levels")
-    keep(connection, "overflow_handed_on", "overflow/handed_on")
-    keep(connection, "overflow_holders", "overflow/holders", {"run": run})
-    keep(connection, "overflow_origins", "overflow/origins", {"run": run})
-    keep(connection, "overflow_advice", "overflow/advice")
-    keep(connection, "overflow_blind", "overflow/blind", units)
-    bound = _ALL if most is None else most
-    keep(connection, "overflow_births", "overflow/births", {"run": run, "most": bound})
-    return Overflow(
-        run=run,
-        golden=golden if golden is not None else comparison,
-        births=answer(connection, "overflow/first_births"),
-        spread=answer(connection, "overflow/spread", {"run": run}),
-        counts=answer(connection, "overflow/counts", units),
-        ops=answer(connection, "overflow/ops", {"run": run, "worst": level, "most": bound}),
-    )
+    with apart(connection) as stages:
+        _check_units(stages, run, step)
+        if golden is not None:
+            _check_units(stages, golden, step)
+        _judge_leaves(stages, run, step, golden, comparison)
+        units = {"run": run, "step": step}
+        keep(stages, "overflow_jumps", "overflow/jumps", units)
+        keep(stages, "overflow_levels", "overflow/levels")
+        keep(stages, "overflow_handed_on", "overflow/handed_on")
+        keep(stages, "overflow_holders", "overflow/holders", {"run": run})
+        keep(stages, "overflow_origins", "overflow/origins", {"run": run})
+        keep(stages, "overflow_advice", "overflow/advice")
+        keep(stages, "overflow_blind", "overflow/blind", units)
+        bound = _ALL if most is None else most
+        keep(stages, "overflow_births", "overflow/births", {"run": run, "most": bound})
+        return Overflow(
+            run=run,
+            golden=golden if golden is not None else comparison,
+            births=answer(connection, stages, "overflow/first_births"),
+            spread=answer(connection, stages, "overflow/spread", {"run": run}),
+            counts=answer(connection, stages, "overflow/counts", units),
+            ops=answer(connection, stages, "overflow/ops", {"run": run, "worst": level, "most": bound}),
+        )
 
 
-def _check_units(connection: duckdb.DuckDBPyConnection, run: str, step: int | None) -> None:
+def _check_units(stages: duckdb.DuckDBPyConnection, run: str, step: int | None) -> None:
     query = "SELECT DISTINCT step FROM dumps WHERE run = $run ORDER BY step"
-    found = connection.execute(query, {"run": run}).fetchall()
+    found = stages.execute(query, {"run": run}).fetchall()
     if not found:
-        runs = connection.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
+        runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
         there = ", ".join(name for (name,) in runs) or "none"
         raise UsageError(f"there is no run {run} in the lake (there: {there})")
     steps = [number for (number,) in found]
@@ -103,23 +104,23 @@ def _check_units(connection: duckdb.DuckDBPyConnection, run: str, step: int | No
 
 
 def _judge_leaves(
-    connection: duckdb.DuckDBPyConnection, run: str, step: int | None, golden: str | None, comparison: str | None
+    stages: duckdb.DuckDBPyConnection, run: str, step: int | None, golden: str | None, comparison: str | None
 ) -> None:
     """Make overflow_judged: the leaves that are not finite, each with the reason why it is expected, if it is."""
     for macro in ("kinds", "leaf_words"):
-        connection.execute(resources.sql(f"analysis/overflow/{macro}"))
-    keep(connection, "overflow_ignored", "overflow/ignored")
-    keep(connection, "overflow_fillers", "overflow/fillers")
-    keep(connection, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
+        stages.execute(resources.sql(f"analysis/overflow/{macro}"))
+    keep(stages, "overflow_ignored", "overflow/ignored")
+    keep(stages, "overflow_fillers", "overflow/fillers")
+    keep(stages, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
     # in a clean run nothing can have been handed on, so the most expensive stage has nothing to do: no run is NULL
-    [(is_clean,)] = connection.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
-    keep(connection, "overflow_transfers", "communication/transfers", {"run": None if is_clean else run})
+    [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
+    keep(stages, "overflow_transfers", "communication/transfers", {"run": None if is_clean else run})
     if comparison is not None:
-        keep(connection, "overflow_golden", "overflow/golden_comparison", {"comparison": comparison})
+        keep(stages, "overflow_golden", "overflow/golden_comparison", {"comparison": comparison})
     elif golden is not None:
-        keep(connection, "overflow_golden", "overflow/golden_run", {"run": run, "golden": golden})
+        keep(stages, "overflow_golden", "overflow/golden_run", {"run": run, "golden": golden})
     else:
-        keep(connection, "overflow_golden", "overflow/golden_none")
-    keep(connection, "overflow_producers", "overflow/producers", {"run": run})
+        keep(stages, "overflow_golden", "overflow/golden_none")
+    keep(stages, "overflow_producers", "overflow/producers", {"run": run})
     for stage in ("settled", "deliberate", "judged"):
-        keep(connection, f"overflow_{stage}", f"overflow/{stage}")
+        keep(stages, f"overflow_{stage}", f"overflow/{stage}")

@@ -1,28 +1,49 @@
-"""The two ways in which an analysis uses SQL: a stage that later ones read, and an answer."""
+"""The two ways in which an analysis uses SQL: a stage that later ones read, and an answer.
+
+Stages are temporary tables on a connection of the analysis' own. They hide nothing of the asker's: neither a comparison
+nor a table that has the name of a stage; and nothing of the asker's hides a table of the lake from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
     import duckdb
 
+_VARIABLES = ("lake", "lake_files")
+"""What the views of a lake stand on (`lake.views`); a connection has variables of its own."""
 
-def keep(
-    connection: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None
-) -> None:
+
+@contextmanager
+def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to the views of `connection` for the stages of an analysis, which go with it."""
+    with connection.cursor() as stages:
+        for name in _VARIABLES:
+            [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
+            if value is not None:
+                set_variable(stages, name, value)
+        yield stages
+
+
+def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:
     """Make the temporary table `table` of what the SQL in sql/analysis/`file` gives."""
     query = resources.sql(f"analysis/{file}")
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
+    stages.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
 
 
 def answer(
-    connection: duckdb.DuckDBPyConnection, file: str, parameters: Mapping[str, Any] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    stages: duckdb.DuckDBPyConnection,
+    file: str,
+    parameters: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """The rows that the SQL in sql/analysis/`file` gives, as a relation that needs no table of ours any more."""
-    found = connection.sql(resources.sql(f"analysis/{file}"), params=parameters)
+    """The rows that the SQL in sql/analysis/`file` gives, as a relation of `connection` that needs no stage."""
+    found = stages.sql(resources.sql(f"analysis/{file}"), params=parameters)
     return connection.from_arrow(found.to_arrow_table())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.analysis import query
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.verdict import Coverage, Verdict, coverage
+from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, SUSPECTS_FILE, StoredComparison
 from lakeprobe.lake.connection import connect, define_view
@@ -110,10 +110,16 @@ def summarise(comparison: StoredComparison) -> Summary:
         ops = _ops_by_heading(connection)
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         outcomes = tuple(Outcome(*row) for row in rows)
-        covered = coverage(comparison.units, outcomes, unpaired=len(comparison.unpaired))
+        covered = coverage_of(comparison, outcomes)
         return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
     finally:
         connection.close()
+
+
+def outcomes_in_lake(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[Outcome]:
+    """How the rows of `comparison` ended; `connection` has the views of its lake."""
+    query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
+    return [Outcome(*row) for row in connection.execute(query, {"comparison": comparison}).fetchall()]
 
 
 def _ops_by_heading(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpFinding]]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.summary import Outcome
-    from lakeprobe.lake.comparison import ComparedUnit
+    from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
+    from lakeprobe.lake.layout import UnitKey
 
 
 class Verdict(StrEnum):
@@ -48,11 +49,12 @@ class Coverage:
     """How many rows of both sides were compared, and what the rest is.
 
     A row of `rows` is a pair, or a row of one side. `compared` of them were judged: `equal`, `noise` and `different`;
-    `set_aside` have no meaning (memory that was never written, or data that had not arrived); `unmatched` have no
-    counterpart; `inside` are steps of what the other side does in other steps, `structure` only gives another view
-    or a shape; `unreadable` name tensors that cannot be read; `unrecorded` have no values on both sides.
-    `target_compared` and `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose
-    numbers differ by rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
+    `set_aside` have no meaning (memory that was never written, data that had not arrived, digests of later contents);
+    `unmatched` have no counterpart; `inside` are steps of what the other side does in other steps, `structure` only
+    gives another view or a shape; `unreadable` name tensors that cannot be read, which what was recorded beside them
+    may show to be `different` all the same; `unrecorded` have no values on both sides. `target_compared` and
+    `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose numbers differ by
+    rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
     """
 
     target_rows: int
@@ -71,14 +73,13 @@ class Coverage:
     @property
     def verdict(self) -> Verdict:
         """The first verdict that holds."""
-        left_out = self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
         holds = {
             Verdict.STRUCTURE_ONLY: self.is_structure and not self.rows["compared"],
-            Verdict.NOTHING_COMPARED: not self.rows["compared"],
+            Verdict.NOTHING_COMPARED: not self.rows["compared"] and not self.different,
             Verdict.DIFFERENT: self.different,
             Verdict.UNREADABLE: self.rows["unreadable"],
             Verdict.INCOMPLETE: self.incomplete,
-            Verdict.PARTLY_COMPARED: left_out,
+            Verdict.PARTLY_COMPARED: self._left_out,
             Verdict.EQUAL_WITHIN_NOISE: self.noise,
         }
         return next((verdict for verdict, does_hold in holds.items() if does_hold), Verdict.EQUAL)
@@ -89,15 +90,26 @@ class Coverage:
         return self.verdict in EQUAL
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of both sides was compared, whatever came of it."""
+        not_read = self.rows["unreadable"] or self.incomplete
+        return bool(self.rows["compared"]) and not not_read and not self._left_out
+
+    @property
+    def _left_out(self) -> int:
+        """How many rows and units have no counterpart, or nothing that could be compared."""
+        return self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
+
+    @property
     def has_errors(self) -> bool:
         """Whether --fail-on error ends with 1: a row is an error or cannot be read, or nothing was compared."""
         return bool(self.findings["error"] or self.rows["unreadable"] or self.verdict in NOTHING)
 
     @property
     def has_warnings(self) -> bool:
-        """Whether --fail-on warning ends with 1: errors, warnings, and what has no counterpart or was cut off."""
+        """Whether --fail-on warning ends with 1: errors, warnings, what differs, is alone or was cut off."""
         rows = self.findings["warning"] + self.findings["unmatched"]
-        return bool(self.has_errors or rows or self.unpaired or self.incomplete)
+        return bool(self.has_errors or rows or self.different or self.unpaired or self.incomplete)
 
 
 def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
@@ -121,6 +133,18 @@ def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaire
         incomplete=sum(unit.cut_off for unit in units),
         is_structure=all(unit.is_structure for unit in units),
     )  # fmt: skip
+
+
+def coverage_of(
+    comparison: StoredComparison, outcomes: Iterable[Outcome], steps: Sequence[int] = (), ranks: Sequence[int] = ()
+) -> Coverage:
+    """The coverage of those `steps` and `ranks` of a comparison, of all where none are named."""
+
+    def is_asked(unit: ComparedUnit | Outcome | UnitKey) -> bool:
+        return (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
+
+    units = list(filter(is_asked, comparison.units))
+    return coverage(units, filter(is_asked, outcomes), unpaired=sum(map(is_asked, comparison.unpaired)))
 
 
 _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")

@@ -46,7 +46,6 @@ def first_diff(
     from lakeprobe import diagnostics
     from lakeprobe.lake import store
     from lakeprobe.reports.diff_analyze import write
-    from lakeprobe.reports.verdict_text import verdict_lines
     from lakeprobe.session import Lake, query_errors
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
@@ -54,14 +53,10 @@ def first_diff(
         found = result.first_difference(
             steps=step or (), ranks=rank or (), threshold=threshold, paired=paired, noise=noise
         )
-        covered = result.summary().coverage
-        if found.is_equal and not covered.is_equal:
-            for line in verdict_lines(covered):
-                diagnostics.note(line)
         _show(found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
-        if fail and not (found.is_equal and covered.is_equal):
+        if fail and not found.is_equal:
             raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 

@@ -24,6 +24,11 @@ def unmatched(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
-        for relation in (result.coverage(), result.unmatched(most)):
-            output.rows(relation.columns, relation.fetchall(), "table")
-            output.text("\n")
+        paired, alone = result.coverage(), result.unmatched(most)
+        output.text(output.aligned(paired.columns, paired.fetchall()) + "\n")
+        ops = alone.fetchall()
+        output.rows(alone.columns, ops, "table")
+        without = paired.filter("paired_by = 'without counterpart'").project("target_ops + golden_ops").fetchall()
+        left_out = sum(count for (count,) in without) - len({op[:4] for op in ops})
+        if left_out > 0:
+            output.text(f"… and {left_out} more ops: raise --most to see them\n")

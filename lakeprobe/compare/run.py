@@ -103,6 +103,7 @@ def compare(
     path = store.choose(lake)
     if store.is_writable(path):
         settle(path)
+        upkeep.finish(path)
     else:
         path = store.shadow(store.check(path))
     sides, ingested, remarks = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
@@ -129,7 +130,7 @@ def compare(
             else:
                 tasks = [replaced(task, seconds=timeout, memory=most) for task in tasks]
                 reports = run_all(compare_units_apart, tasks, jobs, progress, apart=True)
-            comparison.describe(folder, _described(name, sides, mappings, reports, unpaired) | {"noise": noise})
+            comparison.describe(folder, _described(sides, mappings, reports, unpaired) | {"noise": noise})
             note = layout.comparison_folder(path, name) / upkeep.NOTE_FILE
             if note.is_file():
                 shutil.copyfile(note, folder / upkeep.NOTE_FILE)
@@ -238,11 +239,10 @@ def _noise_file(lake: Path, noise: str | None, golden: str) -> Path | None:
 
 
 def _described(
-    name: str, sides: list[Side], mappings: Mappings, reports: list[PairReport], unpaired: list[UnitKey]
+    sides: list[Side], mappings: Mappings, reports: list[PairReport], unpaired: list[UnitKey]
 ) -> dict[str, Any]:
     rule = reports[0].rule
     return {
-        "comparison": name,
         "target": sides[0].run,
         "golden": sides[1].run,
         "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},

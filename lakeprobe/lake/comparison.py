@@ -10,6 +10,7 @@ import yaml
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout
+from lakeprobe.lake.layout import UnitKey
 
 DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
@@ -50,8 +51,8 @@ class StoredComparison:
     golden: str
     rule: str
     units: tuple[ComparedUnit, ...]
-    unpaired: tuple[str, ...]
-    incomplete: tuple[str, ...] = ()
+    unpaired: tuple[UnitKey, ...]
+    incomplete: tuple[UnitKey, ...] = ()
 
 
 def describe(path: Path, described: dict[str, Any]) -> None:
@@ -75,8 +76,7 @@ def load(lake: Path, name: str) -> StoredComparison:
             for pair in described["pairs"]
         )
         unpaired, incomplete = (
-            tuple(str(layout.UnitKey(**key)) for key in described.get(which, ()))
-            for which in ("unpaired", "incomplete")
+            tuple(UnitKey(**key) for key in described.get(which, ())) for which in ("unpaired", "incomplete")
         )
         return StoredComparison(
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,

@@ -89,7 +89,7 @@ def put_in_place(staged_folder: Path, target: Path) -> None:
         old = staged_folder.with_name(staged_folder.name + ".old")
         target.rename(old)
         staged_folder.rename(target)
-        shutil.rmtree(old)
+        old.unlink() if old.is_symlink() else shutil.rmtree(old)
 
 
 def _exchange(first: Path, second: Path) -> bool:

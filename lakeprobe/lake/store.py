@@ -32,10 +32,20 @@ def is_writable(path: Path) -> bool:
 
 
 def shadow(lake: Path) -> Path:
-    """A new lake in the folder for temporary files that has the runs and tables of `lake`."""
+    """A new lake in the folder for temporary files that has the units, tables and noises of `lake`, as links.
+
+    Each unit is a link of its own, so that one whose dump has changed can be read again here.
+    """
     path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
-    for folder in (*lake.glob("run=*"), *lake.glob("tables")):
-        (path / folder.name).symlink_to(folder, target_is_directory=True)
+    for there in (
+        *lake.glob("run=*/step=*/rank=*"),
+        *lake.glob("run=*/note.txt"),
+        *lake.glob("tables"),
+        *lake.glob("noise/noise=*"),
+    ):
+        here = path / there.relative_to(lake)
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.symlink_to(there, target_is_directory=there.is_dir())
     return path
 
 

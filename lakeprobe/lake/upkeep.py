@@ -1,12 +1,15 @@
 """Removes and renames the runs and comparisons of a lake, and keeps notes on them.
 
 What is removed first moves under LAKE/.staging in one rename, so a removal that is interrupted leaves all or nothing:
-what lies there is out of every view, and the next ingest or comparison clears it away.
+what lies there is out of every view, and the next ingest or comparison clears it away. A comparison is renamed in one
+rename, too. A run takes along what names it, so LAKE/.staging first says what it is to be called: who opens the lake
+next finishes what was interrupted.
 """
 
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +32,7 @@ class Kept:
 
 def find(lake: Path, name: str) -> Kept:
     """The run or comparison `name`. Raises UsageError if there is neither."""
+    finish(lake)
     if name in layout.runs(lake):
         return Kept("run", name, layout.run_folder(lake, name))
     if name in layout.comparisons(lake):
@@ -59,13 +63,61 @@ def rename(lake: Path, name: str, new: str) -> None:
     for what, names in taken.items():
         if new.lower() in {other.lower() for other in names}:
             raise UsageError(f"{new} is the name of a {what} already; choose another")
-    users = users_of(lake, name) if kept.what == "run" else []
     with staging.unchanged(lake), staging.locked(lake, "units"):
-        kept.folder.rename(kept.folder.with_name(f"{kept.what}={new}"))
-        for user in users:
-            _change(lake, user, {side: new for side in ("target", "golden") if _described(lake, user)[side] == name})
         if kept.what == "comparison":
-            _change(lake, new, {"comparison": new})
+            kept.folder.rename(layout.comparison_folder(lake, new))
+        else:
+            _rename_run(lake, name, new)
+
+
+def _rename_run(lake: Path, name: str, new: str) -> None:
+    renaming = _renaming_file(lake)
+    _write(renaming, yaml.safe_dump({"run": name, "new": new}, allow_unicode=True))
+    try:
+        layout.run_folder(lake, name).rename(layout.run_folder(lake, new))
+    except OSError:
+        renaming.unlink()
+        raise
+    _finish(lake)
+
+
+def finish(lake: Path) -> None:
+    """Finish a rename that was interrupted. Where another process is at it, or the lake cannot be written, wait."""
+    if _renaming_file(lake).is_file():
+        with suppress(LakeError, OSError), staging.locked(lake, "units"):
+            _finish(lake)
+
+
+def _finish(lake: Path) -> None:
+    """Give the run its new name, and then what names it: the comparisons in which it is a side, and its noise."""
+    renaming = _renaming_file(lake)
+    asked = yaml.safe_load(renaming.read_text(encoding="utf-8"))
+    name, new = asked["run"], asked["new"]
+    if layout.run_folder(lake, name).exists():
+        layout.run_folder(lake, name).rename(layout.run_folder(lake, new))
+    for user in users_of(lake, name):
+        _change(lake, user, {side: new for side in ("target", "golden") if _described(lake, user)[side] == name})
+    for noise in layout.noises(lake):
+        _rename_golden(layout.noise_file(lake, noise), name, new)
+    renaming.unlink()
+
+
+def _renaming_file(lake: Path) -> Path:
+    return layout.staging_folder(lake) / "renaming.yaml"
+
+
+def _rename_golden(file: Path, name: str, new: str) -> None:
+    """Call the run `name` `new` in a noise that was measured of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    place = table.schema.get_field_index("golden")
+    if name in table["golden"].unique().to_pylist():
+        goldens = [new if golden == name else golden for golden in table["golden"].to_pylist()]
+        draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        pq.write_table(table.set_column(place, "golden", pa.array(goldens, pa.string())), draft)
+        draft.replace(file)
 
 
 def note(lake: Path, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
 from lakeprobe.analysis.blame import Blame
+from lakeprobe.reports.verdict_text import verdict_lines
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,7 +30,7 @@ def blame_text(found: Blame) -> str:
     """The answer first: the cause; then the other suspects, the path to the loss, and the way over the ranks."""
     suspects = records(found.suspects)
     lines = [f"{found.comparison}, step {found.step}", ""]
-    lines += _answer(suspects, records(found.counts))
+    lines += _answer(found, suspects, records(found.counts))
     lines += _others(suspects)
     lines += _path(records(found.path))
     lines += _spread(records(found.spread))
@@ -39,7 +40,7 @@ def blame_text(found: Blame) -> str:
 def blame_json(found: Blame) -> str:
     """All of it as one JSON object; infinite numbers are texts, because JSON has none."""
     parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts")}
-    whole = {"comparison": found.comparison, "step": found.step} | parts
+    whole = {"comparison": found.comparison, "step": found.step, "verdict": found.coverage.verdict} | parts
     return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -56,11 +57,13 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _answer(suspects: list[Record], counts: list[Record]) -> Iterator[str]:
+def _answer(found: Blame, suspects: list[Record], counts: list[Record]) -> Iterator[str]:
     if suspects and suspects[0]["grade"] == "suspect":
         yield from _cause(suspects[0])
         return
-    yield "No op is suspect." if counts else "Nothing differs beyond float noise, and every op has its counterpart."
+    yield from (*verdict_lines(found.coverage), "")
+    if found.coverage.rows["compared"]:
+        yield "No op is suspect."
     for count in counts:
         yield f"{count['events']} {_HARMLESS[count['grade']]}"
     yield ""

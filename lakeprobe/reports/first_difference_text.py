@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
+from lakeprobe.analysis.verdict import EQUAL
+from lakeprobe.reports.verdict_text import verdict_lines
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,7 +20,7 @@ Record = dict[str, Any]
 _MOST_ORIGINS = 3
 """How many origins are shown in full."""
 _MOST_GROUPS = 24
-"""How many lines the table of ranks has."""
+"""How many kinds of ranks the table of ranks has."""
 
 _SOURCES = {
     "this op": "its inputs agree, its outputs do not",
@@ -37,17 +39,17 @@ _REASONS = {
 
 
 def first_difference_text(found: FirstDifference) -> str:
-    """The answer: a block per origin of the earliest step, a table of its ranks, and what was left out."""
+    """The answer: how much was compared at all, and the op with which the sides part."""
+    return output.folded("\n".join([*verdict_lines(found.coverage), "", origins_text(found)]))
+
+
+def origins_text(found: FirstDifference) -> str:
+    """A block per origin of the earliest step, a table of its ranks, and what was left out."""
     ranks = records(found.ranks)
     differing = [rank for rank in ranks if rank["finding"] is not None]
     if not differing:
-        units = f"{len(ranks)} (step, rank)" if len(ranks) > 1 else "what was compared"
-        what = (
-            "op stands out of rounding noise"
-            if any(rank["noise_op"] for rank in ranks)
-            else "difference beyond float noise"
-        )
-        return f"No {what} in {units}.\n" + _set_aside(found, {rank["step"] for rank in ranks})
+        steps = {rank["step"] for rank in ranks}
+        return (_no_difference(found, ranks) if found.coverage.rows["compared"] else "") + _set_aside(found, steps)
     step = differing[0]["step"]
     here = [rank for rank in ranks if rank["step"] == step]
     leaves = defaultdict(list)
@@ -68,6 +70,15 @@ def first_difference_text(found: FirstDifference) -> str:
         blocks.append(f"Later steps that differ too: {ranges(later)} (--step shows one)\n")
     blocks.append(_set_aside(found, {step}))
     return "\n".join(block for block in blocks if block)
+
+
+def _no_difference(found: FirstDifference, ranks: Sequence[Record]) -> str:
+    where = f" in {len(ranks)} (step, rank)" if found.coverage.is_whole and len(ranks) > 1 else " in what was compared"
+    if found.threshold is not None:
+        return f"No leaf is off by more than {found.threshold:g}{where}.\n"
+    if any(rank["noise_op"] for rank in ranks):
+        return f"No op stands out of rounding noise{where}.\n"
+    return f"No difference beyond float noise{where}.\n"
 
 
 def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
@@ -110,7 +121,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {ranges(rank['absent'])}")
-    lines += [f"  {line}" for line in _leaf_table(leaves).splitlines()]
+    lines += [f"  {line}" for line in _leaf_lines(leaves)]
     lines += [f"  {line}" for line in noise_lines(rank)]
     if rank["first_paired"]:
         lines.append(f"  the first op with a counterpart that differs: {rank['first_paired']}")
@@ -174,18 +185,24 @@ def _traced(leaves: Sequence[Record]) -> list[str]:
     return lines
 
 
-def _leaf_table(leaves: Sequence[Record]) -> str:
-    rows = [
-        (
-            leaf["slot"],
-            leaf["doubtful"] or leaf["difference"],
-            "" if leaf["error"] is None else f"{leaf['error']:.3g}",
-            leaf["target"],
-            leaf["golden"],
-        )
-        for leaf in leaves
-    ]
-    return output.aligned(("leaf", "is", "error", "target", "golden"), rows)
+def _leaf_lines(leaves: Sequence[Record]) -> list[str]:
+    """What differs, a line each; what agrees, by name."""
+    equal = [leaf["slot"] for leaf in leaves if leaf["difference"] == "equal"]
+    apart = [leaf for leaf in leaves if leaf["slot"] not in equal]
+    width = max((len(leaf["slot"]) for leaf in apart), default=0)
+    lines = []
+    for leaf in apart:
+        error = "" if leaf["error"] is None else f", error {leaf['error']:.3g}"
+        sides = against(leaf["target"], leaf["golden"])
+        lines.append(f"{leaf['slot'].ljust(width)}  {leaf['doubtful'] or leaf['difference']}{error}: {sides}")
+    return [*lines, f"equal: {', '.join(equal)}"] if equal else lines
+
+
+def against(target: str, golden: str) -> str:
+    """Both sides of a leaf; what kind of tensor they are is said once."""
+    known, blank, number = golden.rpartition(" ")
+    is_same_kind = "]" in known and target.startswith(known + blank)
+    return f"{target} against {number if is_same_kind else golden}"
 
 
 def _explained(rank: Record) -> str:
@@ -194,22 +211,18 @@ def _explained(rank: Record) -> str:
 
 
 def _table(ranks: Sequence[Record]) -> str:
-    """The ranks, those of one kind in one line."""
-    groups: dict[tuple[str, ...], list[int]] = {}
+    """The ranks, those of one kind together: what differs first, and below it what brought it."""
+    groups: dict[tuple[str, str], list[int]] = {}
     for rank in ranks:
-        key = (
-            rank["op"] or "no difference",
-            rank["communication"] or "",
-            "" if rank["finding"] is None else "nothing" if rank["source"] else f"rank {rank['explained_by']}",
-            rank["through"] or "",
-        )
-        groups.setdefault(key, []).append(rank["rank"])
-    rows = [(ranges(numbers), *key) for key, numbers in groups.items()]
-    table = output.aligned(
-        ("ranks", "first difference", "communication", "explained by", "through"), rows[:_MOST_GROUPS]
-    )
-    if len(rows) > _MOST_GROUPS:
-        table += f"… and {len(rows) - _MOST_GROUPS} more lines: --format csv has every rank\n"
+        op = rank["op"] or ("no difference" if rank["verdict"] in EQUAL else rank["verdict"])
+        brought = "" if rank["explained_by"] is None else f"from rank {rank['explained_by']} through {rank['through']}"
+        groups.setdefault((op, brought), []).append(rank["rank"])
+    rows = []
+    for (op, brought), numbers in list(groups.items())[:_MOST_GROUPS]:
+        rows += [(ranges(numbers), op), *([("", brought)] if brought else [])]
+    table = output.aligned(("ranks", "first difference, and what brought it"), rows)
+    if len(groups) > _MOST_GROUPS:
+        table += f"… and {len(groups) - _MOST_GROUPS} more kinds of ranks: --format csv has every rank\n"
     return table
 
 

@@ -25,7 +25,11 @@ def overflow_text(found: Overflow) -> str:
     """The answer first: the op where NaN or inf is born; then its way over the ranks; then the counts."""
     counts = _rows(found.counts)
     lines = [f"NaN and inf in {found.run}" + (f" against {found.golden}" if found.golden else ""), ""]
-    lines += _births(_rows(found.births), sum(unit["born"] + unit["unseen"] for unit in counts))
+    births = _rows(found.births)
+    if births:
+        lines += _births(births, sum(unit["born"] + unit["unseen"] for unit in counts))
+    else:
+        lines += [_none(counts), ""]
     lines += _spread(_rows(found.spread))
     lines += _counts(counts)
     return "\n".join(lines) + "\n"
@@ -35,10 +39,15 @@ def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
+def _none(counts: list[dict[str, Any]]) -> str:
+    """That there is no NaN or inf, as far as it can be seen."""
+    if not any(unit["tensor_rows"] for unit in counts):
+        return "The dump names its ops and records no values, so nothing can be seen."
+    seen = ", as far as it can be seen" if any(unit["blind"] for unit in counts) else ""
+    return f"No op makes NaN or inf that was not asked for{seen}."
+
+
 def _births(births: list[dict[str, Any]], total: int) -> Iterator[str]:
-    if not births:
-        yield from ("No op makes NaN or inf that was not asked for.", "")
-        return
     first, *others = births
     yield f"{_named(first)}: {first['level']}, {_ORIGINS[first['origin']]}"
     if first["module"]:
@@ -98,7 +107,7 @@ def _counts(counts: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{jumps} of level high have finite values and a norm more than 100 times as large as what came in."
     blind = sum(unit["blind"] for unit in counts)
     if blind:
-        yield f"{blind} tensors were recorded without statistics (digests only, float8): nothing can be seen in them."
+        yield f"{blind} tensors have no statistics (digests, float8, not readable): nothing can be seen in them."
 
 
 def _total(counts: list[dict[str, Any]]) -> dict[str, Any]:

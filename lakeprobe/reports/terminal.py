@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.first_difference_text import against, origins_text, ranges
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_text
 
@@ -91,7 +91,7 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
 
 def comparison_text(comparison: StoredComparison, summary: Summary, found: FirstDifference | None = None) -> str:
     """The summary of a comparison. `found` is its first difference over all ranks, where there are several."""
-    lines = [f"{comparison.target} against {comparison.golden}, by the rule {comparison.rule}", ""]
+    lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", ""]
     lines += _headline(comparison, summary, found)
     lines += _worst(comparison, summary)
     lines += _counts(summary)
@@ -101,11 +101,26 @@ def comparison_text(comparison: StoredComparison, summary: Summary, found: First
     return "\n".join(lines) + "\n"
 
 
+def _sides(comparison: StoredComparison) -> str:
+    """Both runs; of one run held against itself, which of its steps and ranks."""
+    target = _units_text({unit.step for unit in comparison.units}, {unit.rank for unit in comparison.units})
+    golden = _units_text(
+        {unit.golden_step for unit in comparison.units}, {unit.golden_rank for unit in comparison.units}
+    )
+    if comparison.target != comparison.golden or target == golden:
+        return f"{comparison.target} against {comparison.golden}"
+    return f"{comparison.target} {target} against {golden}"
+
+
+def _units_text(steps: set[int], ranks: set[int]) -> str:
+    return f"step {ranges(steps)} rank {ranges(ranks)}"
+
+
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
     """The verdict on all that was compared, then the op with which the sides part."""
     lines = [*verdict_lines(summary.coverage), ""]
-    if found is not None and not found.is_equal:
-        return [*lines, first_difference_text(found)]
+    if found is not None and found.differs:
+        return [*lines, origins_text(found)]
     return lines + _first(comparison, summary)
 
 
@@ -153,7 +168,7 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
 def _op_lines(op: OpFinding) -> list[str]:
     lines = [f"  it {_FINDINGS[op.finding]}"]
     if op.finding in ("different", "noise"):
-        lines += [f"    {leaf.slot or 'value'}: {leaf.target}  against  {leaf.golden}" for leaf in op.leaves]
+        lines += [f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}" for leaf in op.leaves]
         if op.more_leaves:
             lines.append(f"    … and {op.more_leaves} more: lakeprobe show {op.op}")
     if op.module:

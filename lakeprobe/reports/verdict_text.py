@@ -9,7 +9,7 @@ _REST = {
     "unrecorded": "without values on both sides",
     "inside": "inside what the other side does in other steps",
     "structure": "views and shapes",
-    "set_aside": "not judged: what they show was not yet written",
+    "set_aside": "not judged: they were recorded too early or too late",
 }
 """What becomes of rows that are not compared, in words."""
 

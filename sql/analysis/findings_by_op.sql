@@ -1,7 +1,8 @@
 -- findings_by_op: the ops of a comparison that differ or have rows without counterpart.
 -- grain: one op of one (step, rank)
 -- parameters: the view results (of any number of steps and ranks)
--- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it
+-- place: the op's place in the target (of parameters' gradients that old releases of msprobe write ahead of the forward pass,
+--   behind all); an op that only the golden run has stands behind the paired op before it
 -- first_row: the first of its rows that differs, where its name, module and stack are to be found; leaves: how many do
 WITH
     op_pairs AS (
@@ -12,6 +13,19 @@ WITH
             target_seq
         FROM results
         WHERE golden_seq IS NOT NULL AND target_seq IS NOT NULL
+    ),
+    early_gradients AS (
+        SELECT step, rank, target_seq, max(target_seq) OVER unit + 1 + target_seq AS place
+        FROM (
+            SELECT step, rank, target_seq, any_value(target_op) AS op
+            FROM results
+            WHERE target_seq IS NOT NULL
+            GROUP BY ALL
+        ) AS ops
+        WINDOW unit AS (PARTITION BY step, rank)
+        QUALIFY
+            op LIKE '%.parameters_grad%'
+            AND target_seq < coalesce(min(target_seq) FILTER (WHERE op LIKE '%.backward%') OVER unit, 'inf'::DOUBLE)
     ),
     rows AS (
         SELECT
@@ -57,7 +71,7 @@ WITH
 SELECT
     ops.step,
     ops.rank,
-    coalesce(ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    coalesce(early_gradients.place, ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
     ops.target_seq,
     only_golden_seq,
     CASE
@@ -76,6 +90,10 @@ SELECT
 FROM ops
 LEFT JOIN op_pairs AS paired
     ON paired.step = ops.step AND paired.rank = ops.rank AND paired.target_seq = ops.target_seq
+LEFT JOIN early_gradients
+    ON early_gradients.step = ops.step
+    AND early_gradients.rank = ops.rank
+    AND early_gradients.target_seq = ops.target_seq
 ASOF LEFT JOIN op_pairs AS before
     ON before.step = ops.step AND before.rank = ops.rank AND before.golden_seq <= ops.only_golden_seq
 ORDER BY ops.step, ops.rank, place, first_row

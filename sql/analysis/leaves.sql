@@ -4,6 +4,16 @@
 WITH
     ops AS (
         SELECT DISTINCT step, rank, place, target_seq, only_golden_seq FROM summary_ops
+    ),
+    listed AS (
+        SELECT results.*, ops.place, farthest_statistic(results) AS apart
+        FROM ops
+        JOIN results USING (step, rank)
+        WHERE
+            (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
+            AND verdict <> 'skipped'
+            AND outcome NOT IN ('skipped', 'unrecorded')
+            AND (difference <> 'equal' OR outcome = 'unmatched')
     )
 SELECT
     step,
@@ -11,14 +21,14 @@ SELECT
     place,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2) AS slot,
     coalesce(difference, 'unmatched') AS difference,
-    leaf_text(target_kind, target_type, target_dtype, target_shape, target_value, target_norm, target_max, target_digest) AS target,
-    leaf_text(golden_kind, golden_type, golden_dtype, golden_shape, golden_value, golden_norm, golden_max, golden_digest) AS golden
-FROM ops
-JOIN results USING (step, rank)
-WHERE
-    (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
-    AND verdict <> 'skipped'
-    AND outcome NOT IN ('skipped', 'unrecorded')
-    AND (difference <> 'equal' OR outcome = 'unmatched')
+    leaf_text(
+        target_kind, target_type, target_dtype, target_shape, target_value,
+        statistic_text(apart.name, apart.target, apart.golden), target_digest
+    ) AS target,
+    leaf_text(
+        golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
+        statistic_text(apart.name, apart.golden, apart.target), golden_digest
+    ) AS golden
+FROM listed
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
 ORDER BY step, rank, place, row

@@ -1,8 +1,8 @@
 -- outcomes: how the rows of a comparison ended, per side; the counts of a side add up to its rows in the lake.
 -- grain: one (step, rank, outcome, verdict)
 -- parameters: the view results
--- equal_rows, noise_rows, different_rows: pairs that were compared and judged; of what could not be read, was set aside or
---   has no values on both sides nothing is known
+-- equal_rows, noise_rows, different_rows: pairs that were judged; a tensor that cannot be read can be known to differ by
+--   what was recorded beside it. Of what was set aside or has no values on both sides nothing is known
 -- excused_rows: those whose numbers alone are findings, though they differ by no more than noise
 SELECT
     step,
@@ -23,7 +23,7 @@ SELECT
             AND target_requires_grad IS NOT DISTINCT FROM golden_requires_grad
     ) AS excused_rows
 FROM (
-    SELECT *, outcome IN ('compared', 'equal') AND verdict <> 'skipped' AS is_judged FROM results
+    SELECT *, outcome IN ('compared', 'equal', 'unreadable') AND verdict <> 'skipped' AS is_judged FROM results
 ) AS rows
 GROUP BY ALL
 ORDER BY ALL

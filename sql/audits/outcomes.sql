@@ -1,4 +1,4 @@
--- outcomes: every row of a comparison ends in exactly one outcome and one verdict, and a pair says whether it differs.
+-- outcomes: every row of a comparison ends in exactly one outcome and one verdict, and a pair that could be judged says whether it differs.
 -- grain: one violation
 SELECT
     comparison,
@@ -16,5 +16,9 @@ WHERE
     )
     OR verdict IS NULL
     OR verdict NOT IN ('pass', 'warning', 'error', 'unmatched', 'unreadable', 'skipped')
-    OR (target_row IS NOT NULL AND golden_row IS NOT NULL) <> (difference IS NOT NULL)
+    OR difference IS NOT NULL AND (target_row IS NULL OR golden_row IS NULL)
+    OR difference IS NULL
+    AND target_row IS NOT NULL
+    AND golden_row IS NOT NULL
+    AND outcome NOT IN ('unreadable', 'unrecorded', 'skipped')
 LIMIT 100

@@ -24,7 +24,7 @@ SELECT
         AND same_dtype(target_dtype, golden_dtype)
         AND s.row IS NULL -- the row that shows it
         AND (p.target_seq < getvariable('noise_ends') OR n.error <= getvariable('noise_error')),
-        'noise',
+        if(v.outcome = 'unreadable', NULL, 'noise'),
         d.difference
     ) AS difference,
     v.verdict::VARCHAR AS verdict,

@@ -2,6 +2,8 @@
 -- grain: one pair with both sides
 -- equal: the same, as far as the dumps can tell (0 and -0, and NaN and NaN, are the same; device names are no values);
 -- noise: within noise_factor spacings of the coarser dtype; different: neither.
+-- NULL: nothing says. Both dumps lack a value that the other has as well, or a tensor that was saved cannot be read: what
+-- was recorded beside it can show that the two differ, and not that they are equal.
 -- Statistics are scaled by the tensor: max and min by the larger magnitude, the mean by norm / √n, the norm by itself,
 -- because a mean near 0 says nothing relative to itself. A parameter's gradient is a sum over what comes into its module
 -- backwards, and where that sum is 0 in exact arithmetic only rounding is left of it; so what comes in is its scale too.
@@ -33,58 +35,76 @@ WITH
                 if(isfinite(golden_min), abs(golden_min), 0)
             ) AS magnitude,
             greatest(target_norm, golden_norm, incoming.norm) AS norm,
-            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements
+            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements,
+            target_data_name IS NOT NULL
+            AND golden_data_name IS NOT NULL
+            AND (content_problem IS NOT NULL OR coalesce(m.measurement = 'unreadable', false)) AS is_unreadable,
+            (target_digest IS NULL OR golden_digest IS NULL)
+            AND coalesce(
+                target_max + golden_max,
+                target_min + golden_min,
+                target_mean + golden_mean,
+                target_norm + golden_norm
+            ) IS NULL
+            AND target_shape = golden_shape
+            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0 AS is_unrecorded
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN incoming ON incoming.seq = p.target_seq
         WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
+    told AS (
+        SELECT
+            row,
+            is_unreadable,
+            CASE
+                WHEN target_kind <> golden_kind THEN 'different'
+                WHEN target_kind = 'null' THEN 'equal'
+                WHEN target_kind <> 'tensor'
+                    THEN
+                        CASE
+                            WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
+                            WHEN NOT same_extra(target_extra, golden_extra) THEN 'different'
+                            WHEN NOT same_type(target_type, golden_type) THEN 'different'
+                            WHEN same_value(target_value, golden_value) OR max_diff = 0 THEN 'equal'
+                            ELSE 'different'
+                        END
+                WHEN
+                    NOT same_dtype(target_dtype, golden_dtype)
+                    OR NOT same_shape(target_shape, golden_shape, matched_by)
+                    OR NOT same_extra(target_extra, golden_extra)
+                    THEN 'different'
+                WHEN values_equal OR target_content = golden_content THEN 'equal'
+                WHEN NOT values_equal AND NOT is_unreadable
+                    THEN
+                        if(
+                            measurement IN ('measured', 'scalar')
+                            AND is_within(max_abs_error, noise * greatest(scale_max, incoming_norm))
+                            AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * greatest(scale_norm, incoming_norm))),
+                            'noise',
+                            'different'
+                        )
+                WHEN target_digest <> golden_digest THEN 'different'
+                WHEN is_unrecorded THEN NULL
+                WHEN target_digest = golden_digest THEN 'equal'
+                WHEN
+                    same_statistic(target_max, golden_max)
+                    AND same_statistic(target_min, golden_min)
+                    AND same_statistic(target_mean, golden_mean)
+                    AND same_statistic(target_norm, golden_norm)
+                    AND coalesce(target_max_int = golden_max_int, true)
+                    AND coalesce(target_min_int = golden_min_int, true)
+                    THEN 'equal'
+                WHEN
+                    noise > 0
+                    AND is_within(max_diff, noise * magnitude)
+                    AND is_within(min_diff, noise * magnitude)
+                    AND (is_within(mean_diff, noise * norm / root_elements) OR same_statistic(target_mean, golden_mean))
+                    AND (is_within(norm_diff, noise * norm) OR same_statistic(target_norm, golden_norm))
+                    THEN 'noise'
+                ELSE 'different'
+            END AS difference
+        FROM sides
     )
-SELECT
-    row,
-    CASE
-        WHEN target_kind <> golden_kind THEN 'different'
-        WHEN target_kind = 'null' THEN 'equal'
-        WHEN target_kind <> 'tensor'
-            THEN
-                CASE
-                    WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
-                    WHEN NOT same_extra(target_extra, golden_extra) THEN 'different'
-                    WHEN NOT same_type(target_type, golden_type) THEN 'different'
-                    WHEN same_value(target_value, golden_value) OR max_diff = 0 THEN 'equal'
-                    ELSE 'different'
-                END
-        WHEN
-            NOT same_dtype(target_dtype, golden_dtype)
-            OR NOT same_shape(target_shape, golden_shape, matched_by)
-            OR NOT same_extra(target_extra, golden_extra)
-            THEN 'different'
-        WHEN values_equal THEN 'equal'
-        WHEN NOT values_equal
-            THEN
-                if(
-                    measurement IN ('measured', 'scalar')
-                    AND is_within(max_abs_error, noise * greatest(scale_max, incoming_norm))
-                    AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * greatest(scale_norm, incoming_norm))),
-                    'noise',
-                    'different'
-                )
-        WHEN target_digest <> golden_digest THEN 'different'
-        WHEN target_digest = golden_digest THEN 'equal'
-        WHEN
-            same_statistic(target_max, golden_max)
-            AND same_statistic(target_min, golden_min)
-            AND same_statistic(target_mean, golden_mean)
-            AND same_statistic(target_norm, golden_norm)
-            AND coalesce(target_max_int = golden_max_int, true)
-            AND coalesce(target_min_int = golden_min_int, true)
-            THEN 'equal'
-        WHEN
-            noise > 0
-            AND is_within(max_diff, noise * magnitude)
-            AND is_within(min_diff, noise * magnitude)
-            AND (is_within(mean_diff, noise * norm / root_elements) OR same_statistic(target_mean, golden_mean))
-            AND (is_within(norm_diff, noise * norm) OR same_statistic(target_norm, golden_norm))
-            THEN 'noise'
-        ELSE 'different'
-    END AS difference
-FROM sides
+SELECT row, if(is_unreadable AND difference <> 'different', NULL, difference) AS difference
+FROM told

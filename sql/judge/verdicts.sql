@@ -3,8 +3,8 @@
 -- The rules are those of msprobe 26.2 (facts 4.7), per op: inputs (arguments and parameters) against outputs; where
 -- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
 -- A row without counterpart has no other finding. A record that does not say what the op made is set aside where the two
--- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where dtype and shape
--- agree and the dumps have no values of both: nothing says whether they are equal.
+-- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where nothing says
+-- whether the two are equal: dtype and shape agree, and the dumps have no values of both.
 WITH
     never_written AS (
         SELECT 'target' AS side, seq, role, slot FROM target_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
@@ -47,6 +47,35 @@ WITH
         SEMI JOIN (FROM target_ops WHERE api_type LIKE '%Distributed') AS communication USING (seq)
         WHERE role = 'input' AND type = 'bool' AND value = 'true' AND regexp_matches(slot, '^input\.(\d+|async_op)$')
     ),
+    -- one digest of two contents: where an op works in place, msprobe may take it when the op has gone on
+    shared_digests AS (
+        SELECT 'target' AS side, target_digest AS digest, target_shape AS shape
+        FROM paired
+        WHERE target_digest IS NOT NULL
+        GROUP BY ALL
+        HAVING count(DISTINCT (target_max, target_min, target_mean, target_norm)) > 1
+        UNION ALL
+        SELECT 'golden' AS side, golden_digest AS digest, golden_shape AS shape
+        FROM paired
+        WHERE golden_digest IS NOT NULL
+        GROUP BY ALL
+        HAVING count(DISTINCT (golden_max, golden_min, golden_mean, golden_norm)) > 1
+    ),
+    -- statistics are taken at once: where they agree, a digest of other contents is one that was taken late
+    late_digests AS (
+        SELECT row
+        FROM paired
+        WHERE
+            target_digest <> golden_digest
+            AND target_shape = golden_shape
+            AND target_norm = golden_norm
+            AND (target_max, target_min, target_mean) IS NOT DISTINCT FROM (golden_max, golden_min, golden_mean)
+            AND (
+                target_norm = 0
+                OR (target_digest, target_shape) IN (SELECT (digest, shape) FROM shared_digests WHERE side = 'target')
+                OR (golden_digest, golden_shape) IN (SELECT (digest, shape) FROM shared_digests WHERE side = 'golden')
+            )
+    ),
     rows AS (
         SELECT
             p.row,
@@ -83,24 +112,12 @@ WITH
             p.role = 'output'
             AND d.difference <> 'equal'
             AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
+            m.values_equal IS NULL AND p.row IN (SELECT row FROM late_digests) AS late_digest,
             coalesce(target_content = golden_content, false) AS same_content,
-            target_kind = 'tensor'
-            AND golden_kind = 'tensor'
-            AND target_shape = golden_shape
-            AND coalesce(same_dtype(target_dtype, golden_dtype), true)
-            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0
-            AND NOT same_content
-            AND m.measurement IS NULL
-            AND (target_digest IS NULL OR golden_digest IS NULL)
-            AND coalesce(
-                target_max + golden_max,
-                target_min + golden_min,
-                target_mean + golden_mean,
-                target_norm + golden_norm
-            ) IS NULL AS unrecorded,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
+            matched AND d.difference IS NULL AND NOT coalesce(unreadable, false) AS unrecorded,
             coalesce(content_problem, m.measurement_problem) AS problem
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
@@ -122,7 +139,7 @@ WITH
             coalesce(min(cosine) FILTER (WHERE is_output), 1) AS output_cosine,
             min(row) FILTER (WHERE is_output) AS first_output
         FROM rows
-        WHERE NOT skipped AND NOT coalesce(set_aside, false)
+        WHERE NOT skipped AND NOT coalesce(set_aside, false) AND NOT late_digest
         GROUP BY op_number
     ),
     -- one letter per finding, so that texts are only made for rows that have one
@@ -211,7 +228,7 @@ SELECT
         ELSE 'compared'
     END AS outcome,
     CASE
-        WHEN skipped OR set_aside THEN 'skipped'
+        WHEN skipped OR set_aside OR late_digest THEN 'skipped'
         WHEN codes SIMILAR TO '.*[A-Z].*' THEN 'error'
         WHEN codes <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
@@ -221,6 +238,7 @@ SELECT
     CASE
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
+        WHEN late_digest THEN ['skipped: the digest is that of later contents']
         WHEN codes = '' AND NOT unreadable THEN []::VARCHAR[]
         ELSE
             list_concat(

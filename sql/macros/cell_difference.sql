@@ -1,6 +1,6 @@
 -- cell_difference(target, golden, diff, cell): a difference cell, from both sides' cells, the difference, and how a
 -- number is shown. Equal cells: 0. Values that are no numbers: Diff, or N/A where a side is missing or both are devices.
-CREATE OR REPLACE MACRO cell_difference(target, golden, diff, cell) AS
+CREATE OR REPLACE TEMP MACRO cell_difference(target, golden, diff, cell) AS
 CASE
     WHEN target = 'N/A' OR golden = 'N/A' THEN 'N/A'
     WHEN target = golden OR diff = 0 THEN '0'

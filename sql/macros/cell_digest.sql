@@ -1,6 +1,6 @@
 -- cell_digest(kind, type, name, digest, cell): the digest cell: a tensor's digest; for a value the CRC-32 of its text,
 -- but the text itself for ranks and process groups.
-CREATE OR REPLACE MACRO cell_digest(kind, type, name, digest, cell) AS
+CREATE OR REPLACE TEMP MACRO cell_digest(kind, type, name, digest, cell) AS
 CASE
     WHEN kind = 'tensor' THEN coalesce(digest, '00000000')
     WHEN kind = 'object' AND type LIKE '%ProcessGroup' OR kind = 'scalar' AND is_rank_argument(name) THEN cell

@@ -1,6 +1,6 @@
 -- cell_dtype(kind, type, dtype, name): the dtype cell of a row: a tensor's dtype, or the Python type of a value.
 -- msprobe spells the type of a rank argument (src, dst) without "class".
-CREATE OR REPLACE MACRO cell_dtype(kind, type, dtype, name) AS
+CREATE OR REPLACE TEMP MACRO cell_dtype(kind, type, dtype, name) AS
 CASE
     WHEN kind = 'tensor' THEN dtype
     WHEN kind = 'scalar' AND is_rank_argument(name) THEN type

@@ -1,5 +1,5 @@
 -- cell_shape(kind, type, shape, value): the shape cell of a row.
-CREATE OR REPLACE MACRO cell_shape(kind, type, shape, value) AS
+CREATE OR REPLACE TEMP MACRO cell_shape(kind, type, shape, value) AS
 CASE
     WHEN kind = 'tensor' THEN shape::VARCHAR
     WHEN kind = 'scalar' THEN '[]'

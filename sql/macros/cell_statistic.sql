@@ -1,6 +1,6 @@
 -- cell_statistic(kind, type, letter, statistic, exact, value, extra): one of the max, min, mean and norm cells of a row.
 -- A scalar or object stands in all four. NULL kind (no such side): N/A.
-CREATE OR REPLACE MACRO cell_statistic(kind, type, letter, statistic, exact, value, extra) AS
+CREATE OR REPLACE TEMP MACRO cell_statistic(kind, type, letter, statistic, exact, value, extra) AS
 CASE kind
     WHEN 'tensor' THEN
         CASE letter

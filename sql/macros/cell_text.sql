@@ -1,5 +1,5 @@
 -- cell_text(text): a text in quotes, as Python writes it in a list.
-CREATE OR REPLACE MACRO cell_text(text) AS
+CREATE OR REPLACE TEMP MACRO cell_text(text) AS
 if(
     contains(text, '''') AND NOT contains(text, '"'),
     '"' || replace(replace(replace(text, '\', '\\'), chr(10), '\n'), chr(9), '\t') || '"',

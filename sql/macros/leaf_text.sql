@@ -1,15 +1,7 @@
--- leaf_text(kind, type, dtype, shape, value, norm, max, digest): one side of a row in a few words.
-CREATE OR REPLACE MACRO leaf_text(kind, type, dtype, shape, value, norm, max, digest) AS
+-- leaf_text(kind, type, dtype, shape, value, statistic, digest): one side of a row in a few words.
+CREATE OR REPLACE MACRO leaf_text(kind, type, dtype, shape, value, statistic, digest) AS
 CASE kind
-    WHEN 'tensor'
-        THEN
-            dtype || ' ' || shape::VARCHAR
-            || CASE
-                WHEN norm IS NOT NULL THEN ' norm ' || norm::VARCHAR
-                WHEN max IS NOT NULL THEN ' max ' || max::VARCHAR
-                WHEN digest IS NOT NULL THEN ' digest ' || digest
-                ELSE ''
-            END
+    WHEN 'tensor' THEN dtype || ' ' || shape::VARCHAR || coalesce(' ' || statistic, ' digest ' || digest, '')
     WHEN 'null' THEN 'null'
     WHEN 'scalar' THEN value
     WHEN 'object' THEN type || coalesce(' ' || value, '')

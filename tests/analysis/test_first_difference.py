@@ -381,7 +381,12 @@ def test_what_does_not_exist(lake: Lake) -> None:
 def test_equal_runs(lake: Lake) -> None:
     found = first(lake, lambda job: job.compute(), {}, world=2)
     assert found.is_equal
-    assert first_difference_text(found) == "No difference beyond float noise in 2 (step, rank).\n"
+    assert first_difference_text(found).splitlines() == [
+        "Verdict: equal",
+        "  compared: all 4 rows of both sides; none differs",
+        "",
+        "No difference beyond float noise in 2 (step, rank).",
+    ]
 
 
 def test_the_text_answers_first(lake: Lake) -> None:
@@ -390,7 +395,8 @@ def test_the_text_answers_first(lake: Lake) -> None:
         job.all_reduce(*range(8))
 
     lines = first_difference_text(first(lake, program, {(3, 0): 0.5}, world=8)).splitlines()
-    assert lines[0] == "First difference: rank 3, Torch.mul.0.forward (step 0)"
+    assert lines[0] == "Verdict: different"
+    assert lines[3] == "First difference: rank 3, Torch.mul.0.forward (step 0)"
     assert "  at File /work/train.py, line 7, in step, x = x * 1.25" in lines
     [grouped] = [line.split("  ")[0] for line in lines if "rank 3" in line and "all_reduce" in line]
     assert grouped == "0–2, 4–7"

@@ -17,6 +17,10 @@ from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, store
 
 
+def files(lake: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in lake.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     for name, norm in (("npu", 3.0), ("gpu", 1.0)):
@@ -76,6 +80,24 @@ def test_a_lake_that_cannot_be_written_is_compared_all_the_same(
         dump = write_dump(tmp_path / "new", dump_text(add=1.0, mul=3.0))
         assert opened.compare(dump, "npu").verdict == "equal"
     assert sorted(path for path in lake.rglob("*") if path.suffix != ".lock") == before
+
+
+def test_a_changed_dump_and_a_lake_that_cannot_be_written(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(lake)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(store, "is_writable", lambda path: path != lake)
+    assert compare("npu", "gpu", lake=lake, jobs=1).lake != lake
+    write_dump(tmp_path / "npu", dump_text(add=1.0, mul=1.0))
+    with package.open(lake) as opened:
+        result = opened.compare("npu", "gpu")
+    assert result.verdict == "equal"
+    [npu] = [unit for report in result.report.ingested for unit in report.units if unit.key.run == "npu"]
+    assert npu.has_changed
+    assert result.report.remarks[-1].startswith(f"{lake} cannot be written to; the comparison is in the lake ")
+    assert files(lake) == before
 
 
 def test_reading_into_a_lake_that_cannot_be_written(

@@ -71,7 +71,8 @@ CASES: dict[str, tuple[Any, Any, str]] = {
     "equal_integers": (tensor(2**60, dtype="torch.int64"), tensor(2**60, dtype="torch.int64"), "equal"),
     "bools": (tensor(True, dtype="torch.bool"), tensor(False, dtype="torch.bool"), "different"),
     "equal_bools": (tensor(True, dtype="torch.bool"), tensor(True, dtype="torch.bool"), "equal"),
-    "no_statistics": (tensor(None), tensor(None), "equal"),
+    "no_statistics": (tensor(None), tensor(None), None),
+    "empty_without_statistics": (tensor(None, shape=[0]), tensor(None, shape=[0]), "equal"),
     "dtype": (tensor(1.0), tensor(1.0, dtype="torch.float16"), "different"),
     "shape": (tensor(1.0, shape=[2, 3]), tensor(1.0, shape=[3, 2]), "different"),
     # what one side only records

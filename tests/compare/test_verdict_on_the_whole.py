@@ -11,6 +11,9 @@ from pair_dumps import call, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.reports.blame_text import blame_text
+from lakeprobe.reports.first_difference_text import against, first_difference_text
+from lakeprobe.reports.overflow_text import overflow_text
 from lakeprobe.session import ComparisonResult
 
 ONE, NEAR, TWO = ({"Torch.f.0.forward": call([tensor(value)])} for value in (1.0, 1.0 + 1e-7, 2.0))
@@ -40,7 +43,7 @@ def dumps(folder: Path, target: dict[str, Any], golden: dict[str, Any], **option
             NEAR, ONE, Verdict.EQUAL_WITHIN_NOISE,
             ["compared: all 1 rows of both sides; within float noise: 1, beyond it: none"], (False, False),
         ),
-        (TWO, ONE, Verdict.DIFFERENT, ["compared: all 1 rows of both sides; beyond float noise: 1"], (False, False)),
+        (TWO, ONE, Verdict.DIFFERENT, ["compared: all 1 rows of both sides; beyond float noise: 1"], (False, True)),
         (
             ONE, {"Torch.g.0.forward": call([tensor()])}, Verdict.NOTHING_COMPARED,
             ["compared: 0 of 1 rows of the target, 0 of 1 of golden", "2 rows without counterpart"], (True, True),
@@ -104,6 +107,75 @@ def test_what_cannot_be_read_is_said_first(tmp_path: Path) -> None:
     assert str(nothing).splitlines()[3] == "  1 row cannot be read"
 
 
+@pytest.mark.parametrize("damaged", [("npu",), ("gpu",), ("npu", "gpu")])
+@pytest.mark.parametrize(
+    ("statistic", "difference", "verdict"), [(1.0, None, Verdict.UNREADABLE), (2.0, "different", Verdict.DIFFERENT)]
+)
+def test_of_a_tensor_that_cannot_be_read_the_statistics_tell_only_that_it_differs(
+    tmp_path: Path, damaged: tuple[str, ...], statistic: float, difference: str | None, verdict: Verdict
+) -> None:
+    for side, value in (("npu", statistic), ("gpu", 1.0)):
+        leaves = [tensor(1.0, data_name="whole.npy"), tensor(value, data_name="cut.npy")]
+        data = {"Torch.f.0.forward": call(leaves)}
+        arrays = {"whole.npy": np.ones(4, np.float32), "cut.npy": np.ones(4, np.float32)}
+        write_dump(tmp_path / side, data, task="tensor", arrays=arrays)
+        if side in damaged:
+            file = tmp_path / side / "dump_tensor_data" / "cut.npy"
+            file.write_bytes(file.read_bytes()[:-3])
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+        rows = lake.sql("SELECT outcome, difference, verdict FROM results ORDER BY row").fetchall()
+        assert rows[1] == ("unreadable", difference, "unreadable")
+        found = result.first_difference()
+        assert (found.differs, found.is_equal) == (difference is not None, False)
+        assert first_difference_text(found).splitlines()[:2] == [f"Verdict: {verdict}", "  1 row cannot be read"]
+        assert found.ranks.project("verdict").fetchall() == [(verdict,)]
+    assert result.verdict is verdict
+    assert "  1 row cannot be read" in str(result).splitlines()
+
+
+def test_a_first_difference_never_says_more_than_was_compared(tmp_path: Path) -> None:
+    for side, values in (("npu", (1.0, 2.0)), ("gpu", (1.0, 1.0))):
+        for step, value in enumerate(values):
+            write_dump(tmp_path / side / f"step{step}" / "rank0", {"Torch.f.0.forward": call([tensor(value)])})
+    write_dump(tmp_path / "npu" / "step2" / "rank0", ONE)
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+        asked = {
+            "all": result.first_difference(),
+            "step 0": result.first_difference(steps=[0]),
+            "step 1, above 1": result.first_difference(steps=[1], threshold=1.0),
+            "above 1": result.first_difference(threshold=1.0),
+        }
+        assert {name: (found.coverage.verdict, found.differs, found.is_equal) for name, found in asked.items()} == {
+            "all": (Verdict.DIFFERENT, True, False),
+            "step 0": (Verdict.EQUAL, False, True),
+            "step 1, above 1": (Verdict.DIFFERENT, False, True),
+            "above 1": (Verdict.DIFFERENT, False, False),  # step 2 has no counterpart
+        }
+        assert first_difference_text(asked["above 1"]).splitlines() == [
+            "Verdict: different",
+            "  compared: all 2 rows of both sides; beyond float noise: 1",
+            "  steps and ranks without counterpart: 1",
+            "",
+            "No leaf is off by more than 1 in what was compared.",
+        ]
+
+
+def test_a_line_shows_the_statistic_that_differs(tmp_path: Path) -> None:
+    same = {"Norm": 2.0, "Max": 1.0, "Min": -1.0, "Mean": 0.125}
+    changes = {"max": {"Max": 1.5}, "min": {"Min": -1.25}, "mean": {"Mean": -0.125}, "norm": {"Norm": 2.0004}}
+    said = {"max": "max 1.5 against 1", "min": "min -1.25 against -1", "mean": "mean -0.125 against 0.125"}
+    said["norm"] = "norm 2.0004 against 2"
+    ours = {f"Torch.{name}.0.forward": call([tensor(**same | change)]) for name, change in changes.items()}
+    golden = {f"Torch.{name}.0.forward": call([tensor(**same)]) for name in changes}
+    result = compared(tmp_path, *dumps(tmp_path, ours, golden))
+    told = {op.op.split(".")[1]: op.leaves[0] for op in result.summary().worst}
+    assert {name: against(leaf.target, leaf.golden) for name, leaf in told.items()} == {
+        name: f"torch.float32 [4] {text}" for name, text in said.items()
+    }
+
+
 def test_units_that_are_missing_or_cut_off_are_no_equality(tmp_path: Path) -> None:
     for rank in (0, 1):
         write_dump(tmp_path / "npu" / "step0" / f"rank{rank}", ONE)
@@ -156,3 +228,44 @@ def test_a_reader_sees_the_origin_over_all_ranks_first(tmp_path: Path) -> None:
     assert first == "First difference: rank 1, Functional.gelu.1.forward (step 0)"
     assert not any("batch_isend_irecv" in line and line.endswith("%") for line in lines)
     assert "The cause and its path to the loss: lakeprobe blame gelu_tanh_vs_golden" in lines
+
+
+@pytest.mark.parametrize(
+    ("data", "task", "says"),
+    [
+        (NAMES_ONLY, "structure", "The dump names its ops and records no values, so nothing can be seen."),
+        (BARE, "statistics", "No op makes NaN or inf that was not asked for, as far as it can be seen."),
+        (ONE, "statistics", "No op makes NaN or inf that was not asked for."),
+    ],
+)
+def test_overflow_says_what_it_cannot_see(tmp_path: Path, data: Any, task: str, says: str) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        lake.ingest(write_dump(tmp_path / "npu", data, task=task))
+        assert overflow_text(lake.overflow("npu")).splitlines()[2] == says
+
+
+def test_blame_names_nothing_where_nothing_was_compared(tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        sides = dumps(tmp_path, BARE, BARE)
+        assert blame_text(lake.compare(*sides).blame()).splitlines()[2:] == [
+            "Verdict: nothing compared", *(f"  {line}" for line in NO_VALUES),
+        ]  # fmt: skip
+
+
+def test_gradients_that_are_written_ahead_of_the_forward_pass_come_behind_it(tmp_path: Path) -> None:
+    """As msprobe 1.2.2 does: the gradient's entry is the first of the dump."""
+
+    def run(value: float) -> dict[str, Any]:
+        return {
+            "Module.fc.Linear.parameters_grad.0": {"weight": [tensor(value)]},
+            "Torch.f.0.forward": call([tensor()], [tensor(value)]),
+            "Torch.f.0.backward": {"input": [tensor(value)], "output": [tensor(value)]},
+        }
+
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(*dumps(tmp_path, run(2.0), run(1.0)))
+        assert [op.op for op in result.summary().first] == ["Torch.f.0.forward"]
+        assert result.first_difference().origins.project("op").fetchall() == [("Torch.f.0.forward",)]
+        behind = run(1.0) | {"Module.fc.Linear.parameters_grad.0": {"weight": [tensor(2.0)]}}
+        alone = lake.compare(write_dump(tmp_path / "alone", behind), "gpu")
+        assert [op.op for op in alone.summary().first] == ["Module.fc.Linear.parameters_grad.0"]

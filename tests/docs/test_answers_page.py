@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
+from typer.testing import CliRunner
 
 from lakeprobe.analysis.verdict import Verdict
+from lakeprobe.cli import app
+from lakeprobe.reports.blame_text import blame_json
+from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import Lake
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -49,13 +53,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         with Lake(lake) as opened:
             result = opened.comparison("_vs_".join(Path(side).name for side in sides))
             files = {form: result.write(folder / case, form) for form in ("csv", "json", "xlsx")}
-            found[case] = (said, result.verdict, files)
+            first = result.first_difference()
+            texts = (first_difference_text(first), str(result))
+            command = ["first-diff", result.name, "--format", "json", "--lake", str(lake)]
+            rows = [json.loads(line) for line in CliRunner().invoke(app, command).stdout.splitlines()]
+            blame = json.loads(blame_json(result.blame()))
+            found[case] = (said, result.verdict, files, first.is_equal, texts, rows, blame)
     return found
 
 
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_verdict_and_the_exit_codes(told: dict[str, Any], case: str) -> None:
-    said, verdict, _ = told[case]
+    said, verdict, *_ = told[case]
     expected, codes = EXPECTED[case]
     assert verdict is said.coverage.verdict is expected
     assert said.lines[0] == f"Verdict: {expected}"
@@ -65,7 +74,7 @@ def test_the_verdict_and_the_exit_codes(told: dict[str, Any], case: str) -> None
 
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> None:
-    said, verdict, files = told[case]
+    said, verdict, files, *_ = told[case]
     covered = said.coverage
     [table], [rows_file], [book] = files["csv"], files["json"], files["xlsx"]
     rows = json.loads(rows_file.read_text())
@@ -81,6 +90,18 @@ def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> No
     assert {name: results.count(name) for name in covered.findings} == covered.findings
     summary = load_workbook(book, read_only=True)["summary"].iter_rows(max_row=8, values_only=True)
     assert ("Verdict", verdict) in [row[:2] for row in summary]
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_the_first_difference_agrees_with_the_verdict(told: dict[str, Any], case: str) -> None:
+    said, verdict, _, is_equal, texts, rows, blame = told[case]
+    assert is_equal == (said.first_diff == 0)
+    assert [row["verdict"] for row in rows] == [blame["verdict"]] == [verdict]
+    if verdict is not Verdict.NOTHING_COMPARED:  # there it is rows without counterpart
+        assert any(row["finding"] for row in rows) == bool(said.coverage.different)
+    for text in texts:
+        assert f"Verdict: {verdict}" in text.splitlines()
+        assert ("No difference" in text or "No op stands out" in text) <= bool(said.coverage.rows["compared"])
 
 
 def test_every_verdict_has_a_case() -> None:

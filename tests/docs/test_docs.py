@@ -96,7 +96,7 @@ def test_every_column_is_documented(path: Path) -> None:
 def test_sql_file_says_its_name_and_grain(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     first = text.splitlines()[0]
-    macro = re.search(r"CREATE OR REPLACE MACRO (\w+)\(.*?\) AS( TABLE)?$", text, re.MULTILINE)
+    macro = re.search(r"CREATE OR REPLACE (?:TEMP )?MACRO (\w+)\(.*?\) AS( TABLE)?$", text, re.MULTILINE)
     name = macro[1] if macro else path.stem
     assert re.match(rf"-- {name}(\([\w, ]*\))?: \S", first), first
     is_rule = path.parent.name == "rules"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plain_dumps import write_run
@@ -91,3 +92,70 @@ def test_notes(lake: Lake) -> None:
     assert lake.note("suspect") == "after the driver update"
     assert lake.note("suspect", "") == ""
     assert not (layout.run_folder(lake.path, "suspect") / upkeep.NOTE_FILE).exists()
+
+
+class Killed(BaseException):
+    """Stands for a process that ends here."""
+
+
+CHANGES = ("rename", "replace", "unlink")
+"""What changes a lake while a run is renamed."""
+
+
+@pytest.mark.parametrize("name", ["npu", "npu_vs_gpu"])
+def test_a_rename_that_is_killed_anywhere_leaves_one_name(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    lake.measure_noise("npu", "gpu", name="apart")
+    usual = {change: getattr(Path, change) for change in CHANGES}
+    is_done, moment = False, 0
+    while not is_done:
+        old, new = (name, "suspect") if name in (*lake.runs, *lake.comparisons) else ("suspect", name)
+        moment += 1
+        left = moment
+        with monkeypatch.context() as patch:
+            for change in CHANGES:
+
+                def counted(path: Path, *to: Path, _change: str = change, **how: Any) -> Any:
+                    nonlocal left
+                    left -= 1
+                    if left == 0:
+                        raise Killed
+                    return usual[_change](path, *to, **how)
+
+                patch.setattr(Path, change, counted)
+            try:
+                lake.rename(old, new)
+                is_done = True
+            except Killed:
+                pass
+        names = names_of(lake.path)
+        assert names in (expected(name, old), expected(name, new)), moment
+    assert moment > (5 if name == "npu" else 1)
+
+
+def names_of(path: Path) -> tuple[list[str], list[tuple[str, str, str]], list[tuple[str]]]:
+    """The runs, the comparisons with their sides, and whose noise is there, for one who opens the lake now."""
+    with lakeprobe.open(path) as opened:
+        stored = [comparison.load(path, name) for name in opened.comparisons]
+        golden = opened.sql("SELECT DISTINCT golden FROM noise").fetchall()
+        return opened.runs, [(one.name, one.target, one.golden) for one in stored], golden
+
+
+def expected(what: str, name: str) -> tuple[list[str], list[tuple[str, str, str]], list[tuple[str]]]:
+    run, first = (name, "npu_vs_gpu") if what == "npu" else ("npu", name)
+    sides = sorted([(first, run, "gpu"), ("apart_gpu", "gpu", run)])
+    return sorted(["gpu", run]), sides, [(run,)]
+
+
+def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, target: Path) -> None:
+        raise OSError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(LakeError, match=r"Permission denied; .* is as it was before"):
+            lake.rename("npu", "suspect")
+    with lakeprobe.open(lake.path) as again:
+        assert again.runs == ["gpu", "npu"]
+        assert comparison.load(lake.path, "npu_vs_gpu").target == "npu"

@@ -106,7 +106,12 @@ def _other_waves(training: Training) -> None:
 
 
 # Statistics cannot tell the order of the channels; the first op that does not see it goes by is a convolution.
-_TOGETHER = (*inside("up.norm1", "group_norm"), *inside("up.conv1", "conv2d"), *inside("up.skip", "conv2d"), *call("cat"))
+_TOGETHER = (
+    *inside("up.norm1", "group_norm"),
+    *inside("up.conv1", "conv2d"),
+    *inside("up.skip", "conv2d"),
+    *call("cat"),
+)
 DEFECTS = (
     defects.setting("groups", "middle.norm1", "num_groups", 8, "group_norm"),
     defects.setting("norm_eps", "down.norm2", "eps", 1e-3, "group_norm"),

@@ -33,22 +33,23 @@ WITH
                 || ' is '
                 || leaf_text(
                     target_kind, target_type, target_dtype, target_shape, target_value,
-                    if(only_digests, NULL, target_norm), if(only_digests, NULL, target_max), target_digest
+                    if(only_digests, NULL, statistic_text(apart.name, apart.target, apart.golden)), target_digest
                 )
                 || ' against '
                 || leaf_text(
                     golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-                    if(only_digests, NULL, golden_norm), if(only_digests, NULL, golden_max), golden_digest
+                    if(only_digests, NULL, statistic_text(apart.name, apart.golden, apart.target)), golden_digest
                 ),
                 ', '
                 ORDER BY results.row
             ) AS leaves
         FROM listed
-        JOIN results
+        JOIN (
+            SELECT *, farthest_statistic(results) AS apart FROM results WHERE comparison = $comparison
+        ) AS results
             ON results.step = listed.step
             AND results.rank = listed.rank
             AND list_contains(if(reason = 'argument', arguments, [input_row]), results.row)
-        WHERE comparison = $comparison
         GROUP BY ALL
     ),
     places AS (

@@ -1,8 +1,8 @@
 -- changed_ops: the ops that differ beyond float noise, or by more than the threshold, or have no counterpart.
 -- grain: one op of the target, or one that only golden has, of one (step, rank)
 -- parameters: $threshold (an error, 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
---   doubtful and op_pairs
--- place: the op's place in the target; an op that only golden has stands half a place behind the one before it
+--   doubtful, op_pairs and early_gradients
+-- place: the op's place in the target (of early gradients behind all); an op that only golden has stands half a place behind the one before it
 -- moment: when it differs: an op's inputs at its place, its outputs a quarter behind
 WITH
     partners AS (
@@ -57,10 +57,14 @@ SELECT
         WHEN paired_ops.target_seq IS NULL THEN 'only in target'
         ELSE 'different'
     END AS finding,
-    coalesce(sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    coalesce(early_gradients.place, sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
     if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
 FROM sides
 LEFT JOIN paired_ops
     ON paired_ops.step = sides.step AND paired_ops.rank = sides.rank AND paired_ops.target_seq = sides.target_seq
+LEFT JOIN early_gradients
+    ON early_gradients.step = sides.step
+    AND early_gradients.rank = sides.rank
+    AND early_gradients.target_seq = sides.target_seq
 ASOF LEFT JOIN partners AS before
     ON before.step = sides.step AND before.rank = sides.rank AND before.golden_seq <= sides.golden_seq

@@ -8,16 +8,18 @@ SELECT
     first_ops.op,
     if(results.role IN ('input', 'parameters'), 'input', 'output') AS side,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, results.golden_op)) + 2) AS slot,
-    coalesce(results.difference, if(results.outcome = 'skipped', 'skipped', 'unmatched')) AS difference,
+    coalesce(results.difference, results.outcome) AS difference,
     CASE
         WHEN results.difference = 'equal' THEN 0
         ELSE leaf_errors.error
     END AS error,
     leaf_text(
-        target_kind, target_type, target_dtype, target_shape, target_value, target_norm, target_max, target_digest
+        target_kind, target_type, target_dtype, target_shape, target_value,
+        statistic_text(apart.name, apart.target, apart.golden), target_digest
     ) AS target,
     leaf_text(
-        golden_kind, golden_type, golden_dtype, golden_shape, golden_value, golden_norm, golden_max, golden_digest
+        golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
+        statistic_text(apart.name, apart.golden, apart.target), golden_digest
     ) AS golden,
     max_diff,
     min_diff,
@@ -29,7 +31,7 @@ SELECT
     doubtful.reason AS doubtful,
     sources.source_op,
     sources.row IS NOT NULL AS is_traced
-FROM first_rows AS results
+FROM (SELECT *, farthest_statistic(first_rows) AS apart FROM first_rows) AS results
 JOIN first_ops USING (step, rank)
 LEFT JOIN leaf_errors
     ON leaf_errors.step = results.step AND leaf_errors.rank = results.rank AND leaf_errors.row = results.row

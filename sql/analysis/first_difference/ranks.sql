@@ -1,8 +1,8 @@
 -- ranks: the first difference of each rank, where it began and what carried it in.
 -- grain: one (step, rank) of the comparison; finding is NULL where nothing differs
--- parameters: $comparison, $run (the target), $steps, $ranks (empty: all); the views results and ops, the tables
---   standing, noise_ends, leaf_errors, firsts, first_ops, affected,
---   origins, carried, sources and transfers
+-- parameters: $run (the target); the view ops, the tables unit_verdicts (those that are shown), standing, noise_ends,
+--   leaf_errors, firsts, first_ops, affected, origins, carried, sources and transfers
+-- verdict: how this unit ended as a whole: a finding is one among what was compared
 -- origin: the rank on which it began (the rank itself where nothing explains it, or where ranks explain each other)
 -- explains: on how many other ranks the difference of this one is the origin
 -- source: how it began, where it did:
@@ -17,14 +17,6 @@
 --   All NULL where nothing rounds differently
 -- absent: ranks from which it took before, and which were not dumped
 WITH
-    units AS (
-        SELECT DISTINCT step, rank
-        FROM results
-        WHERE
-            comparison = $comparison
-            AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
-            AND (len($ranks::INTEGER[]) = 0 OR list_contains($ranks::INTEGER[], rank))
-    ),
     talk AS (
         SELECT step, rank, min(seq) AS first_seq, max(seq) AS last_seq FROM transfers GROUP BY ALL
     ),
@@ -108,8 +100,9 @@ SELECT
     standing.floor,
     standing.members,
     next_standing.op AS next_op,
-    noise_ops.op AS noise_op
-FROM units
+    noise_ops.op AS noise_op,
+    units.verdict
+FROM unit_verdicts AS units
 LEFT JOIN firsts USING (step, rank)
 LEFT JOIN first_ops USING (step, rank)
 LEFT JOIN talk USING (step, rank)

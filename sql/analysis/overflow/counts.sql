@@ -4,7 +4,7 @@
 -- jumps: those of level high for the norm alone; born, unseen: ops of these origins
 --   (sql/analysis/overflow/origins.sql)
 -- expected: ops of which all that is not finite is meant to be so, or is so in golden too
--- blind: tensors without statistics, in which nothing can be seen
+-- blind: tensors without statistics, in which nothing can be seen; tensor_rows: all that was recorded
 SELECT
     step,
     rank,
@@ -16,7 +16,8 @@ SELECT
     coalesce(expected, 0) AS expected,
     coalesce(born, 0) AS born,
     coalesce(unseen, 0) AS unseen,
-    coalesce(blind, 0) AS blind
+    coalesce(blind, 0) AS blind,
+    dumps.tensor_rows
 FROM dumps
 LEFT JOIN (
     SELECT

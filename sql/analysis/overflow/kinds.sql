@@ -1,5 +1,4 @@
--- kinds: nonfinite_kinds(max, min, mean), what stands in a tensor (or number) beside finite numbers.
--- grain: one tensor
+-- nonfinite_kinds(max, min, mean): what stands in a tensor (or number) beside finite numbers.
 -- A sum of 1 (NaN), 2 (inf), 4 (-inf), 8 (every element is finite and only the mean is infinite); 0: all finite, or
 -- unknown. A mean of NaN between inf and -inf says nothing of the elements.
 CREATE OR REPLACE TEMP MACRO nonfinite_kinds(max, min, mean) AS

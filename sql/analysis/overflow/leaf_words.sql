@@ -1,5 +1,4 @@
--- leaf_words: nonfinite_text(slot, dtype, shape, value, max, min, mean), what stands in a leaf, in words.
--- grain: one leaf
+-- nonfinite_text(slot, dtype, shape, value, max, min, mean): what stands in a leaf, in words.
 CREATE OR REPLACE TEMP MACRO nonfinite_text(slot, dtype, shape, value, max, min, mean) AS
 CASE
     WHEN dtype IS NULL THEN slot || ' = ' || value

@@ -1,0 +1,48 @@
+-- farthest_statistic(pair): the name of the statistic in which the two sides of a row of results are farthest apart, as a
+-- share of the tensor, and what it is on either side: one that only one side has where the others agree, the norm where all
+-- agree or there is one side only.
+CREATE OR REPLACE MACRO farthest_statistic(pair) AS
+list_sort(
+    list_transform(
+        [
+            {'turn': 4, 'name': 'norm', 'target': pair.target_norm, 'golden': pair.golden_norm, 'scale': pair.golden_norm},
+            {
+                'turn': 3,
+                'name': 'max',
+                'target': pair.target_max,
+                'golden': pair.golden_max,
+                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+            },
+            {
+                'turn': 2,
+                'name': 'min',
+                'target': pair.target_min,
+                'golden': pair.golden_min,
+                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+            },
+            {
+                'turn': 1,
+                'name': 'mean',
+                'target': pair.target_mean,
+                'golden': pair.golden_mean,
+                'scale': pair.golden_norm / sqrt(greatest(coalesce(list_aggregate(pair.golden_shape, 'product'), 1), 1))
+            }
+        ],
+        lambda it: {
+            'apart': CASE
+                WHEN it.target = it.golden THEN 0
+                ELSE
+                    coalesce(
+                        abs(it.target - it.golden) / nullif(abs(it.scale), 0),
+                        abs(it.target - it.golden),
+                        if(it.target IS NULL AND it.golden IS NULL, -1, 1e-300)
+                    )
+            END::DOUBLE,
+            'turn': it.turn,
+            'name': it.name,
+            'target': it.target,
+            'golden': it.golden
+        }
+    ),
+    'DESC'
+)[1]

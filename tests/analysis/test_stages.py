@@ -1,0 +1,63 @@
+"""Analyses work apart: nothing of the asker's is hidden by their stages, and nothing of theirs by the asker's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakeprobe
+from lakeprobe.reports.blame_text import blame_text
+from lakeprobe.reports.communication_text import communication_text
+from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.overflow_text import overflow_text
+from lakeprobe.session import ComparisonResult, Lake
+
+RANKS = Path(__file__).parents[1] / "data" / "dumps" / "ranks"
+NAMES = ("transfers", "firsts", "merge_cells", "gifts")
+"""Names of stages, which comparisons and tables of a user may have."""
+
+ANALYSES: dict[str, Callable[[Lake, ComparisonResult], Any]] = {
+    "first difference": lambda lake, result: first_difference_text(result.first_difference()),
+    "blame": lambda lake, result: blame_text(result.blame()),
+    "communication": lambda lake, result: communication_text(lake.communication(result.name)),
+    "transfers": lambda lake, result: lake.transfers("gelu_tanh").fetchall(),
+    "overflow": lambda lake, result: overflow_text(lake.overflow("gelu_tanh")),
+    "drift": lambda lake, result: lake.drift("golden", "gelu_tanh").rows.fetchall(),
+    "merge": lambda lake, result: [
+        sheet.rows.fetchall() for sheet in lake.merge(result.name, metrics=["Max diff"], apis=["Distributed"])
+    ],
+    "text": lambda lake, result: str(result),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lakeprobe.open(tmp_path_factory.mktemp("stages") / "lake") as opened:
+        for run in ("gelu_tanh", "golden"):
+            opened.ingest(RANKS / run, run=run)
+        opened.compare("gelu_tanh", "golden", name="transfers")
+        opened.compare("gelu_tanh", "golden", name="firsts")
+        yield opened
+
+
+def read(lake: Lake) -> dict[str, list[Any]]:
+    return {name: lake.sql(f"SELECT count(*), min(columns(*)::VARCHAR) FROM {name}").fetchall() for name in NAMES}
+
+
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_nothing_is_hidden_on_either_side(lake: Lake, analysis: str) -> None:
+    ask = ANALYSES[analysis]
+    with lakeprobe.open(lake.path) as untouched:
+        expected = ask(untouched, untouched.comparison("transfers"))
+    for name in ("merge_cells", "gifts"):
+        lake.sql(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT '{name} is mine' AS text")
+    lake.sql("CREATE OR REPLACE TEMP VIEW ops AS SELECT 'mine as well' AS text")
+    lake.sql("CREATE OR REPLACE TEMP MACRO cell_text(text) AS 'mine'")
+    before = read(lake)
+    assert ask(lake, lake.comparison("transfers")) == expected
+    assert read(lake) == before
+    assert lake.sql("SELECT * FROM ops").fetchall() == [("mine as well",)]
+    assert lake.sql("SELECT cell_text('')").fetchall() == [("mine",)]
