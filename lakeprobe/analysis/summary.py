@@ -134,5 +134,6 @@ def _ops_by_heading(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpF
         op: dict[str, Any] = dict(zip(columns, row, strict=True))
         shown = tuple(leaves.get((op["step"], op["rank"], op["place"]), ()))
         own = {field.name: op[field.name] for field in fields(OpFinding) if field.name in op}
-        ops[op["heading"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": op["leaves"] - len(shown)}))
+        more = max(op["leaves"] - len(shown), 0)
+        ops[op["heading"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": more}))
     return ops

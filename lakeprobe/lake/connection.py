@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MACROS = (
     "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "finite_part", "difference", "exact_difference",
     "relative", "is_device", "same_shape", "is_within",
-    "user_frame", "leaf_text", "farthest_statistic", "statistic_text",
+    "user_frame", "leaf_text", "farthest_statistic", "statistic_text", "requires_grad_text",
     "message", "row_name", "unit_ops", "unit_leaves", "unit_contents",
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ _MOST_GROUPS = 24
 
 _SOURCES = {
     "this op": "its inputs agree, its outputs do not",
-    "an argument": "an argument that it is called with differs (a value, a dtype or a shape); what came before agrees",
+    "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before agrees",
     "no recorded op": "an input differs, but all that was recorded before it agrees: no recorded op made the change",
     "float noise": "an input differs, and what was recorded before it differs within float noise",
     "communication": "what this rank gave agrees, what it took does not",

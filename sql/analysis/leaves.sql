@@ -6,29 +6,35 @@ WITH
         SELECT DISTINCT step, rank, place, target_seq, only_golden_seq FROM summary_ops
     ),
     listed AS (
-        SELECT results.*, ops.place, farthest_statistic(results) AS apart
+        SELECT
+            results.*,
+            target_requires_grad <> golden_requires_grad AS other_requires_grad,
+            ops.place,
+            farthest_statistic(results) AS apart
         FROM ops
         JOIN results USING (step, rank)
         WHERE
             (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
             AND verdict <> 'skipped'
             AND outcome NOT IN ('skipped', 'unrecorded')
-            AND (difference <> 'equal' OR outcome = 'unmatched')
+            AND (difference <> 'equal' OR outcome = 'unmatched' OR (other_requires_grad AND verdict = 'error'))
     )
 SELECT
     step,
     rank,
     place,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2) AS slot,
-    coalesce(difference, 'unmatched') AS difference,
+    CASE WHEN difference = 'equal' THEN 'requires_grad' ELSE coalesce(difference, 'unmatched') END AS difference,
     leaf_text(
         target_kind, target_type, target_dtype, target_shape, target_value,
         statistic_text(apart.name, apart.target, apart.golden), target_digest
-    ) AS target,
+    )
+    || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
     leaf_text(
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
         statistic_text(apart.name, apart.golden, apart.target), golden_digest
-    ) AS golden
+    )
+    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden
 FROM listed
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
 ORDER BY step, rank, place, row

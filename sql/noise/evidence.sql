@@ -2,7 +2,7 @@
 -- grain: one op and one kind of evidence
 -- parameters: the tables paired, differences, noise_ops, noise_leaves, noise_errors, noise_floors
 -- evidence:
---   argument: a value, dtype or shape that goes in differs, or only one that comes out
+--   argument: a value, dtype or shape that goes in differs, or only one that comes out; or whether it is trained
 --   missing: only one run has the op
 --   wiring: an input is what one op made in golden, and what another one made, or none, in the target
 --   source: an input that no recorded op made differs beyond what summing in another order makes of its statistics
@@ -117,6 +117,16 @@ WITH
         JOIN recorded USING (number, role, is_tensor)
         WHERE recorded.both AND role = 'input'
     ),
+    -- what is trained in one run only is told where it is taken first
+    trained AS (
+        SELECT o.number, p.row
+        FROM paired AS p
+        JOIN verdicts AS v ON v.row = p.row AND list_contains(v.messages, message_of('E'))
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        WHERE o.phase = 'forward' AND o.is_leaf AND p.role IN ('input', 'parameters')
+        ORDER BY o.number, p.row
+        LIMIT 1
+    ),
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
     ),
@@ -183,6 +193,8 @@ WITH
     ),
     found AS (
         SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
+        UNION ALL
+        SELECT number, 'argument', row FROM trained
         UNION ALL
         SELECT number, 'missing', NULL
         FROM noise_ops

@@ -30,6 +30,7 @@ class Network:
     batch: Callable[[Array], Array] = lambda batch: batch
     kernel: Callable[[str, Array], Array] = lambda op, output: output
     without_inputs: bool = False
+    frozen: int | None = None
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
@@ -70,7 +71,8 @@ class _Recorder:
         spread = hidden.std(axis=1, keepdims=True)
         normal = (hidden - hidden.mean(axis=1, keepdims=True)) / np.sqrt(spread**2 + eps)
         normal = self._op("layer_norm", layer, [hidden], normal, self.network.other, eps=eps)
-        product = self._op("linear", layer, [normal, weight], normal @ weight, self.network.matmul)
+        trained = () if self.network.frozen == layer else (1,)
+        product = self._op("linear", layer, [normal, weight], normal @ weight, self.network.matmul, trained=trained)
         active = product
         if self.network.without_gelu != layer:
             active = self._op("gelu", layer, [product], product / (1 + np.exp(-1.7 * product)), self.network.other)
@@ -95,6 +97,7 @@ class _Recorder:
         output: Array,
         rounding: float,
         back: bool = False,
+        trained: tuple[int, ...] = (),
         **scalars: float,
     ) -> Array:
         direction = "backward" if back else "forward"
@@ -102,7 +105,11 @@ class _Recorder:
         if self.rounding is not None:
             output = output * (1 + rounding * self.rounding.normal(size=output.shape))
         output = self.network.kernel(f"{api}.{layer}.{direction}", output).astype(np.float32).astype(np.float64)
-        leaves = [] if self.network.without_inputs else [_leaf(value) for value in inputs]
+        leaves = (
+            []
+            if self.network.without_inputs
+            else [_leaf(value, place in trained) for place, value in enumerate(inputs)]
+        )
         body = (
             {"input": leaves}
             if back
@@ -117,7 +124,7 @@ class _Recorder:
         return self.calls[api]
 
 
-def _leaf(value: Array) -> dict[str, Any]:
+def _leaf(value: Array, is_trained: bool = False) -> dict[str, Any]:
     narrow = value.astype(np.float32)
     with np.errstate(over="ignore"):  # the norm of a mask
         norm = float(np.float32(np.linalg.norm(narrow.astype(np.float64))))
@@ -129,5 +136,5 @@ def _leaf(value: Array) -> dict[str, Any]:
         "Min": float(narrow.min()),
         "Mean": float(np.float32(narrow.mean(dtype=np.float64))),
         "Norm": norm,
-        "requires_grad": False,
+        "requires_grad": is_trained,
     }

@@ -105,6 +105,15 @@ def test_equal_runs_are_quiet(lake: Lake, seed: int) -> None:
     assert not result.summary().coverage.has_warnings
 
 
+def test_what_is_trained_in_one_run_only_is_told(lake: Lake) -> None:
+    result = compared(lake, Network(seed=5, frozen=3))
+    assert named(result) == ("Functional.linear.3.forward",) * 3
+    assert "requires_grad false against" in " ".join(str(result).split())
+    [(why,)] = result.blame(most=1).suspects.project("why").fetchall()
+    assert why.startswith("its argument input.1 is ")
+    assert "requires_grad false against" in why
+
+
 def test_a_mask_hides_no_difference(lake: Lake) -> None:
     wrong = Network(seed=5, mask=-1e9, kernel=off_by("gelu.2.forward", lambda output: output * 1.01))
     result = compared(lake, wrong, golden=Network(mask=-1e9))

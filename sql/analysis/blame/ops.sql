@@ -191,3 +191,33 @@ ANTI JOIN golden_alone
     AND golden_alone.rank = standing.rank
     AND golden_alone.golden_seq = standing.golden_seq
 WHERE standing.evidence = 'missing' AND standing.target_seq IS NULL
+UNION ALL
+-- an op whose call stands out though no value differs: an input is trained in one run only
+SELECT
+    standing.step,
+    standing.rank,
+    standing.place,
+    standing.target_seq,
+    standing.golden_seq,
+    'pair',
+    0,
+    false,
+    0,
+    false,
+    false,
+    false,
+    false,
+    NULL,
+    ops.op,
+    ops.kind,
+    hash(ops.op),
+    hash(ops.parent),
+    hash(ops.api_type, ops.api),
+    ops.call,
+    ops.direction
+FROM standing
+SEMI JOIN noise_ends USING (step, rank)
+JOIN ops ON ops.run = $target AND ops.step = standing.step AND ops.rank = standing.rank AND ops.seq = standing.target_seq
+ANTI JOIN seen
+    ON seen.step = standing.step AND seen.rank = standing.rank AND seen.target_seq = standing.target_seq
+WHERE standing.evidence = 'argument'

@@ -35,11 +35,13 @@ WITH
                     target_kind, target_type, target_dtype, target_shape, target_value,
                     if(only_digests, NULL, statistic_text(apart.name, apart.target, apart.golden)), target_digest
                 )
+                || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '')
                 || ' against '
                 || leaf_text(
                     golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
                     if(only_digests, NULL, statistic_text(apart.name, apart.golden, apart.target)), golden_digest
-                ),
+                )
+                || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), ''),
                 ', '
                 ORDER BY results.row
             ) AS leaves

@@ -8,7 +8,11 @@ SELECT
     first_ops.op,
     if(results.role IN ('input', 'parameters'), 'input', 'output') AS side,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, results.golden_op)) + 2) AS slot,
-    coalesce(results.difference, results.outcome) AS difference,
+    CASE
+        WHEN results.difference = 'equal' AND target_requires_grad <> golden_requires_grad AND verdict = 'error'
+            THEN 'requires_grad'
+        ELSE coalesce(results.difference, results.outcome)
+    END AS difference,
     CASE
         WHEN results.difference = 'equal' THEN 0
         ELSE leaf_errors.error
@@ -16,11 +20,13 @@ SELECT
     leaf_text(
         target_kind, target_type, target_dtype, target_shape, target_value,
         statistic_text(apart.name, apart.target, apart.golden), target_digest
-    ) AS target,
+    )
+    || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
     leaf_text(
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
         statistic_text(apart.name, apart.golden, apart.target), golden_digest
-    ) AS golden,
+    )
+    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
     max_diff,
     min_diff,
     mean_diff,
