@@ -15,7 +15,7 @@ WITH
         WHERE golden_seq IS NOT NULL AND target_seq IS NOT NULL
     ),
     early_gradients AS (
-        SELECT step, rank, target_seq, max(target_seq) OVER unit + 1 + target_seq AS place
+        SELECT step, rank, target_seq, max(target_seq) OVER unit + 1 + target_seq AS late_place
         FROM (
             SELECT step, rank, target_seq, any_value(target_op) AS op
             FROM results
@@ -71,7 +71,7 @@ WITH
 SELECT
     ops.step,
     ops.rank,
-    coalesce(early_gradients.place, ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    coalesce(early_gradients.late_place, ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
     ops.target_seq,
     only_golden_seq,
     CASE

@@ -82,7 +82,7 @@ def test_a_workbook_says_the_verdict(tmp_path: Path) -> None:
     cells = [row[:2] for row in load_workbook(book, read_only=True)["summary"].iter_rows(values_only=True)]
     assert ("Verdict", "unreadable") in cells
     fails = lakeprobe("first-diff", "npu_vs_gpu", "--fail", "--lake", tmp_path / "lake")
-    assert (fails.code, fails.err.splitlines()[0]) == (1, "Verdict: unreadable")
+    assert (fails.code, fails.out.splitlines()[0]) == (1, "Verdict: unreadable")
 
 
 def test_an_api_that_no_rank_has(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ SELECT
         WHEN paired_ops.target_seq IS NULL THEN 'only in target'
         ELSE 'different'
     END AS finding,
-    coalesce(early_gradients.place, sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    coalesce(early_gradients.late_place, sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
     if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
 FROM sides
 LEFT JOIN paired_ops
