@@ -18,15 +18,18 @@ SELECT
     role,
     matched_by,
     v.outcome::VARCHAR AS outcome,
-    if(
-        d.difference = 'different'
-        AND n.is_like
-        AND same_dtype(target_dtype, golden_dtype)
-        AND s.row IS NULL -- the row that shows it
-        AND (p.target_seq < getvariable('noise_ends') OR n.error <= getvariable('noise_error')),
-        if(v.outcome = 'unreadable', NULL, 'noise'),
-        d.difference
-    ) AS difference,
+    CASE
+        -- what came from no recorded op differs in some statistic, be it in none that is shown
+        WHEN s.is_source AND getvariable('noise_error') >= 0 THEN 'different'
+        WHEN
+            d.difference = 'different'
+            AND n.is_like
+            AND same_dtype(target_dtype, golden_dtype)
+            AND s.row IS NULL -- the row that shows it
+            AND (p.target_seq < getvariable('noise_ends') OR n.error <= getvariable('noise_error'))
+            THEN if(v.outcome = 'unreadable', NULL, 'noise')
+        ELSE d.difference
+    END AS difference,
     v.verdict::VARCHAR AS verdict,
     v.messages::VARCHAR[] AS messages,
     target_kind,
@@ -89,4 +92,6 @@ LEFT JOIN metrics AS m ON m.row = p.row
 LEFT JOIN differences AS d ON d.row = p.row
 LEFT JOIN verdicts AS v ON v.row = p.row
 LEFT JOIN (SELECT row, is_like, error FROM noise_leaves) AS n ON n.row = p.row
-LEFT JOIN (SELECT DISTINCT row FROM noise_suspects) AS s ON s.row = p.row
+LEFT JOIN (
+    SELECT row, bool_or(evidence = 'source') AS is_source FROM noise_suspects WHERE row IS NOT NULL GROUP BY row
+) AS s ON s.row = p.row

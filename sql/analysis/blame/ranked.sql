@@ -8,6 +8,7 @@
 --     record of a transfer that had not ended
 --   recording: no number differs, one side only has not recorded as much
 --   noise: within what the op is off by in a repeat of golden
+-- Where ops round differently, what stands out of that is a suspect, though what it does may hide in the noise.
 -- is_downstream: a suspect stands before it on its rank, or a tensor that differs came from another rank before it;
 --   so its difference may be that one's, however large it grew
 -- Order: suspects first; of these the ones that nothing came before; then arguments and ops of one side, which are
@@ -26,6 +27,7 @@ WITH
             events.*,
             CASE
                 WHEN askew.place IS NOT NULL AND standing IS NULL THEN 'askew'
+                WHEN standing IS NOT NULL AND is_rounding THEN 'suspect'
                 WHEN side <> 'pair' AND differing.rank IS NULL THEN 'structure'
                 WHEN races.place IS NOT NULL OR (reason = 'made' AND asynchronous) THEN 'race'
                 WHEN only_digests AND NOT output_touched AND NOT is_transfer THEN 'race'
