@@ -12,6 +12,7 @@ from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.stacks import Stack
 
 _DROPOUT = frozenset(
     f"{prefix}.{name}"
@@ -84,12 +85,12 @@ class Calls:
         """A call has ended: its results, and a hook for its backward."""
         recorder = self.recorder
         if recorder.scope.backward:
-            self._watch_backward(name, number, args, kwargs, output)
+            self._watch_backward(name, number, args, kwargs, output, op)
         if op is not None:
-            op.parent = recorder.parent_of_function()
+            op.parent = recorder.parent_of_function(op.stack)
             recorder.ends(op, output)
 
-    def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any) -> None:
+    def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any, op: Op | None) -> None:
         """Has the gradients recorded that pass the node which made the first tensor of the output."""
         if not torch.is_grad_enabled():
             return
@@ -99,15 +100,15 @@ class Calls:
         if name in _DROPOUT and (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0:
             # Nothing is dropped and the node is that of another op.
             return
-        tensor.grad_fn.register_hook(self._backward_hook(f"{name}.{number}.backward"))
+        tensor.grad_fn.register_hook(self._backward_hook(f"{name}.{number}.backward", None if op is None else op.stack))
 
-    def _backward_hook(self, name: str) -> Callable[[Any, Any], None]:
+    def _backward_hook(self, name: str, stack: Stack | None) -> Callable[[Any, Any], None]:
         recorder = self.recorder
         step = recorder.steps
 
         def hook(outgoing: Any, incoming: Any) -> None:
             if recorder.running and recorder.steps == step:
-                recorder.backward(name, incoming, outgoing, recorder.parent_of_function())
+                recorder.backward(name, incoming, outgoing, recorder.parent_of_function(stack))
 
         return hook
 
