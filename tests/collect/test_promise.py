@@ -77,6 +77,8 @@ def test_what_fails_is_said_in_one_line_and_the_training_goes_on(
     collector.close()
     line = "lakeprobe: on purpose; collecting of run npu ends here, the training goes on\n"
     assert capfd.readouterr().err == line
+    monkeypatch.undo()
+    collector._capture._watcher.stop()  # what could not be undone is not left to other tests
 
 
 def test_on_failure_raise_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

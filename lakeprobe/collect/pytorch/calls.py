@@ -9,6 +9,7 @@ import torch
 
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
+from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, apart
@@ -29,9 +30,11 @@ _DROPOUT = frozenset(
 class Calls:
     """While started, every call of a recorded function becomes an op."""
 
-    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements, modules: Modules) -> None:
+        """Record for `recorder`. `modules` are told how far backward has come."""
         self.recorder = recorder
         self._in_place = in_place
+        self._modules = modules
         self._known: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
 
@@ -72,6 +75,7 @@ class Calls:
         def call(*args: Any, **kwargs: Any) -> Any:
             if recorder.idle:
                 return function(*args, **kwargs)
+            self._modules.boundaries.reached_forward()
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
             output = recorder.run(op, function, args, kwargs)
@@ -100,14 +104,17 @@ class Calls:
         if name in _DROPOUT and (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0:
             # Nothing is dropped and the node is that of another op.
             return
-        tensor.grad_fn.register_hook(self._backward_hook(f"{name}.{number}.backward", None if op is None else op.stack))
+        node = tensor.grad_fn
+        name = f"{name}.{number}.backward"
+        node.register_hook(self._backward_hook(name, node._sequence_nr(), None if op is None else op.stack))
 
-    def _backward_hook(self, name: str, stack: Stack | None) -> Callable[[Any, Any], None]:
+    def _backward_hook(self, name: str, number: int, stack: Stack | None) -> Callable[[Any, Any], None]:
         recorder = self.recorder
         step = recorder.steps
 
         def hook(outgoing: Any, incoming: Any) -> None:
             if recorder.running and recorder.steps == step:
+                self._modules.boundaries.reached(number)
                 recorder.backward(name, incoming, outgoing, recorder.parent_of_function(stack))
 
         return hook

@@ -30,9 +30,9 @@ class Watcher:
     def __init__(self, settings: Settings, sink: Sink) -> None:
         self.recorder = Recorder(settings, sink, Leaves, _unseen, traced, _phases())
         self._in_place = Replacements()
-        self._calls = Calls(self.recorder, self._in_place)
-        self._collectives = Collectives(self.recorder, self._in_place)
         self._modules = Modules(self.recorder, self._in_place)
+        self._calls = Calls(self.recorder, self._in_place, self._modules)
+        self._collectives = Collectives(self.recorder, self._in_place)
         self._compiled = Compiled(self.recorder, self._calls, self._in_place)
 
     def start(self, model: Any) -> None:
