@@ -21,7 +21,8 @@ from trial import tried  # noqa: E402
 
 PAGE = (HERE.parents[1] / "docs" / "collect.md").read_text(encoding="utf-8")
 HERE_TOO = [
-    "GPT, attention written out", "a tensor with three consumers", "MultiheadAttention", "CNN with BatchNorm", "LSTM", "frozen part",
+    "GPT, attention written out", "a tensor with three consumers", "MultiheadAttention",
+    "CNN with BatchNorm", "LSTM", "frozen part",
     "a part called twice", "writing in place", "complex numbers and FFT", "sparse matrix", "AdamW", "LBFGS",
     "checkpoint, reentrant", "checkpoint, not reentrant", "weight norm", "pruning", "shared memory",
     "autocast and GradScaler", "GAN, two models", "double backward", "a custom autograd function",
