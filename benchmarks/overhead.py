@@ -1,17 +1,23 @@
 """What collecting costs a training step, beside msprobe: the same training and config.json, in turns.
 
     python benchmarks/overhead.py [SCENARIO ...]     all scenarios by default; they are listed in SCENARIOS
+    python benchmarks/overhead.py --cpu [LEVEL ...]  CPU seconds a step, with every process that a tool starts
 
 Runs with a Python that has torch and lakeprobe; msprobe 26.2.0 has its own ($MSPROBE, as in run.py). A round is a
 process of each tool, one after the other. In a process, steps are collected and bare in turns, after some of each that
 do not count. What is timed of a collected step is what a user adds to it too: start(), stop() and step(), for both
 tools. Prints a Markdown table; benchmarks/README.md says what its columns are.
+
+--cpu trains the GPT-2 of transformers, which both Pythons need then. A round is a process of each tool and one that
+nobody watches; what a tool costs is the CPU seconds of its process and of all that it started, until its files are all
+there, less those of the process that nobody watches.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -26,6 +32,8 @@ import run
 ROUNDS = 3
 WARM_UP = 2
 """Pairs of a collected and a bare step that do not count."""
+CPU_STEPS = 20
+CPU_LEVELS = ("L0", "L1", "mix")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SCENARIOS = {
     "L0": ("L0", "statistics", 12),
@@ -92,6 +100,29 @@ def _range(measured: Measured) -> str:
     return f"{measured.ratio:.2f} ({measured.lowest:.2f} to {measured.highest:.2f})"
 
 
+def compare_cpu(level: str) -> str:
+    """A table row: the CPU seconds that each tool adds to a step."""
+    extra: dict[str, list[float]] = {"lakeprobe": [], "msprobe": []}
+    for _ in range(ROUNDS):
+        bare = _cpu_seconds("nobody", level)
+        for tool, found in extra.items():
+            found.append(_cpu_seconds(tool, level) - bare)
+    own, peer = (median(found) for found in extra.values())
+    return f"| {level} | {bare:.3f} | {own:.3f} | {peer:.3f} | **{own / peer:.2f}** |"
+
+
+def _cpu_seconds(tool: str, level: str) -> float:
+    folder = run.WORK / "overhead" / tool
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    python = sys.executable if tool != "msprobe" else str(run.msprobe().parent / "python")
+    command = [python, __file__, "--cpu-of", tool, level, str(folder)]
+    trained = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True)
+    if trained.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{trained.stderr[-2000:]}")
+    return float(trained.stdout.splitlines()[-1])
+
+
 # ---- the process that trains ------------------------------------------------------------------------------
 
 
@@ -147,6 +178,44 @@ class _Training:
         self._optimizer.zero_grad()
 
 
+def train_gpt2(tool: str, level: str, folder: Path) -> None:
+    """Train, and print the CPU seconds of a step, of this process and of those that it started and waited for."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1234)
+    drop = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=512, n_positions=128, n_embd=256, n_layer=4, n_head=8, **drop))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(0, 512, (4, 128))
+    debugger = None if tool == "nobody" else _debugger(tool, level, "statistics", folder)
+
+    def step() -> None:
+        if debugger is not None:
+            debugger.start(model)
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if debugger is not None:
+            debugger.stop()
+            debugger.step()
+
+    for _ in range(WARM_UP):
+        step()
+    before = _cpu()
+    for _ in range(CPU_STEPS):
+        step()
+    if tool == "lakeprobe":
+        debugger.close()  # waits for the process beside
+    print((_cpu() - before) / CPU_STEPS)
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def _debugger(tool: str, level: str, collected: str, folder: Path) -> Any:
     """The tool's PrecisionDebugger, both with the same config.json."""
     task = "tensor" if collected == "tensor" else "statistics"
@@ -181,6 +250,15 @@ def main() -> None:
     if sys.argv[1:2] == ["--train"]:
         tool, name, folder = sys.argv[2:]
         train(tool, name, Path(folder))
+        return
+    if sys.argv[1:2] == ["--cpu-of"]:
+        tool, level, folder = sys.argv[2:]
+        train_gpt2(tool, level, Path(folder))
+        return
+    if sys.argv[1:2] == ["--cpu"]:
+        print("| level | bare | ours adds | msprobe adds | ours / msprobe's |\n|---|---|---|---|---|")
+        for level in sys.argv[2:] or CPU_LEVELS:
+            print(compare_cpu(level), flush=True)
         return
     print("| collected | ours | msprobe | extra cost, times less | bare after ours | after msprobe | ours, kB a step | "
           "msprobe, kB a step | times less |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip

@@ -44,6 +44,9 @@ def collect(
     overflow_nums: int = 1,
     precision: str = "low",
     compiled: str = "eager",
+    every: int = 1,
+    switch: str | os.PathLike[str] | None = None,
+    most: float = 0.0,
     perturb: float = 0.0,
     perturb_seed: int | None = None,
     on_failure: str = "warn",
@@ -60,6 +63,8 @@ def collect(
     ends the collecting, with its step whole, and raises OverflowFoundError out of the training; -1 never does.
     What torch.compile compiled runs eagerly while it is collected; with `compiled` boundary compiled modules run as
     compiled, and each call of one is an op.
+    Of the steps every `every`-th is collected, those that begin while the file `switch` is there, and so few that the
+    training takes no more than `most` of its time longer, such as 0.2; 0 is no limit.
     With `perturb`, such as 1e-7, the run is a repeat of golden whose parameters are off by a rounding: at the first
     start each floating-point parameter x of `model` becomes x·(1 + perturb·n), n standard normal, rounded to its dtype
     by chance; where the dtype is less precise than `perturb`, half of its eps takes that place. `perturb_seed` seeds n;
@@ -86,9 +91,18 @@ def collect(
     asked = {"level": level, "task": task, "rank": rank, "step": step, "extra_info": extra_info,
              "risk_level": risk_level, "precision": precision, task: options}  # fmt: skip
     settings = replaced(config.parse(asked, "collect").settings, compiled=config.compiled(compiled, "collect"))
+    settings = _paced(settings, every, switch, most)
     if perturb or perturb_seed is not None:
         settings = _perturbed(settings, perturb, zlib.crc32(run.encode()) if perturb_seed is None else perturb_seed)
     return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace)
+
+
+def _paced(settings: Settings, every: int, switch: str | os.PathLike[str] | None, most: float) -> Settings:
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise UsageError(f"collect: every should be a whole number from 1, not {every!r}")
+    if not isinstance(most, (int, float)) or not most >= 0:
+        raise UsageError(f"collect: most should be a number from 0, such as 0.2, not {most!r}")
+    return replaced(settings, every=every, switch=None if switch is None else os.fspath(switch), most=float(most))
 
 
 def _perturbed(settings: Settings, perturb: float, seed: int) -> Settings:

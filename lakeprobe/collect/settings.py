@@ -46,6 +46,12 @@ class Settings:
     """
     compiled: Compiled = "eager"
     """Whether what torch.compile compiled runs eagerly while it is collected, or compiled modules are one op each."""
+    every: int = 1
+    """Of the steps to collect every n-th, counted from 0."""
+    switch: str | None = None
+    """A file: steps are collected that begin while it is there."""
+    most: float = 0.0
+    """How much longer the training may take, as a share of it; 0 for any. Steps are left out to stay below."""
     perturb: float = 0.0
     """How far each floating-point parameter of the model is moved at the first start, as a share of it; 0 for not."""
     perturb_seed: int = 0

@@ -104,7 +104,8 @@ FORWARD = [
 def test_nothing_differs(lake: Lake) -> None:
     found = blamed(lake, network())
     assert (rows(found.suspects), rows(found.path), rows(found.spread), rows(found.counts)) == ([], [], [], [])
-    assert "Nothing differs" in blame_text(found)
+    assert "Verdict: equal\n" in blame_text(found)
+    assert "No op is suspect." in blame_text(found)
 
 
 def test_made_where_inputs_agree(lake: Lake) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from lakeprobe.errors import LakeError, UsageError
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.optim.optimizer import (  # noqa: E402
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 
 def net() -> Any:
@@ -72,6 +77,8 @@ def test_what_fails_is_said_in_one_line_and_the_training_goes_on(
     collector.close()
     line = "lakeprobe: on purpose; collecting of run npu ends here, the training goes on\n"
     assert capfd.readouterr().err == line
+    monkeypatch.undo()
+    collector._capture._watcher.stop()  # what could not be undone is not left to other tests
 
 
 def test_on_failure_raise_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,6 +301,69 @@ def test_backward_that_goes_twice_through_an_op_is_kept_once_and_told(memory: Me
     assert memory.notes == [
         "backward went 2 times again through ops, the first Tensor.sum.0.backward: its first time is recorded"
     ]
+
+
+HOOKED: dict[str, Callable[[Any, Any], Any]] = {
+    "any optimizer's step, after it": lambda _, act: register_optimizer_step_post_hook(act),
+    "any optimizer's step, before it": lambda _, act: register_optimizer_step_pre_hook(act),
+    "a module's forward": lambda model, act: model[0].register_forward_hook(act),
+    "a module's backward": lambda model, act: model[2].register_full_backward_hook(act),
+    "a gradient": lambda model, act: model[0].weight.register_hook(act),
+    "a gradient, added up": lambda model, act: model[0].weight.register_post_accumulate_grad_hook(act),
+}
+
+
+@pytest.mark.parametrize("door", ["step", "stop", "close"])
+@pytest.mark.parametrize("hooked", HOOKED)
+def test_steps_can_end_inside_any_hook_of_torch(hooked: str, door: str, memory: Memory) -> None:
+    def losses(watched: Any) -> list[float]:
+        model, calls = net(), 0
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def act(*_: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2 and watched is not None:
+                getattr(watched, door)()
+
+        handle = HOOKED[hooked](model, act)
+        torch.manual_seed(1)
+        if watched is not None:
+            watched.start(model)
+        seen = []
+        for _ in range(3):
+            loss = model(torch.randn(2, 4)).sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            seen.append(loss.item())
+        handle.remove()
+        if watched is not None:
+            watched.close()
+            assert watched.recorder.failures == []
+        return seen
+
+    assert losses(capture(memory, level="mix")) == losses(None)
+    assert [step.number for step in memory.steps] == ([0, 1] if door == "step" else [0])
+
+
+def test_what_optimizers_and_clipping_run_is_theirs(memory: Memory) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, foreach=False)
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    loss = model(torch.ones(2, 4)).square().sum()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    watched.close()
+    parents = memory.steps[0].parents
+    clipping = [op for op, parent in parents.items() if parent == "clip_grad"]
+    stepping = [op for op, parent in parents.items() if parent == "optimizer"]
+    assert "Torch.vector_norm.0.forward" in clipping
+    assert "Tensor.addcdiv_.0.forward" in stepping
+    assert parents["Functional.linear.0.forward"] == "Module.0.Linear.forward.0"
+    assert parents["Tensor.square.0.forward"] is None
 
 
 # ---- models are left as they are -------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import torch
 
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
+from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.stacks import Stack
 
 _DROPOUT = frozenset(
     f"{prefix}.{name}"
@@ -28,9 +30,11 @@ _DROPOUT = frozenset(
 class Calls:
     """While started, every call of a recorded function becomes an op."""
 
-    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
+    def __init__(self, recorder: Recorder, in_place: Replacements, modules: Modules) -> None:
+        """Record for `recorder`. `modules` are told how far backward has come."""
         self.recorder = recorder
         self._in_place = in_place
+        self._modules = modules
         self._known: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
 
@@ -71,6 +75,7 @@ class Calls:
         def call(*args: Any, **kwargs: Any) -> Any:
             if recorder.idle:
                 return function(*args, **kwargs)
+            self._modules.boundaries.reached_forward()
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
             output = recorder.run(op, function, args, kwargs)
@@ -84,12 +89,12 @@ class Calls:
         """A call has ended: its results, and a hook for its backward."""
         recorder = self.recorder
         if recorder.scope.backward:
-            self._watch_backward(name, number, args, kwargs, output)
+            self._watch_backward(name, number, args, kwargs, output, op)
         if op is not None:
-            op.parent = recorder.parent_of_function()
+            op.parent = recorder.parent_of_function(op.stack)
             recorder.ends(op, output)
 
-    def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any) -> None:
+    def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any, op: Op | None) -> None:
         """Has the gradients recorded that pass the node which made the first tensor of the output."""
         if not torch.is_grad_enabled():
             return
@@ -99,15 +104,18 @@ class Calls:
         if name in _DROPOUT and (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0:
             # Nothing is dropped and the node is that of another op.
             return
-        tensor.grad_fn.register_hook(self._backward_hook(f"{name}.{number}.backward"))
+        node = tensor.grad_fn
+        name = f"{name}.{number}.backward"
+        node.register_hook(self._backward_hook(name, node._sequence_nr(), None if op is None else op.stack))
 
-    def _backward_hook(self, name: str) -> Callable[[Any, Any], None]:
+    def _backward_hook(self, name: str, number: int, stack: Stack | None) -> Callable[[Any, Any], None]:
         recorder = self.recorder
         step = recorder.steps
 
         def hook(outgoing: Any, incoming: Any) -> None:
             if recorder.running and recorder.steps == step:
-                recorder.backward(name, incoming, outgoing, recorder.parent_of_function())
+                self._modules.boundaries.reached(number)
+                recorder.backward(name, incoming, outgoing, recorder.parent_of_function(stack))
 
         return hook
 

@@ -80,7 +80,7 @@ class Collectives:
     @apart
     def _called(self, call: "_Pending", work: Any) -> None:
         recorder = self.recorder
-        call.op.parent = recorder.parent_of_function()
+        call.op.parent = recorder.parent_of_function(call.op.stack)
         works = work if isinstance(work, list) else [work]
         call.works = [one for one in works if isinstance(one, distributed.Work)]
         if not call.works:

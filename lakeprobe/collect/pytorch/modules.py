@@ -1,16 +1,14 @@
 """Records the forward and backward of modules and the gradients of their parameters, through hooks of torch."""
 
 import functools
-import re
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.hooks import BackwardHook
 
+from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, apart
@@ -24,10 +22,6 @@ _COMPILED = "_orig_mod"
 _ENOUGH = "_StopRecomputationError"
 """Leaves a forward that torch runs again in backward, once it has what it needs. Ends it like a result of None."""
 
-_USUAL = "Full backward hook is firing when gradients are computed with respect to module outputs"
-_SILENT = ("ignore", re.compile(_USUAL), UserWarning, None, 0)
-"""A filter of warnings. Torch warns of each module whose inputs need no gradient, as if the user had hooked it."""
-
 
 class Modules:
     """While started, every call of a part of the models becomes an op. The models themselves do not."""
@@ -38,6 +32,7 @@ class Modules:
         self._parts: dict[int, _Part] = {}
         self._handles: list[Any] = []
         self._gradients = ParameterGradients(recorder)
+        self.boundaries = Boundaries()
 
     def start(self, models: Any) -> None:
         """Watches the parts of one model or of a list of them. Raises UsageError for what is none."""
@@ -47,8 +42,7 @@ class Modules:
                     f"a model should be a torch.nn.Module, or a list of them, not a {type(model).__name__}"
                 )
         self._calls = ModuleCalls(self.recorder)
-        # Not by warnings.filterwarnings, after which every warning is shown again that was to be shown once.
-        warnings.filters.insert(0, _SILENT)  # type: ignore[attr-defined]
+        self.boundaries = Boundaries()
         for prefix, module in _parts(models):
             part = self._parts.setdefault(id(module), _Part(module))
             part.hooks.append(self._hooks(prefix))
@@ -58,8 +52,6 @@ class Modules:
 
     def stop(self) -> None:
         """Removes the hooks of parameters."""
-        if _SILENT in warnings.filters:
-            warnings.filters.remove(_SILENT)  # type: ignore[attr-defined]
         self._parts = {}
         for handle in self._handles:
             handle.remove()
@@ -92,10 +84,9 @@ class Modules:
         """What to call before the forward of a part and after it."""
         recorder = self.recorder
 
-        def before(module: Any, args: Any, kwargs: Any) -> Any:
-            if not recorder.running:
-                return None
-            return self._before(prefix, module, args, kwargs, sys._getframe(1))
+        def before(module: Any, args: Any, kwargs: Any) -> None:
+            if recorder.running:
+                self._before(prefix, module, args, kwargs, sys._getframe(1))
 
         def after(module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
             if not recorder.running:
@@ -105,18 +96,19 @@ class Modules:
         return before, after
 
     @apart
-    def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
-        """A forward begins. Gives the arguments, those with gradients led through a node that tells of backward."""
+    def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> None:
+        """A forward begins."""
+        self.boundaries.reached_forward()
         call = self._calls.begin(prefix, module, args, kwargs, frame)
         call.error = sys.exc_info()[1]
         if self.recorder.scope.backward and not _has_old_backward_hook(module):
-            call.backward = self._backward_hook(module, call.backward_name)
-            args = _through(call.backward.setup_input_hook, args)
-        return args, kwargs
+            begins, ends = backward_of(self.recorder, call.backward_name)
+            call.backward = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
+            call.backward.arguments(_watched(args))
 
     @apart
     def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:
-        """A forward has ended or was left by an exception. Gives the output, led through a node like the arguments."""
+        """A forward has ended or was left by an exception. Gives the output, watched like the arguments."""
         call = self._calls.take(module)
         if call is None:
             return None
@@ -126,7 +118,7 @@ class Modules:
             return None
         self._ended(call, output)
         self._calls.leave(call)
-        return None if call.backward is None else _through(call.backward.setup_output_hook, output)
+        return None if call.backward is None else _through(call.backward, output)
 
     def _ended(self, call: Call, output: Any) -> None:
         parameters = None
@@ -134,17 +126,6 @@ class Modules:
             parameters = dict(call.module.named_parameters(recurse=False))
         if self._calls.end(call, output, parameters) and parameters:
             self._watch_parameters(call.prefix, parameters)
-
-    def _backward_hook(self, module: Any, name: str) -> BackwardHook:
-        begins, ends = backward_of(self.recorder, name)
-
-        def before(_module: Any, _incoming: Any) -> None:
-            begins()
-
-        def after(_module: Any, outgoing: Any, incoming: Any) -> None:
-            ends(incoming, outgoing)
-
-        return BackwardHook(module, [after], [before])
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:
         """Has the gradient of each parameter recorded once it is added up."""
@@ -156,6 +137,7 @@ class Modules:
     def _gradient_hook(self, prefix: str, name: str) -> Callable[[Any], None]:
         def hook(parameter: Any) -> None:
             if self.recorder.running:
+                self.boundaries.reached_parameter(prefix)
                 self._gradients.came(prefix, name, getattr(parameter, "main_grad", parameter.grad))
 
         return hook
@@ -205,7 +187,7 @@ class _Part:
     def call_as_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The call of a part that takes no hooks."""
         for before, _ in self.hooks:
-            args, kwargs = before(self._module, args, kwargs) or (args, kwargs)
+            before(self._module, args, kwargs)
         try:
             output = function(self._module, *args, **kwargs)
         except BaseException:
@@ -242,17 +224,24 @@ def _has_old_backward_hook(module: Any) -> bool:
     return bool(module._backward_hooks) and module._is_full_backward_hook is False
 
 
-def _through(hook: Callable[[Any], Any], value: Any) -> Any:
-    """The value with its tensors that have gradients led through the hook, wherever they are in it.
-
-    Lists and dicts are changed in place, since the module may hold on to them; leaves of the graph in them stay.
-    """
-    if not torch.is_grad_enabled():
-        return value
+def _watched(value: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors in a value that have gradients, wherever they are in it; leaves of the graph at its top only."""
     tensors: list[torch.Tensor] = []
-    _gather(value, tensors, top=True)
-    hooked = iter(hook(tuple(tensors)))
-    return _replace(value, hooked, top=True)
+    if torch.is_grad_enabled():
+        _gather(value, tensors, top=True)
+    return tuple(tensors)
+
+
+def _through(boundary: Boundary, output: Any) -> Any:
+    """The output, its tensors led through nodes of the boundary's where that is needed.
+
+    Lists and dicts are changed in place, since the module may hold on to them.
+    """
+    tensors = _watched(output)
+    led = boundary.results(tensors)
+    if all(one is other for one, other in zip(tensors, led, strict=True)):
+        return output
+    return _replace(output, iter(led), top=True)
 
 
 def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
@@ -269,7 +258,8 @@ def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
 
 def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
     if isinstance(value, torch.Tensor):
-        return _allow_writing(_like(value, next(hooked))) if _goes_through(value, top=top) else value
+        led = next(hooked) if _goes_through(value, top=top) else value
+        return value if led is value else _allow_writing(_like(value, led))
     if isinstance(value, list):
         value[:] = [_replace(item, hooked, top=False) for item in value]
     elif isinstance(value, dict):

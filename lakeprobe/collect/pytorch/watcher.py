@@ -1,11 +1,12 @@
-"""Has PyTorch tell a recorder of functions, collectives, modules, gradients and the phases of a step."""
+"""Has PyTorch tell a recorder of functions, collectives, modules and gradients."""
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from types import CodeType
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from lakeprobe.collect.pytorch.calls import Calls
@@ -17,7 +18,7 @@ from lakeprobe.collect.pytorch.perturbing import perturb
 from lakeprobe.collect.pytorch.tracing import hide_from_readers, traced
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.watching.places import Replacements, place_of
+from lakeprobe.collect.watching.places import Replacements
 from lakeprobe.collect.watching.recorder import Recorder
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
@@ -27,31 +28,28 @@ class Watcher:
     """As `lakeprobe.collect.watching.capture.Watcher` says."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
-        self.recorder = Recorder(settings, sink, Leaves, _unseen, traced)
+        self.recorder = Recorder(settings, sink, Leaves, _unseen, traced, _phases())
         self._in_place = Replacements()
-        self._calls = Calls(self.recorder, self._in_place)
-        self._collectives = Collectives(self.recorder, self._in_place)
         self._modules = Modules(self.recorder, self._in_place)
-        self._phases = _Phases(self.recorder, self._in_place)
+        self._calls = Calls(self.recorder, self._in_place, self._modules)
+        self._collectives = Collectives(self.recorder, self._in_place)
         self._compiled = Compiled(self.recorder, self._calls, self._in_place)
 
     def start(self, model: Any) -> None:
-        """Has modules (L0), functions (L1), or both and the phases (mix) recorded."""
+        """Has modules (L0), functions (L1), or both (mix) recorded."""
         level = self.recorder.settings.level
         if level in ("L0", "mix"):
             self._modules.start(model)
         if level in ("L1", "mix"):
             self._calls.start()
             self._collectives.start()
-        if level == "mix":
-            self._phases.start()
         hide_from_readers(self._in_place)
         self._compiled.start()
 
     def stop(self) -> None:
         """Torch and the model are as they were."""
         with ExitStack() as each:  # runs all of them, even if one fails
-            for part in (self._modules, self._collectives, self._phases, self._compiled):
+            for part in (self._modules, self._collectives, self._compiled):
                 each.callback(part.stop)
             each.callback(self._in_place.remove)
 
@@ -90,41 +88,8 @@ def _unseen() -> AbstractContextManager[Any]:
     return hidden
 
 
-class _Phases:
-    """Tells the recorder when an optimizer steps or gradients are clipped: what runs then is no module's."""
-
-    def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
-        self._recorder = recorder
-        self._in_place = in_place
-        self._handles: list[Any] = []
-
-    def start(self) -> None:
-        self._handles = [
-            register_optimizer_step_pre_hook(lambda *_: self._enter("optimizer")),
-            register_optimizer_step_post_hook(lambda *_: self._enter(None)),
-        ]
-        for name in _CLIPPING:
-            place = place_of("Torch", torch.nn.utils, name)
-            if place is not None:
-                self._in_place.put(place, self._around(place.function))
-
-    def stop(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
-        self._recorder.phase = None
-
-    def _enter(self, phase: str | None) -> None:
-        self._recorder.phase = phase
-
-    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._recorder.running:
-                return function(*args, **kwargs)
-            self._enter("clip_grad")
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._enter(None)
-
-        return call
+def _phases() -> dict[CodeType, str]:
+    """The code that steps optimizers, around the step of each, and that clips gradients."""
+    clipping = (getattr(torch.nn.utils, name, None) for name in _CLIPPING)
+    phases = {inspect.unwrap(function).__code__: "clip_grad" for function in clipping if function is not None}
+    return phases | {torch.optim.Optimizer.profile_hook_step(_phases).__code__: "optimizer"}

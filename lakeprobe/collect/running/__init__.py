@@ -29,7 +29,7 @@ def begin() -> None:
     call = torch.nn.Module.__call__
     started = stepped = False
 
-    def has_stepped(*_: Any) -> None:  # here the step cannot end: torch goes through its hooks, which that changes
+    def has_stepped(*_: Any) -> None:  # here the step may not be over: several optimizers may step one after another
         nonlocal stepped
         stepped = started
 

@@ -8,6 +8,7 @@ from lakeprobe import diagnostics
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.pace import Pace
 from lakeprobe.collect.watching.recorder import Recorder, apart
 from lakeprobe.errors import UsageError
 
@@ -54,6 +55,7 @@ class Capture:
         self._settings = settings
         self._sink = sink
         self._watcher = watcher
+        self._pace = Pace(settings)
         self._rank: int | None = None
         self._started = False
         self._asked = False
@@ -140,6 +142,7 @@ class Capture:
         asked = self._asked
         self.stop()
         self._end()
+        self._pace.ended()
         self.recorder.next_step()
         self._watcher.next_step()
         self.current_step += 1
@@ -167,6 +170,8 @@ class Capture:
             return (
                 f"step {min(settings.step)} was the first asked for, and the training ended in step {self.current_step}"
             )
+        if settings.switch is not None:
+            return f"{settings.switch} was not there when a step began"
         if self.recorder.births is not None:
             return "no NaN or inf was born"
         return "no op that was asked for ran between start() and stop()"
@@ -236,7 +241,11 @@ class Capture:
 
     def _wanted(self) -> bool:
         settings = self._settings
-        return (not settings.step or self.current_step in settings.step) and self._of_rank()
+        return (
+            (not settings.step or self.current_step in settings.step)
+            and self._of_rank()
+            and self._pace.wants(self.current_step)
+        )
 
     def _of_rank(self) -> bool:
         return not self._settings.rank or (self._rank or 0) in self._settings.rank

@@ -5,9 +5,9 @@ Nothing that fails in here may stop the training step: see `apart`.
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import FrameType
+from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from lakeprobe.collect.settings import Settings
@@ -15,7 +15,7 @@ from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching.births import Births
 from lakeprobe.collect.watching.entries import Entries, Op
 from lakeprobe.collect.watching.scope import MODULES, Scope
-from lakeprobe.collect.watching.stacks import Stacks
+from lakeprobe.collect.watching.stacks import Stack, Stacks
 from lakeprobe.collect.watching.tree import Tree
 from lakeprobe.errors import OverflowFoundError
 
@@ -83,11 +83,13 @@ class Recorder:
         leaves: Callable[[Settings, list[str]], Leaves],
         hidden: Callable[[], AbstractContextManager[Any] | None],
         traced: Callable[[], bool],
+        phases: Mapping[CodeType, str] = MappingProxyType({}),
     ) -> None:
         """Record for `sink`, with leaves that `leaves` makes; what cannot be measured goes to the list it is given.
 
         `hidden` gives the context in which the framework's modes do not see what is done; None where none is needed.
         `traced` says whether the framework only traces what runs now, so that there are no numbers to record.
+        `phases` has the code of optimizers and the like: what they call is theirs and no module's.
         """
         self.recorder = self
         self.hidden = hidden
@@ -100,7 +102,7 @@ class Recorder:
         self.thread = Thread()
         self.leaves = leaves(settings, self.failures)
         self.entries = Entries(sink)
-        self._stacks = Stacks()
+        self._stacks = Stacks(phases)
         self._structure = settings.task == "structure"
         self.births = Births(settings.overflow_nums) if settings.task == "overflow_check" else None
         """What decides which ops are kept; None where all are."""
@@ -116,8 +118,6 @@ class Recorder:
         self.counts: dict[str, int] = {}
         self.tree = Tree()
         self.scope = Scope(self.settings)
-        self.phase: str | None = None
-        """"optimizer" or "clip_grad" while one of them runs."""
         self.modules_with_backward: set[str] = set()
         self.repeated: list[str] = []
         """Ops through which backward went more than once in the step: only the first time is recorded."""
@@ -137,11 +137,11 @@ class Recorder:
         self.counts[key] = number
         return number
 
-    def parent_of_function(self) -> str | None:
-        """What construct.json gives as parent of an API that runs now."""
+    def parent_of_function(self, stack: Stack | None = None) -> str | None:
+        """What construct.json gives as parent of an API that runs now; `stack` is that of its forward."""
         if self.settings.level != "mix" or not self.settings.extra_info:
             return None
-        return self.phase or self.tree.top
+        return self._stacks.phase_of(stack) or self.tree.top
 
     def began(self, name: str) -> int | None:
         """The op's place in the order of calls, asked once when it is recorded; None where no tree is recorded."""

@@ -5,6 +5,7 @@ about 3 µs for 25 frames, against 40 µs for the lines.
 """
 
 import linecache
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -16,7 +17,10 @@ _OURS = str(Path(__file__).parents[1])
 class Stacks:
     """The stacks seen so far. Equal stacks are the same tuple."""
 
-    def __init__(self) -> None:
+    def __init__(self, phases: Mapping[CodeType, str]) -> None:
+        """`phases` has the parts of a step that are no module's, by the code that runs them."""
+        self._phases = phases
+        self._phase_of: dict[int, str] = {}
         self._by_place: dict[tuple[int, ...], Stack] = {}
         self._by_text: dict[Stack, Stack] = {}
         self._codes: set[CodeType] = set()
@@ -35,9 +39,15 @@ class Stacks:
             stack = self._by_place[place] = self._read(inner)
         return stack
 
+    def phase_of(self, stack: Stack | None) -> str | None:
+        """The innermost phase that ran when `of` gave this stack."""
+        return self._phase_of.get(id(stack))
+
     def _read(self, frame: FrameType | None) -> Stack:
         lines: list[str] = []
+        phase: str | None = None
         while frame is not None:
+            phase = phase or self._phases.get(frame.f_code)
             # A code that is freed would leave its number to another one.
             self._codes.add(frame.f_code)
             line = _line(frame.f_code, frame.f_lineno)
@@ -45,7 +55,10 @@ class Stacks:
                 lines.append(line)
             frame = frame.f_back
         stack = tuple(lines)
-        return self._by_text.setdefault(stack, stack)
+        stack = self._by_text.setdefault(stack, stack)
+        if phase is not None:
+            self._phase_of[id(stack)] = phase
+        return stack
 
 
 def _line(code: CodeType, number: int) -> str | None:

@@ -1,0 +1,228 @@
+"""The gradients that pass a module's boundary, seen by hooks of the graph's nodes, which change nothing.
+
+torch's own full backward hooks lead arguments and results through a node each, so that a sum of three or more gradients
+is made in another order, and a result that nobody uses gets zeros. Here the nodes that are there anyway are watched:
+those that made the results, and those in the module that took the arguments. What is recorded, and in which order, is
+what torch's hooks would give. Only where no node tells inside from outside one of ours is added: see `Boundary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules._functions import BackwardHookFunction
+
+from lakeprobe.collect.watching.recorder import Recorder, apart
+
+Edge = tuple[Any, int]
+"""A node, and which of its outputs: where the gradient of a tensor goes."""
+Places = list[tuple[int, int]]
+"""Which gradients of a node are those of which tensors."""
+
+_LEAF = 1 << 63
+"""Nodes with such numbers are those of leaves, which run as soon as they can."""
+_OURS = "lakeprobe"
+_running_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
+
+
+class Boundaries:
+    """The calls of modules that backward goes through now."""
+
+    def __init__(self) -> None:
+        self._ending: list[Boundary] = []
+        self._begun: dict[int, list[Boundary]] = {}
+
+    def begins(self, boundary: Boundary) -> None:
+        """Backward has come to a module."""
+        task = torch._C._current_graph_task_id()
+        begun = self._begun.get(task)
+        if begun is None:
+            begun = self._begun[task] = []
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: self._is_over(task))
+        begun.append(boundary)
+
+    def will_end(self, boundary: Boundary) -> None:
+        """A module has all its gradients. What torch runs before it would tell its own hooks is still inside."""
+        self._ending.append(boundary)
+
+    def reached(self, number: int) -> None:
+        """Backward has come to the node of this number, which is older than what it has left."""
+        if self._ending:
+            self._end([boundary for boundary in self._ending if boundary.since > number])
+
+    def reached_forward(self) -> None:
+        """A forward begins: where backward runs it again, it has come to the node that needs that."""
+        if self._ending:
+            node = _running_node()
+            self.reached(-1 if node is None else node._sequence_nr())
+
+    def reached_parameter(self, prefix: str) -> None:
+        """A parameter of a module has its gradient: the modules that it is no part of have been left."""
+        if self._ending:
+            self._end([boundary for boundary in self._ending if not prefix.startswith(boundary.within)])
+
+    def _is_over(self, task: int) -> None:
+        """A backward has ended. Parts of a module may not have been asked for their gradients."""
+        begun = self._begun.pop(task, [])
+        self._end([boundary for boundary in self._ending if boundary in begun])
+        for boundary in begun:
+            boundary.ends()
+
+    def _end(self, boundaries: list[Boundary]) -> None:
+        for boundary in boundaries:
+            self._ending.remove(boundary)
+            boundary.ends()
+
+
+class Boundary:
+    """The backward of one call of a module. Nodes of the graph hold it, so it holds none of those behind it.
+
+    A node of ours is added for a result that is an argument or older than the call, and for one that the module itself
+    goes on to use. What a module puts aside, and hands on in other ways than by its results, is not followed.
+    """
+
+    def __init__(
+        self,
+        boundaries: Boundaries,
+        recorder: Recorder,
+        prefix: str,
+        begins: Callable[[], None],
+        ends: Callable[[Any, Any], None],
+    ) -> None:
+        """Have `begins` called, then `ends` with the gradients of results and of arguments.
+
+        `prefix` is the module's name up to its class.
+        """
+        self.recorder = recorder
+        self.within = prefix.rpartition(".")[0] + "."
+        """How the names of the module's parts begin."""
+        self.since = 0
+        """The number of the first node that the call made, or could have."""
+        self._boundaries = boundaries
+        self._tell_begin, self._tell_end = begins, ends
+        self._step = recorder.steps
+        self._edges: dict[Edge, int] = {}
+        self._results = self._arguments = 0
+        self._giving = self._taking = 0
+        self._open = False
+
+    def arguments(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """The call begins. Of an argument that is given twice all gradients are those of its first place."""
+        self.since = torch.autograd._get_sequence_nr()
+        self._arguments = len(tensors)
+        for index, tensor in enumerate(tensors):
+            self._edges.setdefault(_edge(tensor), index)
+
+    def results(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """The call has ended. Gives its results, nearly always as they are."""
+        taking, used = self._followed([tensor.grad_fn for tensor in tensors])
+        giving: dict[Any, Places] = {}
+        passed = []
+        for index, tensor in enumerate(tensors):
+            edge = _edge(tensor)
+            places = giving.get(edge[0], [])
+            if not self._made(edge[0]) or edge in used or any(number == edge[1] for number, _ in places):
+                (tensor,) = BackwardHookFunction.apply(tensor)
+                if edge in self._edges:
+                    taking[tensor.grad_fn] = [(0, self._edges[edge])]
+            giving.setdefault(tensor.grad_fn, []).append((tensor.output_nr, index))
+            passed.append(tensor)
+        self._edges = {}
+        self._results, self._giving, self._taking = len(tensors), len(giving), len(taking)
+        for node, places in taking.items():
+            node.register_hook(_after(self, places))
+        for node, places in giving.items():
+            _before(node, self, places)
+        return tuple(passed)
+
+    def _followed(self, nodes: list[Any]) -> tuple[dict[Any, Places], set[Edge]]:
+        """The nodes of the call that took its arguments, and all edges inside it; from those that made its results."""
+        taking: dict[Any, Places] = {}
+        used: set[Edge] = set()
+        waiting = [node for node in dict.fromkeys(nodes) if self._made(node)]
+        seen = set(waiting)
+        while waiting:
+            node = waiting.pop()
+            for place, edge in enumerate(node.next_functions):
+                used.add(edge)
+                argument = self._edges.get(edge)
+                if argument is not None:
+                    taking.setdefault(node, []).append((place, argument))
+                elif edge[0] not in seen and self._made(edge[0]):
+                    seen.add(edge[0])
+                    waiting.append(edge[0])
+        return taking, used
+
+    def _made(self, node: Any) -> bool:
+        """Whether the call made a node."""
+        return node is not None and self.since <= node._sequence_nr() < _LEAF
+
+    @apart
+    def gives(self, places: Places, number: int, gradients: Any) -> None:
+        """Gradients of results are there; `number` is that of the node that made them."""
+        recorder = self.recorder
+        if not recorder.running or recorder.steps != self._step:
+            return
+        self._boundaries.reached(number)
+        if not self._open:
+            self._open = True
+            self._incoming: list[Any] = [None] * self._results
+            self._outgoing: list[Any] = [None] * self._arguments
+            self._gave = self._took = 0
+            self._boundaries.begins(self)
+            self._tell_begin()
+        for place, index in places:
+            self._incoming[index] = gradients[place]
+        self._gave += 1
+        if not self._arguments and self._gave == self._giving:
+            self.ends()
+
+    @apart
+    def takes(self, places: Places, gradients: Any) -> None:
+        """Gradients of arguments are there, or parts of them."""
+        if not self._open:
+            return
+        for place, index in places:
+            part, so_far = gradients[place], self._outgoing[index]
+            if part is not None:
+                self._outgoing[index] = part if so_far is None else so_far.detach() + part.detach()
+        self._took += 1
+        if self._took == self._taking:
+            self._boundaries.will_end(self)
+
+    def ends(self) -> None:
+        """No more gradients come."""
+        if self._open:
+            self._open = False
+            incoming, outgoing = tuple(self._incoming), tuple(self._outgoing)
+            self._incoming = self._outgoing = []
+            if self._took or not self._arguments:
+                self._tell_end(incoming, outgoing)
+
+
+def _edge(tensor: torch.Tensor) -> Edge:
+    node = tensor.grad_fn
+    if node is None:  # of a leaf
+        node = tensor.view_as(tensor).grad_fn.next_functions[0][0]
+        return node, 0
+    return node, tensor.output_nr
+
+
+def _after(boundary: Boundary, places: Places) -> Callable[[Any, Any], None]:
+    return lambda gradients, _: boundary.takes(places, gradients)
+
+
+def _before(node: Any, boundary: Boundary, places: Places) -> None:
+    """Has a node tell of its gradients. Of modules that give the same result the outer is the first to be told."""
+    told = node.metadata.setdefault(_OURS, [])
+    told.append((boundary, places))
+    if len(told) == 1:
+        number = node._sequence_nr()
+
+        def before(gradients: Any) -> None:
+            for each, its_places in reversed(told):
+                each.gives(its_places, number, gradients)
+
+        node.register_prehook(before)

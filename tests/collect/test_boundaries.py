@@ -1,0 +1,240 @@
+"""Gradients at the boundaries of modules: those that full backward hooks tell, and no bit of the training changes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory import Memory, bodies, capture
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parent / "programs"))
+
+from torch import Tensor, nn  # noqa: E402
+from trial import digest, tried  # noqa: E402
+
+
+class Outer(nn.Module):
+    """A model whose one part is watched."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.first, self.part = nn.Linear(4, 4), part
+
+    def forward(self, x: Tensor) -> Any:
+        return self.part(self.first(x))
+
+
+class Sum(nn.Module):
+    """Takes its argument in three places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() * x.cos() + x.exp()
+
+
+class Two(nn.Module):
+    """Gives a result that is used, and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.used(x), self.unused(x)
+
+
+class Both(nn.Module):
+    """Goes on to use what it gives."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.sin()
+        return y, y.exp() * 2
+
+
+class Nested(nn.Module):
+    """Takes and gives containers."""
+
+    def forward(self, given: dict[str, Any]) -> list[Any]:
+        return [given["x"] * 2, {"y": given["more"][0].tanh()}]
+
+
+class Packs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Nested()
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, rest = self.part({"x": x + 0, "more": [x + 1]})
+        return first + rest["y"]
+
+
+class Attends(nn.Module):
+    """Gives a part one tensor three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.MultiheadAttention(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x, x, x)[0]
+
+
+PARTS: dict[str, Callable[[], nn.Module]] = {
+    "one place": lambda: nn.Linear(4, 4),
+    "three places": Sum,
+    "nested parts": lambda: nn.Sequential(nn.Linear(4, 4), Sum(), nn.Sequential(nn.GELU())),
+    "the argument itself": nn.Identity,
+    "two results": Both,
+    "containers": Packs,
+    "the same thrice": Attends,
+}
+
+
+def loss_of(result: Any) -> Tensor:
+    first, *rest = result if isinstance(result, tuple) else (result,)
+    return sum((item.cos().mean() for item in rest), first.square().mean())
+
+
+def trained(part: str, memory: Memory | None = None, hook: Any = None, level: str = "L0") -> tuple[str, nn.Module]:
+    """A hash of loss, gradients and random numbers of a step."""
+    torch.manual_seed(0)
+    model = Outer(PARTS[part]())
+    if hook is not None:
+        for name, module in model.named_modules():
+            if name:
+                module.register_full_backward_hook(lambda *found, name=name: hook(name, *found[1:]))
+    watched = None if memory is None else capture(memory, model, level=level)
+    if watched is not None:
+        watched.start()
+    loss = loss_of(model(torch.randn(3, 4)))
+    loss.backward()
+    if watched is not None:
+        watched.close()
+        assert watched.recorder.failures == []
+    return digest([loss, [parameter.grad for parameter in model.parameters()], torch.get_rng_state()]), model
+
+
+def norms(gradients: Any) -> list[float | None]:
+    return [None if item is None else round(item.double().norm().item(), 5) for item in gradients]
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in ("containers", "the same thrice")])
+def test_the_gradients_are_those_that_torch_tells_its_hooks(part: str, memory: Memory) -> None:
+    told: dict[str, tuple[Any, Any]] = {}
+
+    def hook(name: str, arguments: Any, results: Any) -> None:
+        told[name] = norms(results), norms(arguments)
+
+    trained(part, hook=hook)
+    trained(part, memory)
+    found = {
+        name.split(".backward")[0].removeprefix("Module.").rpartition(".")[0]: tuple(
+            [None if leaf is None else round(leaf["Norm"], 5) for leaf in body[section]]
+            for section in ("input", "output")
+        )
+        for name, body in bodies(memory).items()
+        if ".backward." in name
+    }
+    for name in (name for name in told if name not in found):
+        assert not any(told[name][1]), name
+    # Of tensors without a gradient torch's hooks are told too.
+    assert found == {name: ([x for x in ins if x], [x for x in outs if x]) for name, (ins, outs) in told.items()}
+
+
+def test_a_tensor_that_is_given_several_times_has_its_gradient_at_the_first_place(memory: Memory) -> None:
+    trained("the same thrice", memory)
+    outcome = bodies(memory)["Module.part.part.MultiheadAttention.backward.0"]["output"]
+    assert outcome[0]["Norm"] == bodies(memory)["Module.first.Linear.backward.0"]["input"][0]["Norm"]
+    assert outcome[1:] == [None, None]
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("part", PARTS)
+def test_loss_gradients_and_random_numbers_keep_their_bits(part: str, level: str, memory: Memory) -> None:
+    assert trained(part, memory, level=level)[0] == trained(part)[0]
+
+
+def test_a_result_that_nobody_uses_gets_no_gradient(memory: Memory) -> None:
+    model = Outer(Two())
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    model(torch.randn(3, 4))[0].sum().backward()
+    watched.close()
+    assert model.part.unused.weight.grad is None
+    assert bodies(memory)["Module.part.Two.backward.0"]["input"][1] is None
+    assert "Module.part.unused.Linear.backward.0" not in bodies(memory)
+
+
+def test_what_writes_into_its_argument_is_recorded_as_it_trains(memory: Memory) -> None:
+    model = Outer(nn.ReLU(inplace=True))
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    model(torch.randn(3, 4)).square().sum().backward()
+    watched.close()
+    found = bodies(memory)["Module.part.ReLU.backward.0"]
+    assert found["output"][0]["Norm"] == bodies(memory)["Functional.relu.0.backward"]["output"][0]["Norm"]
+    assert found["output"][0]["Norm"] == bodies(memory)["Module.first.Linear.backward.0"]["input"][0]["Norm"]
+
+
+LEVELS = [(level, mode) for level in ("L0", "mix") for mode in (("forward",), ("backward",), ("input",), ("output",))]
+
+
+@pytest.mark.parametrize(("level", "mode"), [("L1", ("all",)), ("L0", ("all",)), ("mix", ("all",)), *LEVELS])
+@pytest.mark.parametrize("task", ["statistics", "tensor", "structure"])
+def test_no_level_data_mode_or_task_changes_a_bit(level: str, mode: tuple[str, ...], task: str) -> None:
+    for name in ("a tensor with three consumers", "writing in place"):
+        outcome = tried(name, level, data_mode=mode, task=task)
+        assert outcome[:3] == (True, True, True), (name, outcome)
+
+
+class Held(torch.autograd.Function):
+    """A node that holds what can be asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, held: Any) -> Tensor:
+        ctx.held = held
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0] * 2, None
+
+
+class Holds(nn.Module):
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: Tensor) -> Tensor:
+        held, self.held = self.held, None
+        return Held.apply(x, held)
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_a_graph_that_is_let_go_of_is_gone_at_once(backward: bool, memory: Memory) -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    known = weakref.ref(thing)
+    model = Outer(nn.Sequential(Holds(thing), nn.Linear(4, 4)))
+    del thing
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    gc.disable()
+    try:
+        loss = model(torch.randn(3, 4)).sum()
+        if backward:
+            loss.backward()
+        assert known() is not None
+        del loss
+        assert known() is None
+    finally:
+        gc.enable()
+        watched.close()
