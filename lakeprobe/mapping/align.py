@@ -15,10 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from lakeprobe.mapping.tensors import Matches
+
+_Item = TypeVar("_Item")
 
 TOLERANCE = 1e-4
 """How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
@@ -513,7 +515,9 @@ def _raise(tree: list[tuple[float, int]], place: int, entry: tuple[float, int]) 
         place += place & -place
 
 
-def best_path(ours: Sequence[Op], theirs: Sequence[Op], score: Callable[[Op, Op], float]) -> Iterable[tuple[int, int]]:
+def best_path(
+    ours: Sequence[_Item], theirs: Sequence[_Item], score: Callable[[_Item, _Item], float]
+) -> Iterable[tuple[int, int]]:
     """The pairs, increasing on both sides, whose scores add up to most, by weighing all of them. O(n·m)."""
     scores = [[score(op, other) for other in theirs] for op in ours]
     totals = [[0.0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]

@@ -22,7 +22,7 @@ from lakeprobe.mapping.align import (
     same_values,
     statistics,
 )
-from lakeprobe.mapping.tensors import Matches
+from lakeprobe.mapping.tensors import Matches, Tensor
 
 _WINDOW = 12
 """How many unpaired ops before and after an op may be parts of it."""
@@ -70,7 +70,8 @@ def pair_rows(
     found.each(found.by_tensor)
     found.each(found.by_value)
     found.around(by_value=True)
-    found.sights()
+    found.sights(matches.pairs(), 0.92, "the same tensor in another op")
+    found.sights(matches.presumed_pairs(), 0.8, "made of the same")
     found.each(found.by_slot)
     found.around(by_value=False)
     found.each(found.scalars)
@@ -128,17 +129,26 @@ class _Rows:
                         self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
                         break
 
-    def sights(self) -> None:
-        """What is left of the tensors that both runs have: the next sight of one side with the next of the other.
+    def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
+        """What is left of the tensors that are one: the next sight of one side with the next of the other.
 
-        Ops that compute nothing are left out: what they hand on is compared where it is used.
+        Ops that compute nothing are left out: what they hand on is compared where it is used. So is what an op takes in
+        that differs from its counterpart: there another tensor may be at the same place.
         """
-        for tensor, partner in self.matches.pairs():
+        wired = {
+            op
+            for pair in self.pairs
+            if relation(pair.target, pair.golden) >= _WHOLE and self.matches.differ(pair.target, pair.golden)
+            for op in (pair.target, pair.golden)
+        }
+        for tensor, partner in tensors:
             theirs = [
-                (op, leaf) for op, leaf in partner.sights if leaf.row not in self.taken and not _hands_on(op, leaf)
+                (op, leaf)
+                for op, leaf in partner.sights
+                if leaf.row not in self.taken and not _hands_on(op, leaf) and not (leaf.role == "input" and op in wired)
             ]
             for op, leaf in tensor.sights:
-                if leaf.row in self.rows or _hands_on(op, leaf):
+                if leaf.row in self.rows or _hands_on(op, leaf) or (leaf.role == "input" and op in wired):
                     continue
                 fitting = (
                     (other.family != op.family, abs(place - len(theirs)), place)
@@ -148,7 +158,7 @@ class _Rows:
                 best = min(fitting, default=None)
                 if best is not None:
                     other, sight = theirs.pop(best[2])
-                    self.add(op, other, leaf, sight, 0.92, *_values(leaf, sight), "the same tensor in another op")
+                    self.add(op, other, leaf, sight, confidence, *_values(leaf, sight), why)
 
     def by_value(self, pair: Pair) -> None:
         """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""

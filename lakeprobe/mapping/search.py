@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.mapping.align import Leaf, Op, Pair, align, family
+from lakeprobe.mapping.descent import presume
 from lakeprobe.mapping.left_over import INSIDE, Left, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
 from lakeprobe.mapping.tensors import match_tensors
@@ -37,6 +38,7 @@ def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) ->
     ours, theirs = read_ops(connection, target), read_ops(connection, golden)
     one_framework = _framework(connection, target) == _framework(connection, golden)
     matches = match_tensors(ours, theirs)
+    presume(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, one_framework)
     rows = [row for row in found if not are_masked_otherwise(row.target_leaf, row.golden_leaf)]

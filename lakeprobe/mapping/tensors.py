@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from lakeprobe.mapping.align import TOLERANCE, Leaf, Op, distance, same_values
 
@@ -23,6 +24,9 @@ _CLOSER = 0.1
 
 _NEAR = 0.1
 """How far apart the statistics of a tensor may be behind a difference, where what is made of it agrees again."""
+
+_FAR, _LEAST_USUAL = 20.0, 2e-6
+"""Tensors agree as the others do up to so many times their median distance, which is at least so large."""
 
 _SAME_SUM = 1e-5
 """How far norm and mean of one tensor may be apart in two layouts, as a share of its norm."""
@@ -53,6 +57,8 @@ class Matches:
     partner: dict[Tensor, Tensor] = field(default_factory=dict)
     rejoining: set[Tensor] = field(default_factory=set)
     """Tensors that only one run has although what is made of them is in both: steps on another way to the same."""
+    presumed: dict[Tensor, Tensor] = field(default_factory=dict)
+    """Tensors whose values differ and that stand at the same place of the two programs (mapping/descent.py); both ways."""
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that golden has, and golden's."""
@@ -60,10 +66,26 @@ class Matches:
             if tensor in self.partner:
                 yield tensor, self.partner[tensor]
 
+    def presumed_pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each tensor of the target that stands where one of golden does, though its values differ, and golden's."""
+        for tensor in dict.fromkeys(self.by_row[0].values()):
+            if tensor in self.presumed:
+                yield tensor, self.presumed[tensor]
+
     def add(self, target: Tensor, golden: Tensor) -> None:
         """Say that the two are one."""
         self.partner[target] = golden
         self.partner[golden] = target
+
+    def presume(self, target: Tensor, golden: Tensor) -> None:
+        """Say that the two stand at the same place, though their values differ."""
+        self.presumed[target] = golden
+        self.presumed[golden] = target
+
+    def like(self, leaf: Leaf, side: int) -> Tensor | None:
+        """The tensor of the other side that stands where `leaf`, of `side`, does: the same, or behind a difference."""
+        tensor = self.by_row[side].get(leaf.row)
+        return None if tensor is None else self.partner.get(tensor) or self.presumed.get(tensor)
 
     def same(self, target: Leaf, golden: Leaf) -> bool:
         """Whether the two leaves show one tensor."""
@@ -137,15 +159,34 @@ def match_tensors(target: Sequence[Op], golden: Sequence[Op]) -> Matches:
 
 
 def _rejoining(ops: Sequence[Op], matches: Matches, side: int) -> set[Tensor]:
-    """The tensors without partner from which a way leads to one with a partner, over the ops that take them in."""
+    """The tensors without partner from which a way leads to one with a partner, over the ops that take them in.
+
+    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk, argmax, a comparison) may agree though what they were picked from does
+    not.
+    """
+    limit = _usual_distance(matches)
+    near = {tensor for tensor, other in matches.partner.items() if _distance(tensor, other) <= limit}
     found: set[Tensor] = set()
     for op in reversed(ops):
         shown = [(leaf.role, matches.by_row[side].get(leaf.row)) for leaf in op.leaves]
         taken = {tensor for role, tensor in shown if role != "output" and tensor is not None}
         made = {tensor for role, tensor in shown if role == "output" and tensor is not None} - taken
-        if any(tensor in matches.partner or tensor in found for tensor in made):
-            found |= {tensor for tensor in taken if tensor not in matches.partner}
+        agreeing = {
+            tensor.leaf.kind
+            for tensor in made
+            if tensor in found or (tensor in near and tensor.leaf.elements > 1)
+        }
+        found |= {
+            tensor
+            for tensor in taken
+            if tensor not in matches.partner and (agreeing if tensor.leaf.kind != "float" else "float" in agreeing)
+        }
     return found
+
+
+def _usual_distance(matches: Matches) -> float:
+    """How far apart two tensors may be that agree as the others do: behind a small difference some are still near."""
+    return max(_LEAST_USUAL, _FAR * median([_distance(*pair) for pair in matches.pairs()] or [0.0]))
 
 
 def is_evidence(leaf: Leaf) -> bool:
