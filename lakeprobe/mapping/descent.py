@@ -19,6 +19,9 @@ _MOST_MEMBERS = 64
 _LEAST_SCORE = 0.8
 """What has to speak for a pair of tensors of one support: to be near (up to 1), of one kind (0.5), the last (0.4)."""
 
+_FAR = 0.5
+"""How far apart the statistics of a parameter may be at most that is wrong in one run."""
+
 _MOST_DANGLING = 32
 """Outputs that nothing took in yet, among which is looked for what an input without maker is a part of."""
 
@@ -27,13 +30,14 @@ _Made = dict[Tensor, Op]
 
 
 def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> None:
-    """Note in `matches` which tensors that only one run has are at the same place as one of the other run."""
+    """Note in `matches` which tensors of one run are at the same place as one of the other, and which ops are rootless."""
     sides = (_forward(target), _forward(golden))
     made = tuple(_makers(ops, matches, side) for side, ops in enumerate(sides))
     for ours, theirs in _sources(sides, made, matches):
         matches.presume(ours, theirs)
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
     found = tuple(_supports(ops, made[side], matches, side, numbers) for side, ops in enumerate(sides))
+    matches.rootless = {made[side][tensor] for side in (0, 1) for tensor, support in found[side].items() if not support}
     inner = tuple(_inner(ops, matches, side) for side, ops in enumerate(sides))
     for kind_of in (int, int.bit_length):  # the whole support, then the newest tensor in it: some ways are not recorded
         classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
@@ -43,7 +47,7 @@ def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> Non
                     classes[kind_of(support), tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
         for ours, theirs in classes.values():
             if ours and theirs:
-                for tensor, other in _aligned(ours, theirs, made, inner):
+                for tensor, other in _aligned(ours, theirs, made, inner, kind_of is int):
                     matches.presume(tensor, other)
 
 
@@ -98,13 +102,15 @@ def _sources(
                 for waiting in since:
                     beside[waiting].add(known)
                 since = []
-            elif tensor not in matches.rejoining:
+            else:
                 beside[tensor] = set() if known is None else {known}
                 left[tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
                 since.append(tensor)
     for ours, theirs in left.values():
         if len(ours) == len(theirs):
-            yield from (pair for pair in zip(ours, theirs, strict=True) if beside[pair[0]] & beside[pair[1]])
+            for tensor, other in zip(ours, theirs, strict=True):
+                if beside[tensor] & beside[other] and distance(tensor.leaf, other.leaf) < _FAR:
+                    yield tensor, other
 
 
 def _parameters(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> list[Tensor]:
@@ -177,8 +183,12 @@ def _aligned(
     theirs: list[Tensor],
     made: tuple[_Made, ...],
     inner: tuple[set[tuple[Tensor, Tensor]], ...],
+    is_whole: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of tensors of one support, in the order in which they are made."""
+    """Pairs of tensors of one support, in the order in which they are made; of the whole support, only ones need be no more."""
+    if is_whole and len(ours) == len(theirs) == 1:
+        yield ours[0], theirs[0]
+        return
     lasts = tuple(_lasts(tensors, steps) for tensors, steps in zip((ours, theirs), inner, strict=True))
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         ours, theirs = ([tensor for tensor in side if tensor in last] for side, last in zip((ours, theirs), lasts, strict=True))

@@ -189,6 +189,8 @@ class _Rows:
         known = pair.how in _BY_PATH
         if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
             return
+        if pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden):
+            return
         differ = self.matches.differ(pair.target, pair.golden)
         agree = pair.how == SEQUENCE or self.matches.agree_by_slot(pair.target, pair.golden)
         for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
@@ -296,6 +298,8 @@ class _Rows:
         if by_value:
             fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
+        elif any(self.matches.are_rootless(own, op) for op, _ in fitting):
+            return
         elif len(fitting) != 1 or (leaf.role == "output" and own.direction == "backward"):
             return
         if not fitting or (leaf.row in self.rows if ours else leaf.row in self.taken):

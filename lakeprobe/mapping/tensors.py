@@ -59,6 +59,8 @@ class Matches:
     """Tensors that only one run has although what is made of them is in both: steps on another way to the same."""
     presumed: dict[Tensor, Tensor] = field(default_factory=dict)
     """Tensors whose values differ and that stand at the same place of the two programs (mapping/descent.py); both ways."""
+    rootless: set[Op] = field(default_factory=set)
+    """Forward ops that make what only one run has, of nothing that both have."""
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that golden has, and golden's."""
@@ -76,6 +78,10 @@ class Matches:
         """Say that the two are one."""
         self.partner[target] = golden
         self.partner[golden] = target
+
+    def are_rootless(self, target: Op, golden: Op) -> bool:
+        """Whether nothing that both runs have goes into one of the two: nothing says that they belong together."""
+        return target in self.rootless or golden in self.rootless
 
     def presume(self, target: Tensor, golden: Tensor) -> None:
         """Say that the two stand at the same place, though their values differ."""
