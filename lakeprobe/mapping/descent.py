@@ -22,6 +22,9 @@ _LEAST_SCORE = 0.8
 _FAR = 0.5
 """How far apart the statistics of a parameter may be at most that is wrong in one run."""
 
+_ASSOCIATIVE = {"add", "iadd", "radd", "mul", "imul", "rmul"}
+"""Kinds of op of which several make the same in any order."""
+
 _MOST_DANGLING = 32
 """Outputs that nothing took in yet, among which is looked for what an input without maker is a part of."""
 
@@ -49,6 +52,9 @@ def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> Non
             if ours and theirs:
                 for tensor, other in _aligned(ours, theirs, made, inner, kind_of is int):
                     matches.presume(tensor, other)
+        if kind_of is int:
+            for side, ops in enumerate(sides):
+                matches.partial |= _partial(ops, made[side], matches, side)
 
 
 def _forward(ops: Sequence[Op]) -> list[Op]:
@@ -176,6 +182,25 @@ def _inner(ops: Sequence[Op], matches: Matches, side: int) -> set[tuple[Tensor, 
     return {
         (tensor, result) for op in ops for shown in [_shown(op, matches, side)] for tensor in shown[0] for result in shown[1]
     }
+
+
+def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set[Tensor]:
+    """Sums and products that only go into another of their kind, which stands at the same place as one of the other run.
+
+    One program adds a and b first, another b and c.
+    """
+    found = {tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor not in matches.presumed}
+    taken: set[Tensor] = set()
+    for op in ops:
+        if op.kind != "api" or op.is_view:
+            continue
+        shown, put_out = _shown(op, matches, side)
+        taken.update(shown)
+        is_whole = any(tensor in matches.presumed for tensor in put_out)
+        for tensor in shown:
+            if tensor in found and not (is_whole and op.family.strip("_") == made[tensor].family.strip("_")):
+                found.discard(tensor)
+    return found & taken
 
 
 def _aligned(

@@ -200,6 +200,8 @@ class _Rows:
             for layout in (_shape, _elements):  # another layout of the same tensor comes after the same
                 for left, right in self.groups(pair, role, layout):
                     for leaf, other in self.assigned(pair, left, right):
+                        if self.matches.is_partial(leaf, 0) or self.matches.is_partial(other, 1):
+                            continue
                         is_sure = differ or (agree and self.proposed(pair, leaf, other))
                         if is_sure or not self.matches.excludes(leaf, other):
                             confidence = 0.9 if known else 0.85

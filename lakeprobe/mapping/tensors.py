@@ -62,6 +62,9 @@ class Matches:
     rootless: set[Op] = field(default_factory=set)
     """Forward ops that make what only one run has, of nothing that both have."""
 
+    partial: set[Tensor] = field(default_factory=set)
+    """Sums of which another run adds the parts in another order."""
+
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that golden has, and golden's."""
         for tensor in dict.fromkeys(self.by_row[0].values()):
@@ -82,6 +85,10 @@ class Matches:
     def are_rootless(self, target: Op, golden: Op) -> bool:
         """Whether nothing that both runs have goes into one of the two: nothing says that they belong together."""
         return target in self.rootless or golden in self.rootless
+
+    def is_partial(self, leaf: Leaf, side: int) -> bool:
+        """Whether `leaf` shows a sum of which the other run adds the parts in another order."""
+        return self.by_row[side].get(leaf.row) in self.partial
 
     def presume(self, target: Tensor, golden: Tensor) -> None:
         """Say that the two stand at the same place, though their values differ."""
