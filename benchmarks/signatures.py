@@ -110,7 +110,9 @@ def _python(value: Callable[..., Any]) -> str:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):
         return ""
-    if not parameters or all(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in _without_self(parameters)):
+    if not parameters or all(
+        each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in _without_self(parameters)
+    ):
         return ""
     texts: list[str] = []
     for place, each in enumerate(parameters):

@@ -7,8 +7,9 @@ the steps between are. First, parameters that only one run has pair with what is
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from lakeprobe.mapping.align import Op, best_path, distance, relation
 from lakeprobe.mapping.tensors import Matches, Tensor
@@ -16,7 +17,7 @@ from lakeprobe.mapping.tensors import Matches, Tensor
 _MOST_MEMBERS = 64
 """Tensors of one support and size up to which all ways to pair them are weighed; of more, only the last pair."""
 
-_LEAST_SCORE = 0.8
+_LEAST_SCORE = 0.9
 """What has to speak for a pair of tensors of one support: to be near (up to 1), of one kind (0.5), the last (0.4)."""
 
 _FAR = 0.5
@@ -31,34 +32,50 @@ _MOST_DANGLING = 32
 _Made = dict[Tensor, Op]
 """The forward op that puts a tensor out first."""
 
+_Results = dict[Tensor, set[Tensor]]
+"""What is made of each tensor in one op."""
+
 
 def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> None:
-    """Note in `matches` which tensors of one run are at the same place as one of the other, and which ops are rootless."""
+    """Note in `matches` which tensors of the two runs are at the same place, and which ops are rootless."""
     sides = (_forward(target), _forward(golden))
     made = tuple(_makers(ops, matches, side) for side, ops in enumerate(sides))
-    for ours, theirs in _sources(sides, made, matches):
-        matches.presume(ours, theirs)
+    for tensor, other in _sources(sides, made, matches):
+        matches.presume(tensor, other)
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
-    found = tuple(_supports(ops, made[side], matches, side, numbers) for side, ops in enumerate(sides))
-    matches.rootless = {made[side][tensor] for side in (0, 1) for tensor, support in found[side].items() if not support}
-    inner = tuple(_inner(ops, matches, side) for side, ops in enumerate(sides))
-    for kind_of in (int, int.bit_length):  # the whole support, then the newest tensor in it: some ways are not recorded
-        classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
-        for side, supports in enumerate(found):
-            for tensor, support in supports.items():
-                if support and tensor not in matches.rejoining and tensor not in matches.presumed:
-                    classes[kind_of(support), tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
-        for ours, theirs in classes.values():
-            if ours and theirs:
-                for tensor, other in _aligned(ours, theirs, made, inner, kind_of is int):
-                    matches.presume(tensor, other)
-        if kind_of is int:
-            for side, ops in enumerate(sides):
-                matches.partial |= _partial(ops, made[side], matches, side)
+    supports = [_supports(ops, made[side], matches, side, numbers) for side, ops in enumerate(sides)]
+    matches.rootless = {
+        made[side][tensor] for side in (0, 1) for tensor, support in supports[side].items() if not support
+    }
+    results = tuple(_results(ops, matches, side) for side, ops in enumerate(sides))
+    for ours, theirs in _classes(supports, matches, int):
+        if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
+            matches.presume(ours[0], theirs[0])
+        else:
+            _presume_best(ours, theirs, made, results, matches)
+    for side, ops in enumerate(sides):
+        matches.partial |= _partial(ops, made[side], matches, side)
+    for ours, theirs in _classes(supports, matches, int.bit_length):  # the newest: not all ways are recorded
+        _presume_best(ours, theirs, made, results, matches)
+
+
+def _classes(
+    supports: Sequence[dict[Tensor, int]], matches: Matches, key: Callable[[int], int]
+) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """The tensors without place of both sides that agree in size and in what `key` says of their supports."""
+    classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
+    for side, of_side in enumerate(supports):
+        for tensor, support in of_side.items():
+            if support and tensor not in matches.rejoining and tensor not in matches.presumed:
+                classes[key(support), tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
+    return [(ours, theirs) for ours, theirs in classes.values() if ours and theirs]
 
 
 def _forward(ops: Sequence[Op]) -> list[Op]:
-    return [op for op in ops if op.direction == "forward"]
+    """The forward ops, without those of the optimizer: what is called behind the last backward op."""
+    backward = [op.seq for op in ops if op.direction != "forward"]
+    end = max(backward, default=math.inf)
+    return [op for op in ops if op.direction == "forward" and op.seq < end]
 
 
 def _known(matches: Matches) -> list[tuple[Tensor, Tensor]]:
@@ -177,11 +194,13 @@ def _of_whole(part: Tensor, dangling: dict[Tensor, int]) -> int:
     return 0
 
 
-def _inner(ops: Sequence[Op], matches: Matches, side: int) -> set[tuple[Tensor, Tensor]]:
-    """Which tensor is made of which in one op."""
-    return {
-        (tensor, result) for op in ops for shown in [_shown(op, matches, side)] for tensor in shown[0] for result in shown[1]
-    }
+def _results(ops: Sequence[Op], matches: Matches, side: int) -> _Results:
+    results: _Results = defaultdict(set)
+    for op in ops:
+        taken, put_out = _shown(op, matches, side)
+        for tensor in taken:
+            results[tensor].update(put_out)
+    return results
 
 
 def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set[Tensor]:
@@ -189,7 +208,9 @@ def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set
 
     One program adds a and b first, another b and c.
     """
-    found = {tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor not in matches.presumed}
+    found = {
+        tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor not in matches.presumed
+    }
     taken: set[Tensor] = set()
     for op in ops:
         if op.kind != "api" or op.is_view:
@@ -203,20 +224,18 @@ def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set
     return found & taken
 
 
-def _aligned(
+def _presume_best(
     ours: list[Tensor],
     theirs: list[Tensor],
     made: tuple[_Made, ...],
-    inner: tuple[set[tuple[Tensor, Tensor]], ...],
-    is_whole: bool,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of tensors of one support, in the order in which they are made; of the whole support, only ones need be no more."""
-    if is_whole and len(ours) == len(theirs) == 1:
-        yield ours[0], theirs[0]
-        return
-    lasts = tuple(_lasts(tensors, steps) for tensors, steps in zip((ours, theirs), inner, strict=True))
+    results: tuple[_Results, ...],
+    matches: Matches,
+) -> None:
+    """Pair tensors of one class, in the order in which they are made, as most speaks for it."""
+    lasts = tuple(_lasts(tensors, of_side) for tensors, of_side in zip((ours, theirs), results, strict=True))
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
-        ours, theirs = ([tensor for tensor in side if tensor in last] for side, last in zip((ours, theirs), lasts, strict=True))
+        ours = [tensor for tensor in ours if tensor in lasts[0]]
+        theirs = [tensor for tensor in theirs if tensor in lasts[1]]
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         return
 
@@ -228,9 +247,9 @@ def _aligned(
         return total if total >= _LEAST_SCORE else 0.0
 
     for place, other_place in best_path(ours, theirs, score):
-        yield ours[place], theirs[other_place]
+        matches.presume(ours[place], theirs[other_place])
 
 
-def _lasts(tensors: list[Tensor], steps: set[tuple[Tensor, Tensor]]) -> set[Tensor]:
+def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:
     """The tensors of which no op makes another of the same support and size."""
-    return {tensor for tensor in tensors if not any((tensor, other) in steps for other in tensors)}
+    return {tensor for tensor in tensors if not any(other in results.get(tensor, ()) for other in tensors)}

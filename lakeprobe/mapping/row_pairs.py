@@ -33,6 +33,9 @@ _SURE_VOTE = 0.8
 _NEAR = 0.01
 """How far apart in all the leaves of an op may be, so that no other order of them is looked for."""
 
+_FAR = 0.1
+"""How far apart leaves may be whose ops have nothing in common that both runs have."""
+
 _MOST_PERMUTED = 4
 """Leaves of one shape up to which all ways to pair them are weighed."""
 
@@ -189,8 +192,7 @@ class _Rows:
         known = pair.how in _BY_PATH
         if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
             return
-        if pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden):
-            return
+        is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
         differ = self.matches.differ(pair.target, pair.golden)
         agree = pair.how == SEQUENCE or self.matches.agree_by_slot(pair.target, pair.golden)
         for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
@@ -201,6 +203,8 @@ class _Rows:
                 for left, right in self.groups(pair, role, layout):
                     for leaf, other in self.assigned(pair, left, right):
                         if self.matches.is_partial(leaf, 0) or self.matches.is_partial(other, 1):
+                            continue
+                        if is_rootless and distance(leaf, other) > _FAR:
                             continue
                         is_sure = differ or (agree and self.proposed(pair, leaf, other))
                         if is_sure or not self.matches.excludes(leaf, other):
@@ -300,9 +304,11 @@ class _Rows:
         if by_value:
             fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
-        elif any(self.matches.are_rootless(own, op) for op, _ in fitting):
-            return
-        elif len(fitting) != 1 or (leaf.role == "output" and own.direction == "backward"):
+        elif (
+            len(fitting) != 1
+            or self.matches.are_rootless(own, fitting[0][0])
+            or (leaf.role == "output" and own.direction == "backward")
+        ):
             return
         if not fitting or (leaf.row in self.rows if ours else leaf.row in self.taken):
             return

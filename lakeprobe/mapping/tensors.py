@@ -58,7 +58,7 @@ class Matches:
     rejoining: set[Tensor] = field(default_factory=set)
     """Tensors that only one run has although what is made of them is in both: steps on another way to the same."""
     presumed: dict[Tensor, Tensor] = field(default_factory=dict)
-    """Tensors whose values differ and that stand at the same place of the two programs (mapping/descent.py); both ways."""
+    """Tensors whose values differ, at the same place of the two programs (mapping/descent.py); both ways."""
     rootless: set[Op] = field(default_factory=set)
     """Forward ops that make what only one run has, of nothing that both have."""
 
@@ -174,8 +174,8 @@ def match_tensors(target: Sequence[Op], golden: Sequence[Op]) -> Matches:
 def _rejoining(ops: Sequence[Op], matches: Matches, side: int) -> set[Tensor]:
     """The tensors without partner from which a way leads to one with a partner, over the ops that take them in.
 
-    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk, argmax, a comparison) may agree though what they were picked from does
-    not.
+    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
+    argmax, a comparison) may agree though what they were picked from does not.
     """
     limit = _usual_distance(matches)
     near = {tensor for tensor, other in matches.partner.items() if _distance(tensor, other) <= limit}
@@ -185,9 +185,7 @@ def _rejoining(ops: Sequence[Op], matches: Matches, side: int) -> set[Tensor]:
         taken = {tensor for role, tensor in shown if role != "output" and tensor is not None}
         made = {tensor for role, tensor in shown if role == "output" and tensor is not None} - taken
         agreeing = {
-            tensor.leaf.kind
-            for tensor in made
-            if tensor in found or (tensor in near and tensor.leaf.elements > 1)
+            tensor.leaf.kind for tensor in made if tensor in found or (tensor in near and tensor.leaf.elements > 1)
         }
         found |= {
             tensor
