@@ -1,4 +1,4 @@
-"""Writes the arguments of the ops of an installed framework: python benchmarks/signatures.py (pytorch | mindspore) FILE.
+"""Writes the arguments of an installed framework's ops: python benchmarks/signatures.py (pytorch | mindspore) FILE.
 
 FILE is schemas/data/signatures/FRAMEWORK.csv: a row per op as a dump names it (Functional.linear, Torch.add, Mint.add,
 Primitive.BatchNorm), with its arguments in their order and their defaults, as in Python: `input, other, *, alpha=1`.
@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-_UNDER_SELF = ("self",)
 
 
 def main() -> None:
@@ -61,10 +59,8 @@ def _of_pytorch() -> Iterator[tuple[str, str]]:
 
 
 _BINARY = "input, other"
-_OPERATORS = dict.fromkeys(
-    ("add", "sub", "mul", "truediv", "floordiv", "matmul", "pow", "mod", "and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge"),
-    _BINARY,
-)  # fmt: skip
+_NAMES = "add sub mul truediv floordiv matmul pow mod and or xor eq ne lt le gt ge"
+_OPERATORS = dict.fromkeys(re.findall(r"\w+", _NAMES), _BINARY)
 _OPERATORS |= {f"r{name}": _BINARY for name in tuple(_OPERATORS)} | {f"i{name}": _BINARY for name in tuple(_OPERATORS)}
 _OPERATORS |= {"neg": "input", "abs": "input", "invert": "input"}
 
@@ -87,7 +83,7 @@ def _of_mindspore() -> Iterator[tuple[str, str]]:
     for module in (operations, gen_ops_prim):
         for name in dir(module):
             value = getattr(module, name)
-            if inspect.isclass(value) and name[0].isupper() and hasattr(value, "__call__"):
+            if inspect.isclass(value) and name[0].isupper() and callable(value):
                 yield f"Primitive.{name}", _python(value.__call__) or _inputs(value.__doc__ or "")
 
 

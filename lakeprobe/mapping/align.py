@@ -42,13 +42,6 @@ _MODULES = ("module", "parameters_grad")
 _SAME_FAMILY, _PART_OF, _KNOWN = 3.0, 1.5, 100.0
 """What speaks for a pair: one kind of op, a part of it, or that it was found before. See `_Alignment.score`."""
 
-RENAMED = {
-    "dense": "linear", "bidense": "bilinear", "swapaxes": "transpose", "asnumpy": "numpy", "equal": "eq",
-    "gatherelements": "gather", "batchmatmul": "matmul", "truediv": "div", "realdiv": "div",
-    "reducesum": "sum", "reducemean": "mean", "concat": "cat",
-}  # fmt: skip
-"""Kinds of op that MindSpore and PyTorch name differently."""
-
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
 
@@ -81,16 +74,13 @@ QUERIES = frozenset(
 )
 """Kinds of op that ask for a tensor's shape or the like."""
 
-RENAMED_SLOTS = {
-    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-}  # fmt: skip
-"""Parameters that MindSpore and PyTorch name differently."""
-
 
 @dataclass(eq=False)
 class Leaf:
-    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`."""
+    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+
+    `argument`: the name of the argument that it is, where a signature tells (mapping/known.py).
+    """
 
     row: int
     slot: str
@@ -103,6 +93,7 @@ class Leaf:
     norm: float | None
     digest: str | None
     value: str | None = None
+    argument: str | None = None
 
     @cached_property
     def elements(self) -> int:
@@ -177,14 +168,6 @@ class Pair:
     target: Op
     golden: Op
     how: str
-
-
-def family(name: str) -> str:
-    """The kind of an op in one spelling for both frameworks: __add__ → add, LayerNorm → layernorm, Dense → linear."""
-    text = name.lower()
-    plain = text[2:-2] if text.startswith("__") and text.endswith("__") and len(text) > 4 else text
-    word = plain.rstrip("_").replace("_", "") + ("_" if plain.endswith("_") else "")
-    return RENAMED.get(word, word)
 
 
 def statistics(leaf: Leaf) -> Hashable | None:

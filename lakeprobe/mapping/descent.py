@@ -204,7 +204,7 @@ def _results(ops: Sequence[Op], matches: Matches, side: int) -> _Results:
 
 
 def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set[Tensor]:
-    """Sums and products that only go into another of their kind, which stands at the same place as one of the other run.
+    """Sums and products that only go into another of their kind, which has its place in both runs.
 
     One program adds a and b first, another b and c.
     """

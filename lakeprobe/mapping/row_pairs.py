@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from lakeprobe.mapping.align import (
-    RENAMED_SLOTS,
     SEQUENCE,
     Leaf,
     Op,
@@ -22,6 +21,7 @@ from lakeprobe.mapping.align import (
     same_values,
     statistics,
 )
+from lakeprobe.mapping.known import slot_name
 from lakeprobe.mapping.tensors import Matches, Tensor
 
 _WINDOW = 12
@@ -230,7 +230,7 @@ class _Rows:
         return permuted if permuted is not None else found
 
     def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Pairs by the slots that equal values showed, by equal slots, or by the least distance."""
+        """Pairs by the slots that equal values showed, by arguments, by equal slots, or by the least distance."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
@@ -242,6 +242,9 @@ class _Rows:
             return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
+        named = {other.argument: other for other in theirs}
+        if None not in named and all(leaf.argument in named for leaf in ours):
+            return [(leaf, named[leaf.argument]) for leaf in ours]
         if {_plain(leaf) for leaf in ours} == set(slots):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         if len(ours) == len(theirs) == 1:
@@ -319,12 +322,13 @@ class _Rows:
         self.add(target, golden, first, second, 0.92 if by_value else 0.7, *_values(first, second), "same shape", part)
 
     def scalars(self, pair: Pair) -> None:
-        """Scalars of equal slot and value."""
+        """Scalars of equal argument or slot, and of equal value."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
+        named = {leaf.argument: leaf for leaf in pair.golden.scalars if leaf.argument is not None}
         for leaf in pair.target.scalars:
-            other = slots.get(leaf.slot)
+            other = named.get(leaf.argument or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
@@ -438,7 +442,7 @@ def _fits(leaf: Leaf, other: Leaf) -> bool:
 def _plain(leaf: Leaf) -> str:
     """The slot in golden's words: parameters.gamma → weight, and the gradient of gamma alike."""
     name = leaf.slot.removeprefix("parameters.")
-    return RENAMED_SLOTS.get(name, name) if leaf.role.startswith("parameters") else name
+    return slot_name(name) if leaf.role.startswith("parameters") else name
 
 
 def _same_slot(leaf: Leaf, other: Leaf) -> bool:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.mapping.align import Leaf, Op, Pair, align, family
+from lakeprobe.mapping.align import Leaf, Op, Pair, align
 from lakeprobe.mapping.descent import presume
+from lakeprobe.mapping.known import argument, family
 from lakeprobe.mapping.left_over import INSIDE, Left, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
 from lakeprobe.mapping.tensors import match_tensors
@@ -57,24 +58,36 @@ def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) ->
 def read_ops(connection: duckdb.DuckDBPyConnection, unit: Path) -> list[Op]:
     """The ops of a unit with their tensors and scalars, in the order of the dump."""
     unit_parameter = {"unit": str(unit)}
-    ops = [_op(*row) for row in connection.execute(resources.sql("mapping/ops"), unit_parameter).fetchall()]
+    framework = _framework(connection, unit)
+    ops = [_op(framework, *row) for row in connection.execute(resources.sql("mapping/ops"), unit_parameter).fetchall()]
     by_seq = {op.seq: op for op in ops}
     for row, seq, slot, role, kind, shape, dtype, *numbers in connection.execute(
         resources.sql("mapping/leaves"), unit_parameter
     ).fetchall():
         is_tensor = kind == "tensor"
+        op = by_seq[seq]
         leaf = Leaf(
             row, slot, role, dtype if is_tensor else kind, tuple(shape) if shape is not None else None, *numbers
         )
-        (by_seq[seq].leaves if is_tensor else by_seq[seq].scalars).append(leaf)
+        if role == "input" and op.kind == "api":
+            leaf.argument = argument(framework, op.name, slot)
+        (op.leaves if is_tensor else op.scalars).append(leaf)
     return ops
 
 
 def _op(
-    seq: int, name: str, kind: str, api: str | None, cls: str | None, direction: str, call: int, parent: str | None
+    framework: str,
+    seq: int,
+    name: str,
+    kind: str,
+    api: str | None,
+    cls: str | None,
+    direction: str,
+    call: int,
+    parent: str | None,
 ) -> Op:
     path = api or name
-    return Op(seq, name, kind, path, family(cls or path.rpartition(".")[2]), direction, call, parent, cls or "")
+    return Op(seq, name, kind, path, family(cls or path, framework), direction, call, parent, cls or "")
 
 
 def _framework(connection: duckdb.DuckDBPyConnection, unit: Path) -> str:
