@@ -5,6 +5,7 @@ Nothing here knows an implementation: what pairs was recorded, and names only pr
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,16 @@ class Found:
 
 def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
     """What belongs together in two units, given as their folders. Raises duckdb.Error if one cannot be read."""
+    enabled = gc.isenabled()
+    gc.disable()  # many objects, and none to collect
+    try:
+        return _search(connection, target, golden)
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
     ours, theirs = read_ops(connection, target), read_ops(connection, golden)
     one_framework = _framework(connection, target) == _framework(connection, golden)
     matches = match_tensors(ours, theirs)

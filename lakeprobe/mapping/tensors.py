@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 
 from lakeprobe.mapping.align import TOLERANCE, Leaf, Op, distance, same_values
@@ -27,6 +28,9 @@ _NEAR = 0.1
 
 _FAR, _LEAST_USUAL = 20.0, 2e-6
 """Tensors agree as the others do up to so many times their median distance, which is at least so large."""
+
+_MANY = 2000
+"""Pairs of tensors, the first ones, that tell how far the others are apart."""
 
 _SAME_SUM = 1e-5
 """How far norm and mean of one tensor may be apart in two layouts, as a share of its norm."""
@@ -166,38 +170,43 @@ def match_tensors(target: Sequence[Op], golden: Sequence[Op]) -> Matches:
             matches.add(tensor, others[0])
     _match_nearest(matches, candidates)
     _match_in_order(matches, candidates, rivals)
+    limit = _usual_distance(matches)
     for side, ops in enumerate((target, golden)):
-        matches.rejoining |= _rejoining(ops, matches, side)
+        matches.rejoining |= _rejoining(ops, matches, side, limit)
     return matches
 
 
-def _rejoining(ops: Sequence[Op], matches: Matches, side: int) -> set[Tensor]:
+def _rejoining(ops: Sequence[Op], matches: Matches, side: int, limit: float) -> set[Tensor]:
     """The tensors without partner from which a way leads to one with a partner, over the ops that take them in.
 
     A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
     argmax, a comparison) may agree though what they were picked from does not.
     """
-    limit = _usual_distance(matches)
-    near = {tensor for tensor, other in matches.partner.items() if _distance(tensor, other) <= limit}
     found: set[Tensor] = set()
     for op in reversed(ops):
         shown = [(leaf.role, matches.by_row[side].get(leaf.row)) for leaf in op.leaves]
         taken = {tensor for role, tensor in shown if role != "output" and tensor is not None}
+        alone = [tensor for tensor in taken if tensor not in matches.partner and tensor not in found]
+        if not alone:
+            continue
         made = {tensor for role, tensor in shown if role == "output" and tensor is not None} - taken
         agreeing = {
-            tensor.leaf.kind for tensor in made if tensor in found or (tensor in near and tensor.leaf.elements > 1)
+            tensor.leaf.kind
+            for tensor in made
+            if tensor in found or _agrees(tensor, matches.partner.get(tensor), limit)
         }
-        found |= {
-            tensor
-            for tensor in taken
-            if tensor not in matches.partner and (agreeing if tensor.leaf.kind != "float" else "float" in agreeing)
-        }
+        found.update(tensor for tensor in alone if ("float" in agreeing if tensor.leaf.kind == "float" else agreeing))
     return found
+
+
+def _agrees(tensor: Tensor, partner: Tensor | None, limit: float) -> bool:
+    return partner is not None and tensor.leaf.elements > 1 and _distance(tensor, partner) <= limit
 
 
 def _usual_distance(matches: Matches) -> float:
     """How far apart two tensors may be that agree as the others do: behind a small difference some are still near."""
-    return max(_LEAST_USUAL, _FAR * median([_distance(*pair) for pair in matches.pairs()] or [0.0]))
+    some = islice(matches.pairs(), _MANY)
+    return max(_LEAST_USUAL, _FAR * median([_distance(*pair) for pair in some] or [0.0]))
 
 
 def is_evidence(leaf: Leaf) -> bool:
@@ -314,6 +323,8 @@ def _match_nearest(matches: Matches, candidates: dict[Tensor, list[Tensor]]) -> 
     nearest: dict[Tensor, tuple[Tensor, float]] = {}
     backwards: dict[Tensor, list[tuple[float, Tensor]]] = defaultdict(list)
     for tensor, others in candidates.items():
+        if tensor in matches.partner:
+            continue
         ways = sorted((_distance(tensor, other), place) for place, other in enumerate(others))
         for far, place in ways:
             backwards[others[place]].append((far, tensor))
