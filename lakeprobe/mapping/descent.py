@@ -66,8 +66,9 @@ def _classes(
     classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for side, of_side in enumerate(supports):
         for tensor, support in of_side.items():
-            if support and tensor not in matches.rejoining and tensor not in matches.presumed:
-                classes[key(support), tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
+            is_free = tensor not in matches.rejoining and tensor not in matches.presumed
+            if support and is_free and tensor.leaf.kind == "float":
+                classes[key(support), tensor.leaf.elements][side].append(tensor)
     return [(ours, theirs) for ours, theirs in classes.values() if ours and theirs]
 
 

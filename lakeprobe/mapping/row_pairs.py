@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import (
     SEQUENCE,
     Leaf,
@@ -161,7 +162,9 @@ class _Rows:
                 best = min(fitting, default=None)
                 if best is not None:
                     other, sight = theirs.pop(best[2])
-                    self.add(op, other, leaf, sight, confidence, *_values(leaf, sight), why)
+                    self.add(
+                        op, other, leaf, sight, confidence, *_values(leaf, sight), layouts.of_pair(leaf, sight), why
+                    )
 
     def by_value(self, pair: Pair) -> None:
         """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""
@@ -319,7 +322,16 @@ class _Rows:
         target, golden = (own, op) if ours else (op, own)
         first, second = (leaf, other) if ours else (other, leaf)
         part = f"a part of {own.family}"
-        self.add(target, golden, first, second, 0.92 if by_value else 0.7, *_values(first, second), "same shape", part)
+        self.add(
+            target,
+            golden,
+            first,
+            second,
+            0.92 if by_value else 0.7,
+            *_values(first, second),
+            layouts.of_pair(first, second),
+            part,
+        )
 
     def scalars(self, pair: Pair) -> None:
         """Scalars of equal argument or slot, and of equal value."""
@@ -466,7 +478,7 @@ def _values(leaf: Leaf, other: Leaf) -> list[str]:
 
 
 def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
-    return [*_values(leaf, other), "same shape", *_op_evidence(pair)]
+    return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
 
 
 def _op_evidence(pair: Pair) -> list[str]:

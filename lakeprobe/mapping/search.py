@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Leaf, Op, Pair, align
 from lakeprobe.mapping.descent import presume
 from lakeprobe.mapping.known import argument, family
@@ -53,15 +54,16 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
     presume(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, one_framework)
+    notes = layouts.of_parameters(ours, theirs, matches)
     rows = [row for row in found if not are_masked_otherwise(row.target_leaf, row.golden_leaf)]
     masked = [row for row in found if are_masked_otherwise(row.target_leaf, row.golden_leaf)]
     target_left = [
         *(Left(row.target.seq, row.target_leaf.row, INSIDE, masks(row.target_leaf, row.golden_leaf)) for row in masked),
-        *explain(ours, 0, matches, {row.target_leaf.row: (row.golden, row.golden_leaf) for row in found}),
+        *explain(ours, 0, matches, {row.target_leaf.row: (row.golden, row.golden_leaf) for row in found}, notes),
     ]
     golden_left = [
         *(Left(row.golden.seq, row.golden_leaf.row, INSIDE, masks(row.golden_leaf, row.target_leaf)) for row in masked),
-        *explain(theirs, 1, matches, {row.golden_leaf.row: (row.target, row.target_leaf) for row in found}),
+        *explain(theirs, 1, matches, {row.golden_leaf.row: (row.target, row.target_leaf) for row in found}, notes),
     ]
     return Found(ours, theirs, pairs, rows, target_left, golden_left)
 
