@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import islice
 
 from lakeprobe.mapping.align import Op, best_path, distance, relation
 from lakeprobe.mapping.tensors import Matches, Tensor
@@ -29,6 +30,9 @@ _ASSOCIATIVE = {"add", "iadd", "radd", "mul", "imul", "rmul"}
 _MOST_DANGLING = 32
 """Outputs that nothing took in yet, among which is looked for what an input without maker is a part of."""
 
+_MOST_BITS = 4_000_000_000
+"""Bits of all supports up to which they are worked out: half a gigabyte."""
+
 _Made = dict[Tensor, Op]
 """The forward op that puts a tensor out first."""
 
@@ -43,6 +47,8 @@ def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> Non
     for tensor, other in _sources(sides, made, matches):
         matches.presume(tensor, other)
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
+    if len(numbers) * sum(tensor not in numbers for of_side in made for tensor in of_side) > _MOST_BITS:
+        return
     supports = [_supports(ops, made[side], matches, side, numbers) for side, ops in enumerate(sides)]
     matches.rootless = {
         made[side][tensor] for side in (0, 1) for tensor, support in supports[side].items() if not support
@@ -181,7 +187,7 @@ def _of_whole(part: Tensor, dangling: dict[Tensor, int]) -> int:
 
     Not all ops are recorded: slices and parts of a tensor leave no trace in some dumps.
     """
-    for whole, support in list(reversed(dangling.items()))[:_MOST_DANGLING]:
+    for whole, support in islice(reversed(dangling.items()), _MOST_DANGLING):
         ours, theirs = part.leaf, whole.leaf
         if theirs.kind != ours.kind:
             continue
