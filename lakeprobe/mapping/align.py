@@ -15,10 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from lakeprobe.mapping.tensors import Matches
+
+_Item = TypeVar("_Item")
 
 TOLERANCE = 1e-4
 """How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
@@ -39,13 +41,6 @@ _MODULES = ("module", "parameters_grad")
 
 _SAME_FAMILY, _PART_OF, _KNOWN = 3.0, 1.5, 100.0
 """What speaks for a pair: one kind of op, a part of it, or that it was found before. See `_Alignment.score`."""
-
-RENAMED = {
-    "dense": "linear", "bidense": "bilinear", "swapaxes": "transpose", "asnumpy": "numpy", "equal": "eq",
-    "gatherelements": "gather", "batchmatmul": "matmul", "truediv": "div", "realdiv": "div",
-    "reducesum": "sum", "reducemean": "mean", "concat": "cat",
-}  # fmt: skip
-"""Kinds of op that MindSpore and PyTorch name differently."""
 
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
@@ -79,16 +74,13 @@ QUERIES = frozenset(
 )
 """Kinds of op that ask for a tensor's shape or the like."""
 
-RENAMED_SLOTS = {
-    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-}  # fmt: skip
-"""Parameters that MindSpore and PyTorch name differently."""
-
 
 @dataclass(eq=False)
 class Leaf:
-    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`."""
+    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+
+    `argument`: the name of the argument that it is, where a signature tells (mapping/known.py).
+    """
 
     row: int
     slot: str
@@ -101,11 +93,12 @@ class Leaf:
     norm: float | None
     digest: str | None
     value: str | None = None
+    argument: str | None = None
+    elements: int = 0
+    """How many elements the shape has; 1 for a scalar."""
 
-    @cached_property
-    def elements(self) -> int:
-        """How many elements the shape has; 1 for a scalar."""
-        return math.prod(self.shape or ())
+    def __post_init__(self) -> None:
+        self.elements = math.prod(self.shape or ())
 
     @cached_property
     def fingerprint(self) -> Hashable | None:
@@ -177,14 +170,6 @@ class Pair:
     how: str
 
 
-def family(name: str) -> str:
-    """The kind of an op in one spelling for both frameworks: __add__ → add, LayerNorm → layernorm, Dense → linear."""
-    text = name.lower()
-    plain = text[2:-2] if text.startswith("__") and text.endswith("__") and len(text) > 4 else text
-    word = plain.rstrip("_").replace("_", "") + ("_" if plain.endswith("_") else "")
-    return RENAMED.get(word, word)
-
-
 def statistics(leaf: Leaf) -> Hashable | None:
     """What a tensor has in common with its own reshaped self in the same run."""
     if leaf.digest is not None or leaf.max is None:
@@ -198,15 +183,20 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
         return None
-    finite = [abs(x) for x in (target.max, target.min, golden.max, golden.min) if math.isfinite(x)]
-    magnitude = max(finite, default=0.0)
-    close = _close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)
-    if target.norm is not None and golden.norm is not None and close:
-        norm = max(abs(target.norm), abs(golden.norm))
-        close = _close(target.norm, golden.norm, norm)
-        if target.mean is not None and golden.mean is not None:
-            close = close and _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
-    return close
+    magnitude = 0.0
+    for number in (target.max, target.min, golden.max, golden.min):
+        if magnitude < abs(number) < math.inf:
+            magnitude = abs(number)
+    if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
+        return False
+    if target.norm is None or golden.norm is None:
+        return True
+    norm = max(abs(target.norm), abs(golden.norm))
+    if not _close(target.norm, golden.norm, norm):
+        return False
+    if target.mean is None or golden.mean is None:
+        return True
+    return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
 
 
 def distance(target: Leaf, golden: Leaf) -> float:
@@ -327,7 +317,10 @@ class _Alignment:
                 other = self.pairs[op.name].golden.name
                 if other in place:
                     weights[index, place[other]] = _KNOWN
-        for index, other_index in {*likely_pairs(ours, theirs), *self.after_forward(ours, theirs)}:
+        free = [op for op in ours if op.name not in self.pairs], [op for op in theirs if op.name not in self.taken]
+        places = {op.name: index for index, op in enumerate(ours)}, place
+        likely = [(places[0][op.name], places[1][other.name]) for op, other in likely_pairs(*free)]
+        for index, other_index in {*likely, *self.after_forward(ours, theirs)}:
             weight = self.score(ours[index], theirs[other_index])
             if weight > 0:
                 weights[index, other_index] = weight
@@ -442,18 +435,18 @@ def relation(target: Op, golden: Op) -> float:
     return 0.0
 
 
-def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
-    """Places of ops that share a rare fingerprint, or have the same name but for its first word."""
+def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[Op, Op]]:
+    """Ops that share a rare fingerprint, or have the same name but for its first word."""
     for keys in (lambda op: op.fingerprints, _own_names):
-        places: tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]] = (defaultdict(list), defaultdict(list))
-        for side, found in zip((ours, theirs), places, strict=True):
-            for index, op in enumerate(side):
+        alike: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
+        for side, found in zip((ours, theirs), alike, strict=True):
+            for op in side:
                 for key in keys(op):
-                    found[key].append(index)
-        for key, indexes in places[0].items():
-            others = places[1].get(key, ())
-            if len(indexes) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
-                yield from ((index, other) for index in indexes for other in others)
+                    found[key].append(op)
+        for key, ops in alike[0].items():
+            others = alike[1].get(key, ())
+            if len(ops) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
+                yield from ((op, other) for op in ops for other in others)
 
 
 def _form(op: Op) -> Hashable:
@@ -513,7 +506,9 @@ def _raise(tree: list[tuple[float, int]], place: int, entry: tuple[float, int]) 
         place += place & -place
 
 
-def best_path(ours: Sequence[Op], theirs: Sequence[Op], score: Callable[[Op, Op], float]) -> Iterable[tuple[int, int]]:
+def best_path(
+    ours: Sequence[_Item], theirs: Sequence[_Item], score: Callable[[_Item, _Item], float]
+) -> Iterable[tuple[int, int]]:
     """The pairs, increasing on both sides, whose scores add up to most, by weighing all of them. O(n·m)."""
     scores = [[score(op, other) for other in theirs] for op in ours]
     totals = [[0.0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
@@ -539,9 +534,9 @@ def _on_grid(value: float) -> Hashable:
 
 
 def _close(ours: float, theirs: float, magnitude: float) -> bool:
-    if math.isfinite(ours) and math.isfinite(theirs):
-        return abs(ours - theirs) <= TOLERANCE * magnitude
-    return ours == theirs or (math.isnan(ours) and math.isnan(theirs))
+    if ours == theirs or (ours != ours and theirs != theirs):  # both NaN
+        return True
+    return abs(ours - theirs) <= TOLERANCE * magnitude < math.inf
 
 
 def _nearness(target: Op, golden: Op) -> float:

@@ -6,7 +6,7 @@ view, a mask that is made otherwise. These rows are counted apart, each with its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeprobe.mapping.align import TOLERANCE, Leaf, Op
@@ -29,8 +29,13 @@ class Left:
     reason: str
 
 
-def explain(ops: Sequence[Op], side: int, matches: Matches, partners: dict[int, tuple[Op, Leaf]]) -> Iterator[Left]:
-    """The reasons of what is left of one side. `partners` has its paired rows, each with its counterpart."""
+def explain(
+    ops: Sequence[Op], side: int, matches: Matches, partners: dict[int, tuple[Op, Leaf]], notes: Mapping[Tensor, str]
+) -> Iterator[Left]:
+    """The reasons of what is left of one side.
+
+    `partners` has its paired rows, each with its counterpart; `notes` what is known of tensors (mapping/layouts.py).
+    """
     tensors = matches.by_row[side]
     known: dict[Tensor, tuple[Op, Leaf]] = {}
     for row, partner in partners.items():
@@ -48,7 +53,9 @@ def explain(ops: Sequence[Op], side: int, matches: Matches, partners: dict[int, 
             yield Left(op.seq, None, *why)
         for leaf in op.leaves:
             tensor = tensors.get(leaf.row)
-            if leaf.row not in partners and tensor in known and not op.is_view:
+            if leaf.row not in partners and tensor is not None and tensor in notes:
+                yield Left(op.seq, leaf.row, INSIDE, notes[tensor])
+            elif leaf.row not in partners and tensor in known and not op.is_view:
                 other, sight = known[tensor]
                 yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other.name}.{sight.slot}")
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import (
-    RENAMED_SLOTS,
     SEQUENCE,
     Leaf,
     Op,
@@ -22,7 +22,8 @@ from lakeprobe.mapping.align import (
     same_values,
     statistics,
 )
-from lakeprobe.mapping.tensors import Matches
+from lakeprobe.mapping.known import slot_name
+from lakeprobe.mapping.tensors import Matches, Tensor
 
 _WINDOW = 12
 """How many unpaired ops before and after an op may be parts of it."""
@@ -32,6 +33,9 @@ _SURE_VOTE = 0.8
 
 _NEAR = 0.01
 """How far apart in all the leaves of an op may be, so that no other order of them is looked for."""
+
+_FAR = 0.1
+"""How far apart leaves may be whose ops have nothing in common that both runs have."""
 
 _MOST_PERMUTED = 4
 """Leaves of one shape up to which all ways to pair them are weighed."""
@@ -70,7 +74,8 @@ def pair_rows(
     found.each(found.by_tensor)
     found.each(found.by_value)
     found.around(by_value=True)
-    found.sights()
+    found.sights(matches.pairs(), 0.92, "the same tensor in another op")
+    found.sights(matches.presumed_pairs(), 0.8, "made of the same")
     found.each(found.by_slot)
     found.around(by_value=False)
     found.each(found.scalars)
@@ -128,17 +133,26 @@ class _Rows:
                         self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
                         break
 
-    def sights(self) -> None:
-        """What is left of the tensors that both runs have: the next sight of one side with the next of the other.
+    def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
+        """What is left of the tensors that are one: the next sight of one side with the next of the other.
 
-        Ops that compute nothing are left out: what they hand on is compared where it is used.
+        Ops that compute nothing are left out: what they hand on is compared where it is used. So is what an op takes in
+        that differs from its counterpart: there another tensor may be at the same place.
         """
-        for tensor, partner in self.matches.pairs():
+        wired = {
+            op
+            for pair in self.pairs
+            if relation(pair.target, pair.golden) >= _WHOLE and self.matches.differ(pair.target, pair.golden)
+            for op in (pair.target, pair.golden)
+        }
+        for tensor, partner in tensors:
             theirs = [
-                (op, leaf) for op, leaf in partner.sights if leaf.row not in self.taken and not _hands_on(op, leaf)
+                (op, leaf)
+                for op, leaf in partner.sights
+                if leaf.row not in self.taken and not _hands_on(op, leaf) and not (leaf.role == "input" and op in wired)
             ]
             for op, leaf in tensor.sights:
-                if leaf.row in self.rows or _hands_on(op, leaf):
+                if leaf.row in self.rows or _hands_on(op, leaf) or (leaf.role == "input" and op in wired):
                     continue
                 fitting = (
                     (other.family != op.family, abs(place - len(theirs)), place)
@@ -148,7 +162,9 @@ class _Rows:
                 best = min(fitting, default=None)
                 if best is not None:
                     other, sight = theirs.pop(best[2])
-                    self.add(op, other, leaf, sight, 0.92, *_values(leaf, sight), "the same tensor in another op")
+                    self.add(
+                        op, other, leaf, sight, confidence, *_values(leaf, sight), layouts.of_pair(leaf, sight), why
+                    )
 
     def by_value(self, pair: Pair) -> None:
         """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""
@@ -179,6 +195,7 @@ class _Rows:
         known = pair.how in _BY_PATH
         if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
             return
+        is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
         differ = self.matches.differ(pair.target, pair.golden)
         agree = pair.how == SEQUENCE or self.matches.agree_by_slot(pair.target, pair.golden)
         for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
@@ -188,6 +205,10 @@ class _Rows:
             for layout in (_shape, _elements):  # another layout of the same tensor comes after the same
                 for left, right in self.groups(pair, role, layout):
                     for leaf, other in self.assigned(pair, left, right):
+                        if self.matches.is_partial(leaf, 0) or self.matches.is_partial(other, 1):
+                            continue
+                        if is_rootless and distance(leaf, other) > _FAR:
+                            continue
                         is_sure = differ or (agree and self.proposed(pair, leaf, other))
                         if is_sure or not self.matches.excludes(leaf, other):
                             confidence = 0.9 if known else 0.85
@@ -212,7 +233,7 @@ class _Rows:
         return permuted if permuted is not None else found
 
     def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Pairs by the slots that equal values showed, by equal slots, or by the least distance."""
+        """Pairs by the slots that equal values showed, by arguments, by equal slots, or by the least distance."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
@@ -224,6 +245,9 @@ class _Rows:
             return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
+        named = {other.argument: other for other in theirs}
+        if None not in named and all(leaf.argument in named for leaf in ours):
+            return [(leaf, named[leaf.argument]) for leaf in ours]
         if {_plain(leaf) for leaf in ours} == set(slots):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         if len(ours) == len(theirs) == 1:
@@ -286,7 +310,11 @@ class _Rows:
         if by_value:
             fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
-        elif len(fitting) != 1 or (leaf.role == "output" and own.direction == "backward"):
+        elif (
+            len(fitting) != 1
+            or self.matches.are_rootless(own, fitting[0][0])
+            or (leaf.role == "output" and own.direction == "backward")
+        ):
             return
         if not fitting or (leaf.row in self.rows if ours else leaf.row in self.taken):
             return
@@ -294,15 +322,25 @@ class _Rows:
         target, golden = (own, op) if ours else (op, own)
         first, second = (leaf, other) if ours else (other, leaf)
         part = f"a part of {own.family}"
-        self.add(target, golden, first, second, 0.92 if by_value else 0.7, *_values(first, second), "same shape", part)
+        self.add(
+            target,
+            golden,
+            first,
+            second,
+            0.92 if by_value else 0.7,
+            *_values(first, second),
+            layouts.of_pair(first, second),
+            part,
+        )
 
     def scalars(self, pair: Pair) -> None:
-        """Scalars of equal slot and value."""
+        """Scalars of equal argument or slot, and of equal value."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
+        named = {leaf.argument: leaf for leaf in pair.golden.scalars if leaf.argument is not None}
         for leaf in pair.target.scalars:
-            other = slots.get(leaf.slot)
+            other = named.get(leaf.argument or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
@@ -416,7 +454,7 @@ def _fits(leaf: Leaf, other: Leaf) -> bool:
 def _plain(leaf: Leaf) -> str:
     """The slot in golden's words: parameters.gamma → weight, and the gradient of gamma alike."""
     name = leaf.slot.removeprefix("parameters.")
-    return RENAMED_SLOTS.get(name, name) if leaf.role.startswith("parameters") else name
+    return slot_name(name) if leaf.role.startswith("parameters") else name
 
 
 def _same_slot(leaf: Leaf, other: Leaf) -> bool:
@@ -440,7 +478,7 @@ def _values(leaf: Leaf, other: Leaf) -> list[str]:
 
 
 def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
-    return [*_values(leaf, other), "same shape", *_op_evidence(pair)]
+    return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
 
 
 def _op_evidence(pair: Pair) -> list[str]:

@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from statistics import median
 
 from lakeprobe.mapping.align import TOLERANCE, Leaf, Op, distance, same_values
 
@@ -23,6 +25,12 @@ _CLOSER = 0.1
 
 _NEAR = 0.1
 """How far apart the statistics of a tensor may be behind a difference, where what is made of it agrees again."""
+
+_FAR, _LEAST_USUAL = 20.0, 2e-6
+"""Tensors agree as the others do up to so many times their median distance, which is at least so large."""
+
+_MANY = 2000
+"""Pairs of tensors, the first ones, that tell how far the others are apart."""
 
 _SAME_SUM = 1e-5
 """How far norm and mean of one tensor may be apart in two layouts, as a share of its norm."""
@@ -53,6 +61,13 @@ class Matches:
     partner: dict[Tensor, Tensor] = field(default_factory=dict)
     rejoining: set[Tensor] = field(default_factory=set)
     """Tensors that only one run has although what is made of them is in both: steps on another way to the same."""
+    presumed: dict[Tensor, Tensor] = field(default_factory=dict)
+    """Tensors whose values differ, at the same place of the two programs (mapping/descent.py); both ways."""
+    rootless: set[Op] = field(default_factory=set)
+    """Forward ops that make what only one run has, of nothing that both have."""
+
+    partial: set[Tensor] = field(default_factory=set)
+    """Sums of which another run adds the parts in another order."""
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that golden has, and golden's."""
@@ -60,10 +75,34 @@ class Matches:
             if tensor in self.partner:
                 yield tensor, self.partner[tensor]
 
+    def presumed_pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each tensor of the target that stands where one of golden does, though its values differ, and golden's."""
+        for tensor in dict.fromkeys(self.by_row[0].values()):
+            if tensor in self.presumed:
+                yield tensor, self.presumed[tensor]
+
     def add(self, target: Tensor, golden: Tensor) -> None:
         """Say that the two are one."""
         self.partner[target] = golden
         self.partner[golden] = target
+
+    def are_rootless(self, target: Op, golden: Op) -> bool:
+        """Whether nothing that both runs have goes into one of the two: nothing says that they belong together."""
+        return target in self.rootless or golden in self.rootless
+
+    def is_partial(self, leaf: Leaf, side: int) -> bool:
+        """Whether `leaf` shows a sum of which the other run adds the parts in another order."""
+        return self.by_row[side].get(leaf.row) in self.partial
+
+    def presume(self, target: Tensor, golden: Tensor) -> None:
+        """Say that the two stand at the same place, though their values differ."""
+        self.presumed[target] = golden
+        self.presumed[golden] = target
+
+    def like(self, leaf: Leaf, side: int) -> Tensor | None:
+        """The tensor of the other side that stands where `leaf`, of `side`, does: the same, or behind a difference."""
+        tensor = self.by_row[side].get(leaf.row)
+        return None if tensor is None else self.partner.get(tensor) or self.presumed.get(tensor)
 
     def same(self, target: Leaf, golden: Leaf) -> bool:
         """Whether the two leaves show one tensor."""
@@ -131,21 +170,43 @@ def match_tensors(target: Sequence[Op], golden: Sequence[Op]) -> Matches:
             matches.add(tensor, others[0])
     _match_nearest(matches, candidates)
     _match_in_order(matches, candidates, rivals)
+    limit = _usual_distance(matches)
     for side, ops in enumerate((target, golden)):
-        matches.rejoining |= _rejoining(ops, matches, side)
+        matches.rejoining |= _rejoining(ops, matches, side, limit)
     return matches
 
 
-def _rejoining(ops: Sequence[Op], matches: Matches, side: int) -> set[Tensor]:
-    """The tensors without partner from which a way leads to one with a partner, over the ops that take them in."""
+def _rejoining(ops: Sequence[Op], matches: Matches, side: int, limit: float) -> set[Tensor]:
+    """The tensors without partner from which a way leads to one with a partner, over the ops that take them in.
+
+    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
+    argmax, a comparison) may agree though what they were picked from does not.
+    """
     found: set[Tensor] = set()
     for op in reversed(ops):
         shown = [(leaf.role, matches.by_row[side].get(leaf.row)) for leaf in op.leaves]
         taken = {tensor for role, tensor in shown if role != "output" and tensor is not None}
+        alone = [tensor for tensor in taken if tensor not in matches.partner and tensor not in found]
+        if not alone:
+            continue
         made = {tensor for role, tensor in shown if role == "output" and tensor is not None} - taken
-        if any(tensor in matches.partner or tensor in found for tensor in made):
-            found |= {tensor for tensor in taken if tensor not in matches.partner}
+        agreeing = {
+            tensor.leaf.kind
+            for tensor in made
+            if tensor in found or _agrees(tensor, matches.partner.get(tensor), limit)
+        }
+        found.update(tensor for tensor in alone if ("float" in agreeing if tensor.leaf.kind == "float" else agreeing))
     return found
+
+
+def _agrees(tensor: Tensor, partner: Tensor | None, limit: float) -> bool:
+    return partner is not None and tensor.leaf.elements > 1 and _distance(tensor, partner) <= limit
+
+
+def _usual_distance(matches: Matches) -> float:
+    """How far apart two tensors may be that agree as the others do: behind a small difference some are still near."""
+    some = islice(matches.pairs(), _MANY)
+    return max(_LEAST_USUAL, _FAR * median([_distance(*pair) for pair in some] or [0.0]))
 
 
 def is_evidence(leaf: Leaf) -> bool:
@@ -262,6 +323,8 @@ def _match_nearest(matches: Matches, candidates: dict[Tensor, list[Tensor]]) -> 
     nearest: dict[Tensor, tuple[Tensor, float]] = {}
     backwards: dict[Tensor, list[tuple[float, Tensor]]] = defaultdict(list)
     for tensor, others in candidates.items():
+        if tensor in matches.partner:
+            continue
         ways = sorted((_distance(tensor, other), place) for place, other in enumerate(others))
         for far, place in ways:
             backwards[others[place]].append((far, tensor))

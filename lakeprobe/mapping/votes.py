@@ -50,7 +50,7 @@ def _scores(op: Op, matches: Matches, forward: dict[str, str]) -> dict[Op, float
     shared: dict[Op, dict[int, float]] = defaultdict(dict)
     produced: set[Op] = set()
     for leaf in op.leaves:
-        tensor = matches.of(leaf, 0)
+        tensor = matches.like(leaf, 0)
         if tensor is None:
             continue
         for other, their_leaf in tensor.sights[:_MOST_SIGHTS]:

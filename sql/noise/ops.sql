@@ -4,7 +4,7 @@
 -- place: the op's place in the target; an op that only golden has stands behind the paired op before it
 -- An op that only one side has shifts the call numbers behind it, so that ops of one name are not the same call. They
 --   stand in different modules, and are taken apart again here, unless the two programs have other modules anyway, as two frameworks may.
--- is_leaf: it is no module in which other ops were recorded
+-- is_leaf: it is no module in which other ops were recorded; of two implementations, in which none is compared
 -- phase: forward, backward, or optimizer (what is called behind the last backward op)
 WITH
     named AS (
@@ -30,10 +30,15 @@ WITH
         FROM modules
         WHERE NOT coalesce(is_apart, false) OR (SELECT avg(coalesce(is_apart, false)::INTEGER) > 0.5 FROM modules)
     ),
+    compared AS (
+        SELECT target_seq FROM paired WHERE target_row IS NOT NULL AND golden_row IS NOT NULL AND role = 'output'
+    ),
     parents AS (
-        SELECT parent AS op FROM target_ops WHERE parent IS NOT NULL
+        SELECT parent AS op
+        FROM target_ops
+        WHERE parent IS NOT NULL AND (getvariable('cross_framework') = 0 OR seq IN (FROM compared))
         UNION
-        SELECT parent FROM golden_ops WHERE parent IS NOT NULL
+        SELECT parent FROM golden_ops WHERE parent IS NOT NULL AND getvariable('cross_framework') = 0
     ),
     recorded AS (
         SELECT DISTINCT target_seq, golden_seq FROM paired

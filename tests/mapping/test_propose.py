@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import store
-from lakeprobe.mapping.align import Op, best_path, family, heaviest_chain
+from lakeprobe.mapping.align import Op, best_path, heaviest_chain
+from lakeprobe.mapping.known import family
 from lakeprobe.mapping.propose import Proposal, propose
 from lakeprobe.session import Lake
 
@@ -612,5 +613,5 @@ def test_best_path(weights: dict[tuple[int, int], float]) -> None:
 
 def test_family() -> None:
     same = [("__add__", "add"), ("LayerNorm", "layer_norm"), ("Dense", "Linear"), ("swapaxes", "transpose")]
-    assert all(family(left) == family(right) for left, right in same)
+    assert all(family(left, "mindspore") == family(right, "pytorch") for left, right in same)
     assert family("add_") != family("add")

@@ -139,3 +139,88 @@ def test_a_search_runs_in_one_framework_where_few_ops_pair_by_name(tmp_path: Pat
 def twice(program: dict[str, Any]) -> dict[str, Any]:
     """The program called twice: names of fewer ops than that say nothing of two implementations."""
     return program | {name.replace(".0.", ".1."): entry for name, entry in program.items()}
+
+
+def fused() -> Json:
+    """A norm in one op, then two linear layers with a sum between."""
+    return {
+        "Functional.embedding.0.forward": call([tensor(9.0), tensor(5.0, (8, 8))], tensor(2.0)),
+        "Functional.rms_norm.0.forward": call([tensor(2.0), tensor(0.7, (8,))], tensor(1.5)),
+        "Functional.linear.0.forward": call([tensor(1.5), tensor(0.6, (8, 8))], tensor(3.1)),
+        "Tensor.__add__.0.forward": call([tensor(2.0), tensor(3.1)], tensor(4.3)),
+        "Functional.linear.1.forward": call([tensor(4.3), tensor(0.8, (8, 8))], tensor(6.1)),
+    }
+
+
+def in_steps(factor: float = 1.0, weight: float = 1.0) -> Json:
+    """The same program with a norm in five ops. What the norm gives, or the second weight, is off by a factor."""
+    norm, first, total, last = (number * factor for number in (1.5, 3.1, 4.3, 6.1))
+    return {
+        "Functional.embedding.0.forward": call([tensor(9.0), tensor(5.0, (8, 8))], tensor(2.0)),
+        "Tensor.pow.0.forward": call([tensor(2.0)], tensor(4.0)),
+        "Tensor.mean.0.forward": call([tensor(4.0)], tensor(0.4, (4, 1))),
+        "Torch.rsqrt.0.forward": call([tensor(0.4, (4, 1))], tensor(0.9, (4, 1))),
+        "Tensor.__mul__.0.forward": call([tensor(2.0), tensor(0.9, (4, 1))], tensor(1.2 * factor)),
+        "Tensor.__mul__.1.forward": call([tensor(0.7, (8,)), tensor(1.2 * factor)], tensor(norm)),
+        "Functional.linear.0.forward": call([tensor(norm), tensor(0.6, (8, 8))], tensor(first)),
+        "Tensor.__add__.0.forward": call([tensor(2.0), tensor(first)], tensor(total)),
+        "Functional.linear.1.forward": call([tensor(total), tensor(0.8 * weight, (8, 8))], tensor(last * weight)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "cause"),
+    [
+        (in_steps(), None),
+        (in_steps(factor=1.02), "Tensor.__mul__.1.forward"),
+        (in_steps(factor=3.0), "Tensor.__mul__.1.forward"),
+        (in_steps(weight=1.2), "Functional.linear.1.forward"),
+    ],
+    ids=["equal", "near", "far", "weight"],
+)
+def test_the_end_of_what_is_one_op_there_is_named(tmp_path: Path, program: Json, cause: str | None) -> None:
+    """Behind a difference no value agrees; what is made of the same tensors is held against each other."""
+    target, golden = dump(tmp_path / "steps", "mindspore", program), dump(tmp_path / "fused", "pytorch", fused())
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(target, golden)
+        first = result.first_difference().ranks.select("op").fetchall()
+        suspects = result.blame().suspects.select("op").fetchall()
+        assert [op for (op,) in first if op] == ([cause] if cause else [])
+        assert [op for (op,) in suspects[:1]] == ([cause] if cause else [])
+
+
+def module(parameters: Json, value: float, out: float) -> Json:
+    return {**call([tensor(value)], tensor(out)), "parameters": parameters}
+
+
+def test_layouts_are_notes(tmp_path: Path) -> None:
+    """Three weights that are one there, a weight that lies across, a table that is padded: none of them differs."""
+
+    def weight(largest: float, norm: float, shape: tuple[int, ...], smallest: float = -3.0, mean: float = 0.0) -> Json:
+        return {**tensor(largest, shape, smallest), "Norm": norm, "Mean": mean}
+
+    ours = {
+        "Module.q.Linear.forward.0": module({"weight": weight(1.0, 3.0, (8, 8))}, 2.0, 3.0),
+        "Module.k.Linear.forward.0": module({"weight": weight(2.0, 4.0, (8, 8))}, 2.0, 3.1),
+        "Module.v.Linear.forward.0": module({"weight": weight(1.5, 12.0, (8, 8))}, 2.0, 3.2),
+        "Module.out.Linear.forward.0": module({"weight": weight(4.0, 7.0, (8, 16))}, 3.2, 5.0),
+        "Module.table.Linear.forward.0": module({"weight": weight(6.0, 9.0, (10, 8), mean=0.2)}, 5.0, 7.0),
+    }
+    theirs = {
+        "Module.qkv.Linear.forward.0": module({"weight": weight(2.0, 13.0, (24, 8))}, 2.0, 3.2),
+        "Module.dense.Linear.forward.0": module({"weight": weight(4.0, 7.0, (16, 8))}, 3.2, 5.0),
+        "Module.vocabulary.Linear.forward.0": module({"weight": weight(6.0, 9.0, (16, 8), mean=0.1)}, 5.0, 7.0),
+    }
+    rows, summary = rows_of(
+        tmp_path / "lake", dump(tmp_path / "a", "mindspore", ours), dump(tmp_path / "b", "pytorch", theirs)
+    )
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        reasons = dict(lake.sql("SELECT row, reason FROM pairs").fetchall())
+    said = {row["target_name"] or row["golden_name"]: reasons[row["row"]] for row in rows}
+    whole = "Module.qkv.Linear.forward.0.parameters.weight"
+    assert said["Module.q.Linear.forward.0.parameters.weight"] == f"inside: fused: a part of {whole}"
+    assert said[whole].startswith("inside: fused: holds Module.q.Linear.forward.0.parameters.weight, Module.k")
+    assert "transposed: [8, 16] against [16, 8]" in said["Module.out.Linear.forward.0.parameters.weight"]
+    assert said["Module.table.Linear.forward.0.parameters.weight"].startswith("inside: padded: [10, 8] against [16, 8]")
+    assert {row["difference"] for row in rows} <= {"equal", "noise", None}
+    assert summary.beyond_noise == ()

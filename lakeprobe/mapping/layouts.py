@@ -1,0 +1,99 @@
+"""Says how one tensor is laid out otherwise in two programs: transposed, fused, or padded.
+
+Statistics tell as far as they are equal in any order of the elements. These are notes, and no difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from lakeprobe.mapping.align import TOLERANCE, Leaf, Op
+from lakeprobe.mapping.tensors import Matches, Tensor
+
+_MOST_PARTS = 8
+"""Tensors that one holds at most: query, key and value, the gates of an LSTM in both directions."""
+
+
+def of_pair(leaf: Leaf, other: Leaf) -> str:
+    """How the shapes of two leaves that are one tensor differ: transposed (NCHW and NHWC alike), or reshaped."""
+    if leaf.shape == other.shape or leaf.shape is None or other.shape is None:
+        return "same shape"
+    ours, theirs = ([length for length in shape if length != 1] for shape in (leaf.shape, other.shape))
+    how = "transposed" if ours != theirs and sorted(ours) == sorted(theirs) else "reshaped"
+    return f"{how}: {list(leaf.shape)} against {list(other.shape)}"
+
+
+def of_parameters(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> dict[Tensor, str]:
+    """Per parameter that only one run has as it is, where it is in the other run."""
+    left = (_left(target, matches, 0), _left(golden, matches, 1))
+    notes: dict[Tensor, str] = {}
+    for wholes, others in (left, left[::-1]):
+        for whole in wholes:
+            for parts in _parts(whole, others):
+                notes[whole] = f"fused: holds {', '.join(map(_name, parts))}"
+                notes |= dict.fromkeys(parts, f"fused: a part of {_name(whole)}")
+                break
+        for tensor in wholes:
+            padded = next((other for other in others if _is_padded(tensor.leaf, other.leaf)), None)
+            if padded is not None:
+                shapes = f"{list(tensor.leaf.shape or ())} against {list(padded.leaf.shape or ())}"
+                notes[tensor] = f"padded: {shapes} of {_name(padded)}"
+    return notes
+
+
+def _left(ops: Sequence[Op], matches: Matches, side: int) -> list[Tensor]:
+    """The parameters without partner, in the order in which they are used."""
+    held = (
+        matches.by_row[side].get(leaf.row)
+        for op in ops
+        if op.direction == "forward"
+        for leaf in op.leaves
+        if leaf.role == "parameters"
+    )
+    return [tensor for tensor in dict.fromkeys(held) if tensor is not None and tensor not in matches.partner]
+
+
+def _name(tensor: Tensor) -> str:
+    op, leaf = next((sight for sight in tensor.sights if sight[1].role == "parameters"), tensor.sights[0])
+    return f"{op.name}.{leaf.slot}"
+
+
+def _parts(whole: Tensor, others: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Neighbours among `others` that make up `whole`."""
+    for start in range(len(others)):
+        elements = 0
+        for end in range(start, min(start + _MOST_PARTS, len(others))):
+            elements += others[end].leaf.elements
+            parts = others[start : end + 1]
+            if elements == whole.leaf.elements and end > start and _make_up([part.leaf for part in parts], whole.leaf):
+                yield parts
+            if elements >= whole.leaf.elements:
+                break
+
+
+def _make_up(parts: list[Leaf], whole: Leaf) -> bool:
+    """Whether max, min and norm of the parts are those of the whole."""
+    norms = [leaf.norm for leaf in parts if leaf.norm is not None]
+    largest = [leaf.max for leaf in parts if leaf.max is not None]
+    smallest = [leaf.min for leaf in parts if leaf.min is not None]
+    if not len(norms) == len(largest) == len(smallest) == len(parts):
+        return False
+    return (
+        _near(whole.max, max(largest))
+        and _near(whole.min, min(smallest))
+        and _near(whole.norm, math.sqrt(sum(norm**2 for norm in norms)))
+    )
+
+
+def _is_padded(leaf: Leaf, other: Leaf) -> bool:
+    """Whether one holds the other and zeros beyond it, as a vocabulary that is rounded up does."""
+    if not leaf.shape or not other.shape or leaf.shape[1:] != other.shape[1:] or leaf.shape[0] == other.shape[0]:
+        return False
+    return _near(leaf.max, other.max) and _near(leaf.min, other.min) and _near(leaf.norm, other.norm)
+
+
+def _near(ours: float | None, theirs: float | None) -> bool:
+    if ours is None or theirs is None:
+        return False
+    return abs(ours - theirs) <= TOLERANCE * max(abs(ours), abs(theirs))
