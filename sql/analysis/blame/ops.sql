@@ -93,6 +93,33 @@ WITH
         FROM ops
         JOIN compared_units AS units ON units.golden_step = ops.step AND units.golden_rank = ops.rank
         WHERE run = $golden AND EXISTS (FROM golden_alone)
+    ),
+    -- what stands out though no value of it differs: golden's op whose counterpart another call of its name took, and an
+    -- op that takes what only one run trains
+    unseen AS (
+        SELECT
+            standing.step,
+            standing.rank,
+            place,
+            NULL AS target_seq,
+            standing.golden_seq,
+            'golden' AS side,
+            standing.golden_step AS own_step,
+            standing.golden_rank AS own_rank
+        FROM standing
+        SEMI JOIN noise_ends USING (step, rank)
+        ANTI JOIN golden_alone
+            ON golden_alone.step = standing.step
+            AND golden_alone.rank = standing.rank
+            AND golden_alone.golden_seq = standing.golden_seq
+        WHERE evidence = 'missing' AND standing.target_seq IS NULL
+        UNION ALL
+        SELECT standing.step, standing.rank, place, standing.target_seq, standing.golden_seq, 'pair', step, rank
+        FROM standing
+        SEMI JOIN noise_ends USING (step, rank)
+        ANTI JOIN seen
+            ON seen.step = standing.step AND seen.rank = standing.rank AND seen.target_seq = standing.target_seq
+        WHERE evidence = 'argument'
     )
 SELECT
     placed.step,
@@ -155,14 +182,13 @@ JOIN known
     AND known.rank = placed.rank
     AND known.golden_seq = placed.golden_seq
 UNION ALL
--- an op that stands out as missing, though another call of its name took its counterpart
 SELECT
-    standing.step,
-    standing.rank,
-    standing.place,
-    NULL,
-    standing.golden_seq,
-    'golden',
+    unseen.step,
+    unseen.rank,
+    unseen.place,
+    unseen.target_seq,
+    unseen.golden_seq,
+    unseen.side,
     0,
     false,
     0,
@@ -178,46 +204,9 @@ SELECT
     hash(ops.api_type, ops.api),
     ops.call,
     ops.direction
-FROM standing
-SEMI JOIN noise_ends USING (step, rank)
-JOIN compared_units AS units USING (step, rank)
+FROM unseen
 JOIN ops
-    ON ops.run = $golden
-    AND ops.step = units.golden_step
-    AND ops.rank = units.golden_rank
-    AND ops.seq = standing.golden_seq
-ANTI JOIN golden_alone
-    ON golden_alone.step = standing.step
-    AND golden_alone.rank = standing.rank
-    AND golden_alone.golden_seq = standing.golden_seq
-WHERE standing.evidence = 'missing' AND standing.target_seq IS NULL
-UNION ALL
--- an op whose call stands out though no value differs: an input is trained in one run only
-SELECT
-    standing.step,
-    standing.rank,
-    standing.place,
-    standing.target_seq,
-    standing.golden_seq,
-    'pair',
-    0,
-    false,
-    0,
-    false,
-    false,
-    false,
-    false,
-    NULL,
-    ops.op,
-    ops.kind,
-    hash(ops.op),
-    hash(ops.parent),
-    hash(ops.api_type, ops.api),
-    ops.call,
-    ops.direction
-FROM standing
-SEMI JOIN noise_ends USING (step, rank)
-JOIN ops ON ops.run = $target AND ops.step = standing.step AND ops.rank = standing.rank AND ops.seq = standing.target_seq
-ANTI JOIN seen
-    ON seen.step = standing.step AND seen.rank = standing.rank AND seen.target_seq = standing.target_seq
-WHERE standing.evidence = 'argument'
+    ON ops.run = if(unseen.side = 'golden', $golden, $target)
+    AND ops.step = unseen.own_step
+    AND ops.rank = unseen.own_rank
+    AND ops.seq = coalesce(unseen.target_seq, unseen.golden_seq)
