@@ -114,6 +114,15 @@ def test_what_is_trained_in_one_run_only_is_told(lake: Lake) -> None:
     assert "requires_grad false against" in why
 
 
+def test_blame_stays_in_its_step(lake: Lake) -> None:
+    for name, network in (("golden", Network()), ("target", Network(seed=5, eps={3: 1e-3}))):
+        for step in (0, 1):
+            network.dump(lake.path.parent / name, step)
+        lake.ingest(lake.path.parent / name, run=name)
+    found = lake.compare("target", "golden").blame()
+    assert found.suspects.project("step, op").fetchall() == [(0, "Functional.layer_norm.3.forward")]
+
+
 def test_a_mask_hides_no_difference(lake: Lake) -> None:
     wrong = Network(seed=5, mask=-1e9, kernel=off_by("gelu.2.forward", lambda output: output * 1.01))
     result = compared(lake, wrong, golden=Network(mask=-1e9))

@@ -108,6 +108,7 @@ WITH
             standing.golden_rank AS own_rank
         FROM standing
         SEMI JOIN noise_ends USING (step, rank)
+        SEMI JOIN compared_units USING (step, rank)
         ANTI JOIN golden_alone
             ON golden_alone.step = standing.step
             AND golden_alone.rank = standing.rank
@@ -117,6 +118,7 @@ WITH
         SELECT standing.step, standing.rank, place, standing.target_seq, standing.golden_seq, 'pair', step, rank
         FROM standing
         SEMI JOIN noise_ends USING (step, rank)
+        SEMI JOIN compared_units USING (step, rank)
         ANTI JOIN seen
             ON seen.step = standing.step AND seen.rank = standing.rank AND seen.target_seq = standing.target_seq
         WHERE evidence = 'argument'
