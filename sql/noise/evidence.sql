@@ -186,8 +186,14 @@ WITH
             AND CASE
                 WHEN is_parameter OR is_exact THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
                 WHEN NOT is_float THEN m.number <= integers.number
-                -- an error that goes one way in all elements moves norm and mean √n times as far
-                ELSE coalesce(m.upper, 0) > greatest(least(2e-3, greatest(2e-4, 1e-5 * sqrt(n))), 5 * floor, 10 * before.error)
+                -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
+                -- optimizer errors are larger.
+                ELSE
+                    coalesce(m.upper, 0) > greatest(
+                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), 2e-3),
+                        5 * floor,
+                        10 * before.error
+                    )
             END
         GROUP BY m.number
     ),
