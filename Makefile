@@ -25,7 +25,7 @@ demo: $(VENV)/ready
 	$(BIN)/lakeprobe compare trained_target trained_golden --lake .demo
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # MindSpore 2.8 wants numpy below 2, so it has an environment of its own. What needs no torch is tested there too: with
 # the oldest releases that pyproject.toml allows, and without pandas. MindSpore is not made for Python 3.13 on.
@@ -46,7 +46,7 @@ ONCE := tests/peer tests/truth tests/docs tests/analysis/test_laws.py tests/anal
   tests/commands/test_result_files.py tests/noise tests/readers/test_foreign_tables.py tests/reports
 
 test-mindspore: $(MINDSPORE)/ready
-	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto \
+	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto --dist loadfile \
 	  $(addprefix --ignore ,$(ONCE))
 
 lint: $(VENV)/ready
@@ -54,7 +54,6 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python docs/generate.py --check
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py

