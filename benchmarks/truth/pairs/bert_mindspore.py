@@ -73,18 +73,15 @@ NAMES = (
     (".value.", ".v."), (".out.", ".o."), ("norm_attention", "attention_norm"), ("norm_out", "output_norm"),
     (".wide.", ".intermediate."), (".narrow.", ".output."), ("dense.", "transform."), ("decoder.", "vocabulary."),
 )  # fmt: skip
-planted = None
 
 
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return Bert(defect)
 
 
-def carry(weights):
-    """bert_torch's weights under the names of this model."""
+def carry(weights, defect):
+    """bert_torch's weights under the names of this model, with `defect`."""
     carried = {}
     for name, value in weights.items():
         if name.startswith("norm."):
@@ -94,7 +91,7 @@ def carry(weights):
         if "norm" in name:
             name = name.replace("weight", "gamma").replace("bias", "beta")
         carried[name] = value.copy()
-    if planted == "weight":
+    if defect == "weight":
         carried["blocks.0.v.weight"][:4] *= 1.5
     return carried
 

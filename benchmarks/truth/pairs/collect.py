@@ -6,8 +6,9 @@ A pair is one model written twice, as two modules of this package that nothing e
 - `DEFECTS`: what can be planted in it, each with a pattern of the op or module that is the cause
 - `build(defect)`: the model, with that defect or with None
 - `loss(model, batch)`: the loss of a batch of numpy arrays
-- `spoil(model, defect)`: change its weights, if that is the defect (PyTorch; MindSpore's does so in `carry`)
-- `carry(weights)`: the first side's weights under this side's names (on the second side)
+- `spoil(model, defect)`: change its weights, if that is the defect (PyTorch)
+- `carry(weights)`: the first side's weights under this side's names (on the second side); in MindSpore
+  `carry(weights, defect)`, which changes them if that is the defect
 
 The first side's weights lie in WEIGHTS, where its first run leaves them; so both sides train the same model.
 """
@@ -93,7 +94,7 @@ def train_mindspore(
 
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     model = module.build(defect)
-    values = module.carry(dict(numpy.load(weights)))
+    values = module.carry(dict(numpy.load(weights)), defect)
     parameters = {parameter.name: parameter for parameter in model.get_parameters()}
     assert set(values) == set(parameters), sorted(set(values) ^ set(parameters))
     for name, parameter in parameters.items():

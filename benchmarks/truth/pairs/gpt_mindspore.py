@@ -76,18 +76,13 @@ class Model(nn.Cell):
         return self.head(self.norm(x))
 
 
-planted = None
-
-
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return Model(defect)
 
 
-def carry(weights):
-    """gpt_torch's weights under the names of this model, Q, K and V apart, and matrices transposed."""
+def carry(weights, defect):
+    """gpt_torch's weights under the names of this model, Q, K and V apart, matrices transposed, with `defect`."""
     carried = {}
     names = (
         ("wte.weight", "tokens.embedding_table"), ("wpe.weight", "positions.embedding_table"), ("h.", "layers."),
@@ -107,7 +102,7 @@ def carry(weights):
                 carried[name.replace("attn.c_attn", f"attention.{own}")] = np.ascontiguousarray(part)
         else:
             carried[name] = np.ascontiguousarray(value)
-    if planted == "weight":
+    if defect == "weight":
         carried["layers.0.feed_in.weight"][:3] *= 1.5
     return carried
 

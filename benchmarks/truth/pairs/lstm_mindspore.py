@@ -50,18 +50,13 @@ class Model(nn.Cell):
         return self.vocabulary(self.scale(ops.stack(outputs, 1)))
 
 
-planted = None
-
-
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return Model(defect)
 
 
-def carry(weights):
-    """lstm_torch's weights under the names of this model; the cell's are transposed."""
+def carry(weights, defect):
+    """lstm_torch's weights under the names of this model, the cell's transposed, with `defect`."""
     carried = {
         "embedding.embedding_table": weights["words.weight"].copy(),
         "recurrent.of_input": np.ascontiguousarray(weights["cell.inputs.weight"].T),
@@ -70,9 +65,9 @@ def carry(weights):
         "scale.gamma": weights["norm.weight"], "scale.beta": weights["norm.bias"],
         "vocabulary.weight": weights["head.weight"], "vocabulary.bias": weights["head.bias"],
     }  # fmt: skip
-    if planted == "weight":
+    if defect == "weight":
         carried["recurrent.of_input"][:, :9] *= 1.5
-    if planted == "table":
+    if defect == "table":
         carried["embedding.embedding_table"] *= 1.1
     return carried
 

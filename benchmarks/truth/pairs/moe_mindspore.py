@@ -78,24 +78,21 @@ NAMES = (
     ("words.weight", "embedding.embedding_table"), ("blocks.", "layers."), ("norm.weight", "norm.scale"),
     ("router", "gating"), (".gate.", ".w1."), (".up.", ".w3."), (".down.", ".w2."), ("head.", "output."),
 )  # fmt: skip
-planted = None
 
 
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return Model(defect)
 
 
-def carry(weights):
-    """moe_torch's weights under the names of this model."""
+def carry(weights, defect):
+    """moe_torch's weights under the names of this model, with `defect`."""
     carried = {}
     for name, value in weights.items():
         for old, new in NAMES:
             name = name.replace(old, new)
         carried[name] = value.copy()
-    if planted == "weight":
+    if defect == "weight":
         carried["layers.0.experts.0.w1.weight"][:4] *= 1.5
     return carried
 

@@ -57,18 +57,15 @@ NAMES = (
     ("layers.", "stage."), ("conv1", "first.conv"), ("conv2", "second.conv"), ("bn1", "first.norm"),
     ("bn2", "second.norm"), ("fc.", "classes."), ("running_mean", "moving_mean"), ("running_var", "moving_variance"),
 )  # fmt: skip
-planted = None
 
 
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return Network(defect)
 
 
-def carry(weights):
-    """resnet_torch's weights under the names of this model."""
+def carry(weights, defect):
+    """resnet_torch's weights under the names of this model, with `defect`."""
     carried = {}
     for name, value in weights.items():
         if name.endswith("num_batches_tracked"):
@@ -82,7 +79,7 @@ def carry(weights):
         if "norm" in name:
             name = name.replace("weight", "gamma").replace("bias", "beta")
         carried[name] = value.copy()
-    if planted == "weight":
+    if defect == "weight":
         carried["stage.0.first.conv.weight"][:2] *= 1.5
     return carried
 

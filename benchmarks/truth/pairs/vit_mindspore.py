@@ -88,18 +88,15 @@ NAMES = (
     ("head", "classifier"), ("cls", "class_token"), ("pos", "position"), ("running_mean", "moving_mean"),
     ("running_var", "moving_variance"),
 )  # fmt: skip
-planted = None
 
 
 def build(defect):
     """The model, with `defect` or None."""
-    global planted
-    planted = defect
     return ViT(defect)
 
 
-def carry(weights):
-    """vit_torch's weights under the names of this model."""
+def carry(weights, defect):
+    """vit_torch's weights under the names of this model, with `defect`."""
     carried = {}
     for name, value in weights.items():
         if name.endswith("num_batches_tracked"):
@@ -113,7 +110,7 @@ def carry(weights):
         if "norm" in name or name.startswith("bn."):
             name = name.replace("weight", "gamma").replace("bias", "beta")
         carried[name] = value
-    if planted == "weight":
+    if defect == "weight":
         carried["layers.1.mlp.up.weight"] = carried["layers.1.mlp.up.weight"].copy()
         carried["layers.1.mlp.up.weight"][:2] *= 1.5
     return carried
