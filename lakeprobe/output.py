@@ -58,6 +58,17 @@ def _reader_may_leave() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> str:
+    """Numbers in short: 0, 2–5, 7."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return separator.join(dash.join(map(str, run)) for run in runs)
+
+
 def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
     """The relation as lines of aligned columns, whole: nothing is cut."""
     table = [[str(column) for column in columns], *([_cell(value) for value in row] for row in values)]

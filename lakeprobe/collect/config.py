@@ -111,7 +111,7 @@ def _hint(key: str, known: Sequence[str]) -> str:
     if owners:
         return f"; it belongs to {' or '.join(owners)}"
     near = difflib.get_close_matches(key, known, 1)
-    return f"; {near[0]} is meant?" if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _refuse(content: Mapping[str, Any], where: str) -> None:

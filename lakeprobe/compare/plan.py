@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.output import ranges
 
 Pair = tuple[UnitKey, UnitKey]
 
@@ -69,7 +70,7 @@ def numbers_text(units: Iterable[UnitKey]) -> str:
     """The steps and ranks of `units`, in words."""
     units = list(units)
     steps, ranks = ({getattr(key, what) for key in units} for what in ("step", "rank"))
-    return f"step {_ranges(steps, ', ')} and rank {_ranges(ranks, ', ')}" if units else "none"
+    return f"step {ranges(steps, '-')} and rank {ranges(ranks, '-')}" if units else "none"
 
 
 def pair_units(target: Sequence[UnitKey], golden: Sequence[UnitKey]) -> tuple[list[Pair], list[UnitKey]]:
@@ -96,15 +97,5 @@ def _match(ours: set[int], theirs: set[int]) -> list[tuple[int, int]]:
 
 def _short(numbers: set[int]) -> str:
     """Numbers as a name can hold them: 0+2-5; how many there are where that is long."""
-    text = _ranges(numbers, "+")
+    text = ranges(numbers, "-", "+")
     return text if len(text) <= _MOST_NUMBERS else f"s{len(numbers)}"
-
-
-def _ranges(numbers: set[int], separator: str) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return separator.join("-".join(map(str, run)) for run in runs)

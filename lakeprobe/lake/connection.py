@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 _MACROS = (
     "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "finite_part", "difference", "exact_difference",
-    "relative", "is_device", "same_shape", "is_within",
+    "relative", "is_device", "same_shape", "is_within", "known_before",
     "user_frame", "leaf_text", "farthest_statistic", "statistic_text", "requires_grad_text",
-    "message", "row_name", "unit_ops", "unit_leaves", "unit_contents",
+    "message", "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
 )  # fmt: skip
 
 CELL_MACROS = (

@@ -1,7 +1,7 @@
 """Reads the dumps of MindSpore's static graphs: a file per tensor that a kernel takes or gives, or statistic.csv.
 
 An op is one execution of a kernel. The n-th file of a slot by time, or row of statistic.csv, belongs to execution n
-(msprobe's "Local Index", facts §7.1). Ops stand in the order of their first time.
+(the "Local Index" of msprobe's mindspore/compare/ms_graph_compare.py). Ops stand in the order of their first time.
 """
 
 from __future__ import annotations

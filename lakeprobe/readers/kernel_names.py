@@ -8,7 +8,8 @@ The same with .bin, or (msprobe's dumps of a whole graph) without a suffix, is t
     [{step}/][{time}/]{device}/{network}/{graph}/{iteration}, {device}/{x}/{iteration}       whole graphs (O2, GE)
     rank_{R}/{time}/step_{N}                                                whole graphs, dumped through msprobe
 
-Source: MindSpore's pages on dumps in graph mode (r2.4 to r2.10), msprobe's AclDumpDataProcessor.cpp, facts §7.1.
+Source: MindSpore's pages on dumps in graph mode (r2.4 to r2.10), msprobe's AclDumpDataProcessor.cpp and
+mindspore/compare/ms_graph_compare.py (26.2).
 """
 
 from __future__ import annotations

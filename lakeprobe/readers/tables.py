@@ -30,7 +30,7 @@ class Tables:
 
     The body of an op is what msprobe would write for it: an object with the sections input_args, input_kwargs,
     input, parameters and output (of kind parameters_grad or debug: the object or value itself), whose leaves
-    are the leaves of dump.json (facts §1.5); keys that are absent are NULL in the lake.
+    are the leaves of msprobe's dump.json; keys that are absent are NULL in the lake.
     """
 
     def __init__(self, source: Source, path: Path, content_of: ContentOf, emit: Emit) -> None:

@@ -1,4 +1,4 @@
-"""Writes where a difference began in the form of msprobe's diff_analyze_{time}.json (26.2, facts 5.4)."""
+"""Writes where a difference began in the form of msprobe's diff_analyze_{time}.json (26.2)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
@@ -67,7 +67,7 @@ def origins_text(found: FirstDifference) -> str:
         blocks.append(_table(here))
     later = sorted({rank["step"] for rank in differing} - {step})
     if later:
-        blocks.append(f"Later steps that differ too: {ranges(later)} (--step shows one)\n")
+        blocks.append(f"Later steps that differ too: {output.ranges(later)} (--step shows one)\n")
     blocks.append(_set_aside(found, {step}))
     return "\n".join(block for block in blocks if block)
 
@@ -98,17 +98,6 @@ def with_leaves(found: FirstDifference) -> tuple[list[str], list[list[Any]]]:
     return [*found.ranks.columns, "inputs", "outputs"], rows
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in short: 0, 2–5, 7."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("–".join(map(str, run)) for run in runs)
-
-
 def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     where = f"rank {rank['rank']}, " if several else ""
     lines = [f"First difference: {where}{rank['op']} (step {rank['step']})"]
@@ -120,7 +109,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
         lines.append(f"  {_SOURCES[rank['source']]}")
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
-        lines.append(f"  it may have come from ranks that were not dumped: {ranges(rank['absent'])}")
+        lines.append(f"  it may have come from ranks that were not dumped: {output.ranges(rank['absent'])}")
     lines += [f"  {line}" for line in _leaf_lines(leaves)]
     lines += [f"  {line}" for line in noise_lines(rank)]
     if rank["first_paired"]:
@@ -219,7 +208,7 @@ def _table(ranks: Sequence[Record]) -> str:
         groups.setdefault((op, brought), []).append(rank["rank"])
     rows = []
     for (op, brought), numbers in list(groups.items())[:_MOST_GROUPS]:
-        rows += [(ranges(numbers), op), *([("", brought)] if brought else [])]
+        rows += [(output.ranges(numbers), op), *([("", brought)] if brought else [])]
     table = output.aligned(("ranks", "first difference, and what brought it"), rows)
     if len(groups) > _MOST_GROUPS:
         table += f"… and {len(groups) - _MOST_GROUPS} more kinds of ranks: --format csv has every rank\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.reports.first_difference_text import against, origins_text, ranges
+from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_text
 
@@ -113,7 +113,7 @@ def _sides(comparison: StoredComparison) -> str:
 
 
 def _units_text(steps: set[int], ranks: set[int]) -> str:
-    return f"step {ranges(steps)} rank {ranges(ranks)}"
+    return f"step {output.ranges(steps)} rank {output.ranges(ranks)}"
 
 
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:

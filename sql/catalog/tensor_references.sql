@@ -6,15 +6,7 @@ SELECT
     step,
     rank,
     content,
-    {
-        'file': if(
-            file LIKE '/%', file,
-            getvariable('lake') || '/run=' || run || '/step=' || step || '/rank=' || rank || '/' || file
-        ),
-        'offset': "offset",
-        'length': length,
-        'dtype': dtype,
-        'shape': shape,
-        'strides': strides
-    } AS reference
+    tensor_reference(
+        getvariable('lake') || '/run=' || run || '/step=' || step || '/rank=' || rank, contents
+    ) AS reference
 FROM contents

@@ -1,6 +1,6 @@
 -- verdicts: the findings of each row of the comparison.
 -- grain: one row of the comparison (a pair, or a row without counterpart)
--- The rules are those of msprobe 26.2 (facts 4.7), per op: inputs (arguments and parameters) against outputs; where
+-- The rules are those of msprobe 26.2 (core/compare/indicator_analysis), per op: inputs (arguments and parameters) against outputs; where
 -- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
 -- A row without counterpart has no other finding. A record that does not say what the op made is set aside where the two
 -- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where nothing says

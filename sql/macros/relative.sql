@@ -1,6 +1,6 @@
 -- relative_of(diff, b): |diff / b|; 0 where diff is 0, infinite where only b is 0, diff itself where it is not finite or
 -- there is none.
--- Source: msprobe 26.2 (facts 4.4), which has no epsilon.
+-- Source: msprobe 26.2 (core/compare/acc_compare.py), which has no epsilon.
 CREATE OR REPLACE MACRO relative_of(diff, b) AS
 CASE
     WHEN diff = 0 THEN 0.0::DOUBLE

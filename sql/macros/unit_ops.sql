@@ -1,7 +1,7 @@
 -- unit_ops(folder): the ops of one unit, each with the number that pairs its calls.
 -- grain: one op, in the order of the dump
 -- call_number: the call number in the name; backward calls are numbered anew in order of appearance, because a
---   framework numbers them in the order in which they happen to run (so does msprobe 26.2, facts 3.3)
+--   framework numbers them in the order in which they happen to run (so does msprobe 26.2)
 CREATE OR REPLACE MACRO unit_ops(folder) AS TABLE
 SELECT
     seq,

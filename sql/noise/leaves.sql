@@ -138,7 +138,14 @@ WITH
             least(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS low_moment,
             greatest(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS high_moment,
             least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
-            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third
+            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third,
+            -- the error where nothing has to be estimated
+            CASE
+                WHEN values_equal THEN 0.0
+                WHEN is_nonfinite THEN 1.0
+                WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
+                WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+            END AS known
         FROM estimated
     )
 SELECT
@@ -167,23 +174,13 @@ SELECT
     rounding,
     is_measured,
     CASE
-        WHEN values_equal THEN 0.0
-        WHEN is_nonfinite THEN 1.0
-        WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
-        WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+        WHEN known IS NOT NULL THEN known
         WHEN parts = 4 THEN least(2.0, (second + third) / 2)
         WHEN parts = 3 THEN least(2.0, second)
     END AS error,
-    if(
-        parts >= 3 AND NOT coalesce(values_equal, false) AND NOT is_nonfinite AND NOT is_measured,
-        least(2.0, second),
-        error
-    ) AS lower,
+    if(known IS NULL AND parts >= 3, least(2.0, second), error) AS lower,
     CASE
-        WHEN values_equal THEN 0.0
-        WHEN is_nonfinite THEN 1.0
-        WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
-        WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+        WHEN known IS NOT NULL THEN known
         WHEN
             parts > 0
             THEN

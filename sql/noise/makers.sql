@@ -51,20 +51,8 @@ WITH
             l.target_key,
             l.golden_key,
             l.target_norm,
-            list_transform(
-                list_filter(
-                    coalesce(t.makers, []),
-                    lambda m: m.number < l.number AND coalesce(abs(m.norm - l.target_norm) <= 1e-4 * l.target_norm, true)
-                ),
-                lambda m: m.number
-            ) AS target_makers,
-            list_transform(
-                list_filter(
-                    coalesce(g.makers, []),
-                    lambda m: m.number < l.number AND coalesce(abs(m.norm - l.golden_norm) <= 1e-4 * l.golden_norm, true)
-                ),
-                lambda m: m.number
-            ) AS golden_makers,
+            known_before(t.makers, l.number, l.target_norm) AS target_makers,
+            known_before(g.makers, l.number, l.golden_norm) AS golden_makers,
             coalesce(l.role = 'parameters' OR tp.key IS NOT NULL OR gp.key IS NOT NULL, false) AS is_parameter
         FROM leaves AS l
         LEFT JOIN target_outputs AS t ON t.key = l.target_key
@@ -78,13 +66,7 @@ WITH
             traced.* EXCLUDE (target_norm),
             len(target_makers) = 0
             AND len(golden_makers) = 0
-            AND NOT list_bool_or(
-                list_transform(
-                    list_append(coalesce(takers, []), {'number': NULL, 'norm': NULL}),
-                    lambda m: coalesce(m.number < traced.number, false)
-                    AND coalesce(abs(m.norm - target_norm) <= 1e-4 * target_norm, true)
-                )
-            ) AS is_source
+            AND len(known_before(takers, traced.number, target_norm)) = 0 AS is_source
         FROM traced
         LEFT JOIN given ON given.key = traced.target_key
     ),

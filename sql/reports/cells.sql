@@ -1,4 +1,4 @@
--- cells: a comparison's rows as texts, under the headers of msprobe 26.2's result tables (facts 4.2).
+-- cells: a comparison's rows as texts, under the headers of msprobe 26.2's result tables.
 -- grain: one row of the comparison of one (step, rank)
 -- order: that of results, which its file keeps; so nothing here joins or sorts
 -- parameters: the views results and stacks

@@ -1,4 +1,4 @@
--- digest: a comparison of checksums in msprobe 26.2's md5 layout (facts 4.2).
+-- digest: a comparison of checksums in msprobe 26.2's md5 layout.
 -- grain: one row of the comparison of one (step, rank)
 -- parameters: the view cells
 SELECT

@@ -1,4 +1,4 @@
--- statistics: a comparison of statistics in msprobe 26.2's summary layout (facts 4.2).
+-- statistics: a comparison of statistics in msprobe 26.2's summary layout.
 -- grain: one row of the comparison of one (step, rank)
 -- parameters: the view cells
 SELECT

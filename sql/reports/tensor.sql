@@ -1,4 +1,4 @@
--- tensor: a comparison of saved tensors in msprobe 26.2's layout (facts 4.2).
+-- tensor: a comparison of saved tensors in msprobe 26.2's layout.
 -- grain: one row of the comparison of one (step, rank)
 -- parameters: the view cells
 SELECT

@@ -1,5 +1,5 @@
 -- ptdbg: dumps of ptdbg_ascend, with each other or with a dump of msprobe; tensors are judged as ptdbg_ascend 2 does.
--- A pair of tensors is an error if its cosine is below 0.99 and its largest absolute error above 0.001 (facts 4.8), and
+-- A pair of tensors is an error if its cosine is below 0.99 and its largest absolute error above 0.001, and
 -- passes otherwise; what has no such numbers is judged as by default.
 -- ptdbg_ascend also records a function that the Functional of the same name calls: Torch.layer_norm in
 -- Functional.layer_norm, Tensor.softmax in Functional.softmax. msprobe does not, so these calls are counted apart.

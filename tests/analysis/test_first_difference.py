@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import lakeprobe
 from lakeprobe.analysis.first_difference import FirstDifference, explain
 from lakeprobe.errors import UsageError
+from lakeprobe.output import ranges
 from lakeprobe.reports.diff_analyze import diff_analyze
-from lakeprobe.reports.first_difference_text import first_difference_text, ranges, with_leaves
+from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 from lakeprobe.session import Lake
 
 # A small job: every rank holds one number, and records what it does with it as msprobe would.

@@ -101,9 +101,9 @@ def test_null_and_empty_values_are_the_defaults() -> None:
 
 
 WRONG = [
-    ({"levle": "L1"}, "there is no key levle; level is meant?"),
+    ({"levle": "L1"}, "there is no key levle; did you mean level?"),
     ({"nonsense_key": 1}, "there is no key nonsense_key"),
-    ({"statistics": {"lists": []}}, "statistics: there is no key lists; list is meant?"),
+    ({"statistics": {"lists": []}}, "statistics: there is no key lists; did you mean list?"),
     ({"statistics": {"level": "L0"}}, "statistics: there is no key level; it belongs to the top"),
     ({"list": ["a"]}, "there is no key list; it belongs to statistics or tensor or structure"),
     ({"tensor": {"tensor_list": ["a"]}}, "tensor: there is no key tensor_list; it belongs to statistics"),

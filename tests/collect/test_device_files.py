@@ -119,8 +119,8 @@ WRONG_FOR_PYTORCH: list[tuple[dict[str, Any], str]] = [
     ({"task": "tensor", "tensor": {"list": [OP], "data_mode": ["input"]}}, "data_mode should be a list of one of all"),
     ({"task": "tensor", "tensor": {"list": [OP], "backward_input": ["a.pt"]}}, "backward_input is not supported: it"),
     ({"task": "tensor", "tensor": {"list": [OP]}, "dump_path": None}, "level L2 needs a dump_path, the folder that"),
-    ({"task": "tensor", "tensor": {"list": [OP], "lists": []}}, "there is no key lists; list is meant?"),
-    ({"task": "tensor", "tensor": {"list": [OP]}, "stepp": [1]}, "there is no key stepp; step is meant?"),
+    ({"task": "tensor", "tensor": {"list": [OP], "lists": []}}, "there is no key lists; did you mean list?"),
+    ({"task": "tensor", "tensor": {"list": [OP]}, "stepp": [1]}, "there is no key stepp; did you mean step?"),
     ({"task": "tensor", "tensor": {"list": [OP]}, "enable_dataloader": True}, "enable_dataloader is not supported"),
 ]
 

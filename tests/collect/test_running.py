@@ -71,7 +71,7 @@ def test_a_mistake_is_told_before_the_script_runs(tmp_path: Path) -> None:
     configured(tmp_path, levle="L1")
     done = ran(tmp_path, *RUN, sys.executable, "script.py", "0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "lakeprobe: config.json: there is no key levle; level is meant?\n"
+    assert done.stderr == "lakeprobe: config.json: there is no key levle; did you mean level?\n"
     configured(tmp_path)
     done = ran(tmp_path, *RUN, "no-such-program")
     assert (done.returncode, done.stderr) == (

@@ -134,7 +134,7 @@ def scaled(factor: float) -> Any:
 @needs_dumps
 @pytest.mark.parametrize(("factor", "verdict"), [(1.6, "error"), (1.2, "warning"), (1.05, "pass"), (1.0, "pass")])
 def test_a_tensor_is_judged_by_its_value(lake: lakeprobe.Lake, tmp_path: Path, factor: float, verdict: str) -> None:
-    """msprobe 26.2.0 says pass for each of these (facts §10.3 no. 21; tried with 1.6)."""
+    """msprobe 26.2.0 says pass for each of these (tried with 1.6)."""
     target = changed(PAIRS[1], tmp_path / "target", logits__1__debug=scaled(factor))
     rows = rows_of(lake.compare(target, PAIRS[1].side("golden"), name="debug"))
     assert {row["target_name"]: row["verdict"] for row in rows if row["verdict"] != "pass"} == (

@@ -1,6 +1,6 @@
 """MindSpore kernel dumps against msprobe 26.2.0's own comparison, cell for cell, and against the planted truth.
 
-A cell may differ only for a reason that is a function here (facts §7.1, docs/differences.md).
+A cell may differ only for a reason that is a function here (docs/differences.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
--- cells: what a merge shows of one metric: the metric, or both sides' values where there is none (facts 6).
+-- cells: what a merge shows of one metric: the metric, or both sides' values where there is none.
 -- grain: one row of one rank
 -- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers
 -- A whole number has no `.0`: a workbook keeps none, and a cell is the same wherever it comes from.

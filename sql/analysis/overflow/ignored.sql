@@ -3,7 +3,7 @@
 -- name: the op's name in small letters without underscores (sql/analysis/overflow/leaves.sql)
 -- is_communication: only where the op is a collective or receive (torch.scatter is none)
 -- unless_passed_on: the input counts all the same where the op's output is not finite either
--- Source: msprobe 26.2 (facts 9.4) for empty*, recv, all_gather*, reduce_scatter* and masked_fill_; the rest is alike.
+-- Source: msprobe 26.2 (core/overflow_check) for empty*, recv, all_gather*, reduce_scatter* and masked_fill_; the rest is alike.
 FROM (VALUES
     ('empty', false, 'output', 'output', false, 'memory that nobody has written yet'),
     ('emptylike', false, 'output', 'output', false, 'memory that nobody has written yet'),

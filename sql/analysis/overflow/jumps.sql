@@ -2,7 +2,7 @@
 -- grain: one op
 -- parameters: $run, $step (NULL: all); the view tensors
 -- A norm that is infinite in itself (float16) while every element is finite counts as the largest element, which it
--- is at least. Without input norm above 0 the output's norm itself counts, as in msprobe 26.2 (facts 9.4).
+-- is at least. Without input norm above 0 the output's norm itself counts, as in msprobe 26.2.
 WITH
     norms AS (
         SELECT

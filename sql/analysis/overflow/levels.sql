@@ -2,7 +2,7 @@
 -- grain: one op
 -- parameters: none; the tables overflow_judged, overflow_jumps
 -- level: critical: inputs finite, outputs not; high: both not, or a norm 100 times as large; medium: inputs not,
---   outputs finite. Source: msprobe 26.2 (facts 9.4). A norm that jumps has a level only in a step that has NaN or inf:
+--   outputs finite. Source: msprobe 26.2 (core/overflow_check). A norm that jumps has a level only in a step that has NaN or inf:
 --   in a step that has none, the square roots and logarithms of small numbers do so and mean nothing. The gradient of a
 --   parameter has no input of its own; where the rank had NaN or inf before, that came in. NULL where all that is not
 --   finite is expected.
