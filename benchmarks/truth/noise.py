@@ -149,8 +149,13 @@ class FaultyKernel(TorchDispatchMode):
 
 
 def scaled(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    """All elements off by a factor."""
-    return lambda value: _TO(_SCALED(_TO(value, dtype=torch.float64), factor), dtype=value.dtype)
+    """All elements off by a factor above 1; by two spacings of their dtype at least, as less would round back."""
+
+    def change(value: torch.Tensor) -> torch.Tensor:
+        by = max(factor, 1 + 2 * torch.finfo(value.dtype).eps)
+        return _TO(_SCALED(_TO(value, dtype=torch.float64), by), dtype=value.dtype)
+
+    return change
 
 
 def one_element_wrong(value: torch.Tensor) -> torch.Tensor:

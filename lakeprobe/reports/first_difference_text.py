@@ -130,6 +130,8 @@ def noise_lines(rank: Record) -> list[str]:
     lines = [_EVIDENCE[rank["evidence"]]]
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
+    if rank["evidence"] == "shift" and rank["beyond"] is not None:
+        lines = [f"the norm of its output is {rank['beyond']:.2g} times as far off as that of its kind ({_floor(rank)})"]
     if rank["next_op"]:
         lines.append(f"next in line: {rank['next_op']}")
     if rank["noise_op"]:
@@ -150,6 +152,7 @@ _EVIDENCE = {
     "source": "no rounding changes what no op computed",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
+    "shift": "the norm of its output is off by more than rounding explains",
 }
 _FLOORS = {
     "bits": "nothing else rounds differently",

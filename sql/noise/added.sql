@@ -2,6 +2,8 @@
 -- grain: one op of noise_errors that is not of the optimizer; a module with ops in it only if it has no module in it, and
 --   none of its ops shows what it puts out
 -- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
+-- flips: where noise moves an element over the kink of a function, its gradient comes or goes as a whole; that may be
+--   the gradient of a large element, or of a few
 -- gain: decades of error_out above what came in and the floor of its way of rounding; lower_gain likewise of lower_out
 -- usual, spread: the middle gain of the other ops of its kind and how they scatter (1.4826 · median deviation); two ops
 --   that gain nothing are counted in, so that a kind of few members says little; and not below what the op itself gains
@@ -43,7 +45,13 @@ WITH
             error_out,
             lower_out,
             floor AS kind_floor,
-            condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2) AS expected,
+            most,
+            if(
+                o.phase = 'backward' AND regexp_matches(api, '(?i)relu|max_?pool|clamp|hard|\babs\b|threshold|maximum|minimum'),
+                4 / sqrt(n),
+                0
+            ) AS flips,
+            condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2 + flips ** 2) AS expected,
             log10(greatest(error_out, 1e-8) / expected) AS gain,
             log10(greatest(lower_out, 1e-8) / expected) AS lower_gain
         FROM noise_ops AS o

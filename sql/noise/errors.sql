@@ -1,7 +1,7 @@
 -- errors: the error that comes into each op and the one that comes out.
 -- grain: one op of noise_ops that has a float output whose error can be told
 -- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
--- error_in: the largest upper error of the tensors that go in. In a sum they count by their size against the output's.
+-- error_in: the largest upper error of the tensors that go in, 1 where they have another shape. In a sum they count by their size against the output's.
 --   A backward op works on what its forward op took and gave, too. Behind an optimizer step a parameter may differ in few
 --   elements only, which its statistics show from √n roundings on.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower one
@@ -22,16 +22,28 @@ WITH
         WHERE is_input AND is_float AND op_kind = 'module'
         GROUP BY module_key
     ),
-    -- a parameter's gradient is a sum over what comes in backwards, beside which little of it may be left
+    -- what comes into each backward op
+    incoming AS (
+        SELECT number, max(golden_norm) AS norm, max(n) AS n
+        FROM leaves
+        WHERE is_input AND is_float AND op_kind <> 'module' AND direction = 'backward'
+        GROUP BY number
+    ),
+    -- a gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper),
-            if(role = 'parameters_grad' AND reached.norm > golden_norm, golden_norm / reached.norm, 1) AS share,
+            CASE
+                WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
+                WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
+            END AS part,
+            coalesce(part, 1) AS share,
             leaves.error * share AS error,
             leaves.lower * share AS lower,
             leaves.upper * share AS upper
         FROM leaves
         LEFT JOIN reached ON reached.module_key = leaves.module_key
+        LEFT JOIN incoming ON incoming.number = leaves.number
         WHERE role IN ('output', 'parameters_grad') AND is_float
     ),
     outputs AS (
@@ -52,6 +64,7 @@ WITH
             leaves.magnitude,
             leaves.golden_norm,
             leaves.is_float,
+            leaves.is_like,
             leaves.differs,
             greatest(
                 leaves.upper,
@@ -74,9 +87,9 @@ WITH
     inputs AS (
         SELECT
             given.number,
-            max(if(is_float OR differs, upper, NULL)) AS largest,
+            max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
             sqrt(sum((if(is_float, upper, NULL) * golden_norm / outputs.norm) ** 2)) AS summed,
-            bool_and(coalesce(abs(golden_norm) < 1e30, true)) AS is_summable,
+            bool_and(is_like AND coalesce(abs(golden_norm) < 1e30, true)) AS is_summable,
             max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude
         FROM given
         LEFT JOIN outputs USING (number)

@@ -178,19 +178,21 @@ WITH
         JOIN before USING (number)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
+        CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
         CROSS JOIN integers
         WHERE
             is_source
             AND phase = 'forward'
             AND differs
             AND CASE
-                WHEN is_parameter OR is_exact THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
-                WHEN NOT is_float THEN m.number <= integers.number
+                WHEN is_parameter THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
+                WHEN NOT is_float THEN is_exact OR m.number <= integers.number
+                WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
                 -- optimizer errors are larger.
                 ELSE
                     coalesce(m.upper, 0) > greatest(
-                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), 2e-3),
+                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), 1e-2),
                         5 * floor,
                         10 * before.error
                     )

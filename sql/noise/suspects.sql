@@ -1,9 +1,10 @@
 -- suspects: the ops that stand out of rounding noise, the cause first (schemas/suspects.yaml).
 -- grain: one op; the first 64
--- parameters: the tables noise_ops, noise_evidence, noise_errors, noise_added, noise_floors, noise_makers,
---   noise_repeat and noise_repeat_rows
+-- parameters: the tables noise_ops, noise_evidence, noise_errors, noise_added, noise_shifts,
+--   noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows
 -- A parameter's gradient is a long sum that flips of masks move, so it has to be off by its own size; or most of them are
---   off though what they are made of agrees, as where they were not set to zero.
+--   off though what they are made of agrees, as where they were not set to zero. An op that is further off than the
+--   coarsest chip rounds, though its inputs are not, needs to stand out less.
 -- Evidence that no rounding makes comes first, and ops that stand far above it, the earliest op first; of one that a module and an op in it both show, the
 --   op. Then what the errors say: forward before backward, and of the ops that stand highest above their kind the
 --   earliest.
@@ -17,11 +18,6 @@ WITH
                 ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
             ) = 1
     ),
-    gradients AS (
-        SELECT count(*) >= 3 AND quantile_disc(gain, 0.25) >= 1.5 AS are_off
-        FROM noise_added
-        WHERE is_gradient
-    ),
     added AS (
         SELECT
             number,
@@ -29,20 +25,33 @@ WITH
             NULL::INTEGER AS row,
             CASE
                 WHEN score >= 5 AND error_out >= 1e-3 AND phase = 'forward' THEN 1
+                WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER (PARTITION BY phase = 'forward') THEN 2
                 ELSE 3
             END AS class
         FROM noise_added
-        CROSS JOIN gradients
+        LEFT JOIN noise_gradients USING (number)
         WHERE
-            if(is_gradient AND gradients.are_off, gain >= 1.5, score >= 3 AND (NOT is_gradient OR error_out > 0.3))
-            AND error_in < 0.05
-            AND error_out > 3 * kind_floor
+            noise_gradients.number IS NOT NULL
+            OR (
+                score >= if(error_in < most AND error_out > 5 * most AND lower_out > most, 2, 3)
+                AND (NOT is_gradient OR error_out > 0.3)
+                AND error_in < 0.05
+                AND error_out > 3 * kind_floor
+            )
+    ),
+    shifted AS (
+        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
+        FROM noise_shifts
+        JOIN noise_errors USING (number)
+        WHERE score >= 3 AND error_in < 0.05 AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
     ),
     every AS (
         FROM certain
         UNION ALL
-        FROM added ANTI JOIN certain USING (number)
+        FROM shifted ANTI JOIN certain USING (number)
+        UNION ALL
+        FROM added ANTI JOIN certain USING (number) ANTI JOIN shifted USING (number)
     ),
     -- a repeat of golden shows it, too
     repeated AS (
@@ -78,16 +87,20 @@ SELECT
     evidence,
     every.row::INTEGER AS row,
     e.error_in,
-    e.error_out,
-    if(floors.is_bitwise, 0, expected * 10 ** usual) AS expected,
-    if(evidence = 'added', score, NULL) AS score,
-    members::INTEGER AS members,
+    if(evidence = 'shift', abs(shifts.shift - shifts.usual), e.error_out) AS error_out,
+    CASE
+        WHEN evidence = 'shift' THEN shifts.unit
+        WHEN floors.is_bitwise THEN 0
+        ELSE expected * 10 ** a.usual
+    END AS expected,
+    CASE evidence WHEN 'added' THEN a.score WHEN 'shift' THEN shifts.score END AS score,
+    if(evidence = 'shift', shifts.members, a.members)::INTEGER AS members,
     if(evidence = 'wiring', tm.target_seq, NULL)::INTEGER AS target_maker,
     if(evidence = 'wiring', gm.golden_seq, NULL)::INTEGER AS golden_maker,
     CASE
         WHEN floors.is_bitwise THEN 'bits'
         WHEN repeat.golden_seq IS NOT NULL THEN 'repeat'
-        WHEN members >= 3 THEN 'kind'
+        WHEN if(evidence = 'shift', shifts.members >= 4, a.members >= 3) THEN 'kind'
         ELSE 'rounding'
     END AS floor
 FROM every
@@ -95,6 +108,7 @@ ANTI JOIN repeated USING (number)
 JOIN noise_ops AS o USING (number)
 LEFT JOIN noise_errors AS e USING (number)
 LEFT JOIN noise_added AS a USING (number)
+LEFT JOIN noise_shifts AS shifts ON shifts.number = every.number
 LEFT JOIN noise_floors AS floors ON floors.rounding = o.rounding
 LEFT JOIN noise_repeat AS repeat ON repeat.golden_seq = o.golden_seq
 LEFT JOIN noise_makers AS m ON m.row = every.row

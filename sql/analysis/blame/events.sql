@@ -99,6 +99,7 @@ WITH
                             WHEN 'source' THEN 'unrecorded'
                             WHEN 'made' THEN 'made'
                             WHEN 'added' THEN 'made'
+                            WHEN 'shift' THEN 'made'
                         END
                 WHEN side <> 'pair' THEN 'only in ' || side
                 WHEN is_container THEN NULL

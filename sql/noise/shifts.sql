@@ -1,0 +1,82 @@
+-- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
+-- grain: one normalisation, or one matrix product of a kind with at least five members, in the forward pass
+-- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_floors; the variable is_first_step
+-- An error that goes one way in all elements moves a norm by itself, where independent ones move it by a √n-th of
+--   themselves: so a norm shows a kernel that is off by less than its elements round. Inputs that are cut to fewer bits
+--   shift a product too, but alike in all ops of a kind.
+-- shift: by how much the norm of the output moves, relative to itself and beyond its inputs' norms; a normalisation takes
+--   away what its inputs bring
+-- usual: the middle shift of its kind; 0 for normalisations of which there are few
+-- unit: what the shift of an op may be off the usual by: how those of its kind scatter, what independent errors do to a
+--   norm, a tenth of what the inputs bring (a hundredth in a normalisation), and how well statistics know a norm; behind
+--   a step of the optimizer errors are not independent, so a tenth of what comes in
+-- score: how many times two units the shift is off, less one
+WITH
+    leaves AS (
+        SELECT
+            o.number,
+            o.kind,
+            regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
+            l.is_input,
+            l.n,
+            l.golden_norm,
+            l.rounding,
+            (l.target_norm - l.golden_norm) / l.golden_norm AS shift
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE
+            l.is_paired
+            AND l.is_like
+            AND l.is_float
+            AND l.golden_norm > 0
+            AND l.golden_norm < 1e30
+            AND l.target_norm < 1e30
+            AND o.phase = 'forward'
+            AND o.is_leaf
+            AND o.op_kind <> 'module'
+            AND (o.rounding = 'matmul' OR is_normalisation)
+    ),
+    ops AS (
+        SELECT
+            number,
+            kind,
+            is_normalisation,
+            coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
+            max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
+            max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
+            max(rounding) AS rounding
+        FROM leaves
+        GROUP BY number, kind, is_normalisation
+        HAVING count(*) FILTER (WHERE NOT is_input) > 0
+    ),
+    kinds AS (
+        SELECT
+            kind,
+            count(*) AS members,
+            members >= 5 AS is_population,
+            if(is_population, median(shift), 0) AS usual,
+            if(is_population, 1.4826 * mad(shift), 0) AS spread,
+            median(error_out) AS error_out
+        FROM ops
+        JOIN noise_errors USING (number)
+        GROUP BY kind
+        HAVING is_population OR bool_and(is_normalisation)
+    )
+SELECT
+    number,
+    shift,
+    usual,
+    sqrt(
+        spread ** 2
+        + 4 * if(is_population, kinds.error_out, floor) ** 2 / ops.n
+        + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
+        + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
+        + (2 * ops.rounding) ** 2
+    ) AS unit,
+    abs(shift - usual) / unit / 2 - 1 AS score,
+    members - 1 AS members
+FROM ops
+JOIN kinds USING (kind)
+JOIN noise_errors USING (number)
+CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+WHERE ops.n >= 64
