@@ -18,6 +18,12 @@ WITH
                 ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
             ) = 1
     ),
+    shifted AS (
+        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
+        FROM noise_shifts
+        JOIN noise_errors USING (number)
+        WHERE score >= 3 AND error_in < 0.05 AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
+    ),
     added AS (
         SELECT
             number,
@@ -25,12 +31,14 @@ WITH
             NULL::INTEGER AS row,
             CASE
                 WHEN score >= 5 AND error_out >= 1e-3 AND phase = 'forward' THEN 1
+                WHEN shifted.number IS NOT NULL THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER (PARTITION BY phase = 'forward') THEN 2
                 ELSE 3
             END AS class
         FROM noise_added
         LEFT JOIN noise_gradients USING (number)
+        LEFT JOIN shifted USING (number)
         WHERE
             noise_gradients.number IS NOT NULL
             OR (
@@ -40,18 +48,12 @@ WITH
                 AND error_out > 3 * kind_floor
             )
     ),
-    shifted AS (
-        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
-        FROM noise_shifts
-        JOIN noise_errors USING (number)
-        WHERE score >= 3 AND error_in < 0.05 AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
-    ),
     every AS (
         FROM certain
         UNION ALL
-        FROM shifted ANTI JOIN certain USING (number)
+        FROM added ANTI JOIN certain USING (number)
         UNION ALL
-        FROM added ANTI JOIN certain USING (number) ANTI JOIN shifted USING (number)
+        FROM shifted ANTI JOIN certain USING (number) ANTI JOIN added USING (number)
     ),
     -- a repeat of golden shows it, too
     repeated AS (
