@@ -54,7 +54,8 @@ class Coverage:
     gives another view or a shape; `unreadable` name tensors that cannot be read, which what was recorded beside them
     may show to be `different` all the same; `unrecorded` have no values on both sides. `target_compared` and
     `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose numbers differ by
-    rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off.
+    rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off. `by_digests`: nothing but
+    digests could be compared.
     """
 
     target_rows: int
@@ -69,6 +70,7 @@ class Coverage:
     unpaired: int = 0
     incomplete: int = 0
     is_structure: bool = False
+    by_digests: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -132,6 +134,7 @@ def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaire
         unpaired=unpaired,
         incomplete=sum(unit.cut_off for unit in units),
         is_structure=all(unit.is_structure for unit in units),
+        by_digests=bool(units) and all(unit.kind == "digest" for unit in units),
     )  # fmt: skip
 
 

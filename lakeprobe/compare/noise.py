@@ -17,7 +17,19 @@ from lakeprobe.resources import file_pattern, quote_text
 if TYPE_CHECKING:
     import duckdb
 
-_STAGES = ("repeat", "ops", "leaves", "makers", "errors", "floors", "added", "shifts", "gradients", "evidence", "suspects")
+_STAGES = (
+    "repeat",
+    "ops",
+    "leaves",
+    "makers",
+    "errors",
+    "floors",
+    "added",
+    "shifts",
+    "gradients",
+    "evidence",
+    "suspects",
+)
 """The queries of sql/noise in their order; each makes the table noise_NAME."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
 from lakeprobe.analysis.verdict import EQUAL
-from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,7 +77,7 @@ def _no_difference(found: FirstDifference, ranks: Sequence[Record]) -> str:
     if found.threshold is not None:
         return f"No leaf is off by more than {found.threshold:g}{where}.\n"
     if any(rank["noise_op"] for rank in ranks):
-        return f"No op stands out of rounding noise{where}.\n"
+        return "\n".join(nothing_stands_out(found.coverage, where)) + "\n"
     return f"No difference beyond float noise{where}.\n"
 
 
@@ -131,7 +131,9 @@ def noise_lines(rank: Record) -> list[str]:
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
     if rank["evidence"] == "shift" and rank["beyond"] is not None:
-        lines = [f"the norm of its output is {rank['beyond']:.2g} times as far off as that of its kind ({_floor(rank)})"]
+        lines = [
+            f"the norm of its output is {rank['beyond']:.2g} times as far off as that of its kind ({_floor(rank)})"
+        ]
     if rank["next_op"]:
         lines.append(f"next in line: {rank['next_op']}")
     if rank["noise_op"]:

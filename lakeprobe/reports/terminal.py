@@ -11,7 +11,7 @@ from lakeprobe import output, resources
 from lakeprobe.analysis.summary import OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
-from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
     if not summary.beyond_noise:
         noise = summary.first[0]
         return [
-            "No op stands out of rounding noise.",
+            *nothing_stands_out(summary.coverage),
             f"  the first op that differs at all{_where(noise, several)}: {noise.op}",
             "",
         ]

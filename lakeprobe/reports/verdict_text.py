@@ -30,6 +30,16 @@ def verdict_lines(coverage: Coverage) -> list[str]:
     return lines
 
 
+def nothing_stands_out(coverage: Coverage, where: str = "") -> list[str]:
+    """What is said where values differ, and no op stands out of rounding noise."""
+    if coverage.by_digests and coverage.different:
+        return [
+            "No op can be named: digests differ wherever ops compute, as between two chips.",
+            "  digests cannot tell rounding from a defect; statistics can, so dump those",
+        ]
+    return [f"No op stands out of rounding noise{where}."]
+
+
 def _compared(coverage: Coverage) -> str:
     target, golden = coverage.target_rows, coverage.golden_rows
     if not target and not golden:

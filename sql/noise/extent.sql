@@ -1,21 +1,25 @@
 -- extent: how far the noise reaches in this comparison.
 -- grain: one row
--- parameters: the tables noise_suspects, noise_floors and paired
+-- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
 -- is_rounding: ops round differently in the two runs; or nothing does, but the first suspect was paired askew: by its name
 --   with another call, so that differences by name say little. Then suspects tell what differs first.
 -- ends: the place of the op that stands out first, infinite where none does; error: what ops add, three times over. Where
---   nothing rounds differently, no difference is noise for that.
+--   nothing rounds differently, or digests alone cannot tell, no difference is noise for that.
 WITH
     askew AS (
         SELECT count(*) > 0 AS is_askew
         FROM noise_suspects AS s
         JOIN paired AS p ON p.golden_seq = s.golden_seq AND p.target_seq IS NOT NULL
         WHERE s.nth = 1 AND s.evidence = 'missing' AND s.target_seq IS NULL
+    ),
+    known AS (
+        SELECT count(*) > 0 AS are_errors FROM noise_errors
     )
 SELECT
     NOT is_bitwise OR is_askew AS is_rounding,
-    if(is_bitwise, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf'))::DOUBLE AS ends,
-    if(is_bitwise, -1, 3 * max(floor)) AS error
+    if(is_bitwise OR NOT are_errors, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf'))::DOUBLE AS ends,
+    if(is_bitwise OR NOT are_errors, -1, 3 * max(floor)) AS error
 FROM noise_floors
 CROSS JOIN askew
-GROUP BY is_bitwise, is_askew
+CROSS JOIN known
+GROUP BY is_bitwise, is_askew, are_errors

@@ -1,13 +1,14 @@
 -- floors: what ops of each way of rounding add at least, as this comparison shows it.
 -- grain: one way of rounding (macros/rounding_of)
--- parameters: the tables noise_ops and noise_errors
+-- parameters: the tables noise_ops, noise_leaves and noise_errors
 -- floor: the lower quartile of the errors that forward ops of this way put out, at most what the coarsest chip does; and
 --   other ops add no more than matmuls do
 -- most: what the coarsest chip does (matmuls may cut their inputs to 10 bits)
 -- is_bitwise: forward ops whose inputs agree to the last bit give outputs that do, in every way of rounding in which
 --   outputs differ, so that nothing rounds differently here; or
---   too little differs to tell, or no number says anything about it (digests alone). Two implementations always round
---   differently.
+--   too little differs to tell. Two implementations always round differently.
+-- Digests alone show no error. Between chips all ops that compute put out another digest; on one chip most of those whose
+--   inputs agree do not.
 WITH
     worst(rounding, most, most_low) AS (
         VALUES ('exact', 1e-6, 1e-6), ('matmul', 2e-3, 2e-2), ('other', 2e-5, 2e-2)
@@ -44,14 +45,27 @@ WITH
             GROUP BY rounding
             HAVING max(error_out) > 0
         )
+    ),
+    digests AS (
+        SELECT coalesce(bool_or(differs), false) AND avg(differs::INTEGER) > 0.4 AS are_rounding
+        FROM (
+            SELECT bool_or(differs) FILTER (WHERE NOT is_input) AS differs
+            FROM noise_leaves
+            JOIN noise_ops USING (number)
+            WHERE side = 'pair' AND noise_ops.is_leaf AND noise_ops.phase = 'forward' AND noise_ops.rounding <> 'exact' AND is_paired
+            GROUP BY number
+            HAVING bool_or(differs) FILTER (WHERE is_input) = false
+        )
     )
 SELECT
     rounding,
     if(is_low, most_low, worst.most) AS most,
     greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
-    (touched.ops < 16 OR coalesce(is_bitwise, true)) AND getvariable('cross_framework') = 0 AS is_bitwise
+    if(touched.ops = 0, NOT digests.are_rounding, touched.ops < 16 OR coalesce(is_bitwise, true))
+    AND getvariable('cross_framework') = 0 AS is_bitwise
 FROM worst
 CROSS JOIN all_ops
 CROSS JOIN repeatable
 CROSS JOIN touched
+CROSS JOIN digests
 LEFT JOIN low USING (rounding)

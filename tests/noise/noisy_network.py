@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,10 @@ LAYERS, BATCH, WIDTH = 6, 32, 48
 
 @dataclass
 class Network:
-    """What can be planted: another argument, weight, batch, wire or kernel. `seed`: of the rounding; None: none."""
+    """What can be planted: another argument, weight, batch, wire or kernel. `seed`: of the rounding; None: none.
+
+    `digests`: md5 in place of statistics. `kept`: how much of an older gradient is left in those of the parameters.
+    """
 
     seed: int | None = None
     matmul: float = 1e-6
@@ -31,6 +35,8 @@ class Network:
     kernel: Callable[[str, Array], Array] = lambda op, output: output
     without_inputs: bool = False
     frozen: int | None = None
+    digests: bool = False
+    kept: float = 0.0
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
@@ -87,7 +93,17 @@ class _Recorder:
         slope = 1 / (1 + np.exp(-1.7 * taken[1]))
         through = self._op("gelu", layer, [gradient], gradient * slope, self.network.other, back=True)
         back = self._op("linear", layer, [through], through @ weight.T, self.network.matmul, back=True)
+        self._keep(layer, taken[0].T @ through)
         return self._op("layer_norm", layer, [back], back - back.mean(), self.network.other, back=True) + gradient
+
+    def _keep(self, layer: int, gradient: Array) -> None:
+        """The gradient of a layer's weight, rounded as products are, beside what is left of an older one."""
+        if self.rounding is not None:
+            gradient = gradient * (1 + self.network.matmul * self.rounding.normal(size=gradient.shape))
+        older = np.random.default_rng(layer).normal(size=gradient.shape) * np.abs(gradient).mean()
+        value = gradient + self.network.kept * older
+        self.data[f"Module.layers.{layer}.Layer.parameters_grad"] = {"weight": [self._leaf(value)]}
+        self.parents[f"Module.layers.{layer}.Layer.parameters_grad"] = None
 
     def _op(
         self,
@@ -108,16 +124,23 @@ class _Recorder:
         leaves = (
             []
             if self.network.without_inputs
-            else [_leaf(value, place in trained) for place, value in enumerate(inputs)]
+            else [self._leaf(value, place in trained) for place, value in enumerate(inputs)]
         )
         body = (
             {"input": leaves}
             if back
             else {"input_args": leaves, "input_kwargs": {k: {"type": "float", "value": v} for k, v in scalars.items()}}
         )
-        self.data[name] = {**body, "output": [_leaf(output)]}
+        self.data[name] = {**body, "output": [self._leaf(output)]}
         self.parents[name] = None if back else f"Module.layers.{layer}.Layer.forward.0"
         return output
+
+    def _leaf(self, value: Array, is_trained: bool = False) -> dict[str, Any]:
+        leaf = _leaf(value, is_trained)
+        if not self.network.digests:
+            return leaf
+        digest = f"{zlib.crc32(value.astype(np.float32).tobytes()):08x}"
+        return {key: leaf[key] for key in ("type", "dtype", "shape", "requires_grad")} | {"md5": digest}
 
     def _call(self, api: str) -> int:
         self.calls[api] = self.calls.get(api, -1) + 1

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import lakeprobe
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
+from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import ComparisonResult, Lake
 
 
@@ -103,6 +104,40 @@ def test_equal_runs_are_quiet(lake: Lake, seed: int) -> None:
     assert result.summary().verdict is Verdict.EQUAL_WITHIN_NOISE
     assert "No op stands out of rounding noise." in str(result)
     assert not result.summary().coverage.has_warnings
+
+
+def test_a_norm_shows_what_elements_round_more_than(lake: Lake) -> None:
+    """A product off by a thousandth stands out by its norm where elements round by as much."""
+    coarse = {"matmul": 2e-3, "other": 1e-6}
+    result = compared(lake, Network(seed=5, kernel=off_by("linear.3.forward", lambda out: out * 1.002), **coarse))
+    assert named(result) == ("Functional.linear.3.forward",) * 3
+    [(evidence, score, members)] = lake.sql("SELECT evidence, score, members FROM suspects WHERE nth = 1").fetchall()
+    assert (evidence, members) == ("shift", 5)
+    assert score >= 3
+    assert "times as far off as that of its kind" in " ".join(first_difference_text(result.first_difference()).split())
+    for seed in range(6, 12):
+        assert named(compared(lake, Network(seed=seed, **coarse))) == (None, None, None)
+
+
+@pytest.mark.parametrize("coarse", [1e-6, 1e-3])
+def test_gradients_that_were_kept(lake: Lake, coarse: float) -> None:
+    result = compared(lake, Network(seed=5, kept=0.3, matmul=coarse))
+    assert named(result) == ("Module.layers.5.Layer.parameters_grad",) * 3
+
+
+def test_digests_between_chips_name_no_op(lake: Lake) -> None:
+    result = compared(lake, Network(seed=5, digests=True), golden=Network(digests=True))
+    assert named(result) == (None, None, None)
+    assert result.summary().verdict is Verdict.DIFFERENT
+    for text in (str(result), first_difference_text(result.first_difference())):
+        assert "No op can be named: digests differ wherever ops compute, as between two chips." in text
+    flawed = Network(seed=6, digests=True, eps={3: 1e-3})
+    assert named(compared(lake, flawed)) == ("Functional.layer_norm.3.forward",) * 3
+
+
+def test_digests_on_one_chip_name_the_op(lake: Lake) -> None:
+    flawed = Network(digests=True, kernel=off_by("linear.2.forward", lambda output: output * 1.001))
+    assert named(compared(lake, flawed, golden=Network(digests=True))) == ("Functional.linear.2.forward",) * 3
 
 
 def test_what_is_trained_in_one_run_only_is_told(lake: Lake) -> None:
