@@ -131,9 +131,7 @@ def noise_lines(rank: Record) -> list[str]:
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
     if rank["evidence"] == "shift" and rank["beyond"] is not None:
-        lines = [
-            f"the norm of its output is {rank['beyond']:.2g} times as far off as that of its kind ({_floor(rank)})"
-        ]
+        lines = [f"its output's norm is {rank['beyond']:.2g} times as far off as norms of its kind ({_floor(rank)})"]
     if rank["next_op"]:
         lines.append(f"next in line: {rank['next_op']}")
     if rank["noise_op"]:
