@@ -103,13 +103,13 @@ class _Alignment:
             [op for op in side if op.kind in _MODULES and op.direction != "forward"]
             for side in (self.target, self.golden)
         )
-        after = {op.forward_name: op for op in theirs if op.direction == "backward"}
+        after = {op.forward: op for op in theirs if op.direction == "backward"}
         groups: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
         for op in ours:
-            forward = self.pairs.get(op.forward_name)
-            if forward is not None and op.direction == "backward":
-                if forward.golden.name in after:
-                    self.add(op, after[forward.golden.name], _by_path(op, forward.golden))
+            forward = self.of_forward(op)
+            if forward is not None:
+                if forward.golden in after:
+                    self.add(op, after[forward.golden], _by_path(op, forward.golden))
             else:
                 groups[0][self.paths.get(op.path, op.path), op.direction].append(op)
         for op in theirs:
@@ -124,6 +124,8 @@ class _Alignment:
     def calls(self, direction: str) -> None:
         """All ops of one direction in their order; pairs that are known stay, and hold the others in place."""
         ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
+        if all(op.name in self.pairs for op in ours) or all(op.name in self.taken for op in theirs):
+            return  # nothing is left that could pair
         self.in_order(ours, theirs)
         for index, other_index in self.after_forward(ours, theirs):
             op, other = ours[index], theirs[other_index]
@@ -132,11 +134,15 @@ class _Alignment:
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
         """Places of backward calls whose forward calls are a pair."""
-        places = {op.forward_name: index for index, op in enumerate(theirs) if op.direction == "backward"}
+        places = {op.forward: index for index, op in enumerate(theirs) if op.forward is not None}
         for index, op in enumerate(ours):
-            forward = self.pairs.get(op.forward_name) if op.direction == "backward" else None
-            if forward is not None and forward.golden.name in places:
-                yield index, places[forward.golden.name]
+            forward = self.of_forward(op)
+            if forward is not None and forward.golden in places:
+                yield index, places[forward.golden]
+
+    def of_forward(self, op: Op) -> Pair | None:
+        """The pair of the call that `op` is the backward of."""
+        return None if op.forward is None else self.pairs.get(op.forward.name)
 
     def in_order(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
         """Add what begins and ends alike, then a heavy chain of likely pairs, and then what fits in its gaps."""
@@ -222,9 +228,9 @@ class _Alignment:
         if parent is not None and parent.golden.name == golden.parent:
             score += 2.0
         if target.direction == "backward":
-            forward = self.pairs.get(target.forward_name)
+            forward = self.of_forward(target)
             if forward is not None:
-                score += 3.0 if forward.golden.name == golden.forward_name else -2.0
+                score += 3.0 if forward.golden is golden.forward else -2.0
         return score
 
 
@@ -326,7 +332,8 @@ def _best_up_to(tree: list[tuple[float, int]], place: int) -> tuple[float, int]:
     """The largest entry among the first `place` of a Fenwick tree of maxima."""
     best = (0.0, -1)
     while place > 0:
-        best = max(best, tree[place], key=lambda entry: entry[0])
+        if tree[place][0] > best[0]:
+            best = tree[place]
         place -= place & -place
     return best
 

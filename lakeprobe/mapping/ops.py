@@ -98,7 +98,8 @@ class Op:
 
     `carries`: whether an output is an input in another form (reshape, cast, dropout of nothing): its values are no
     clue. `is_view`: whether it only gives its input another shape, place or dtype. `is_query`: whether it only asks for
-    a tensor's shape or the like. `place`: where it is among the ops of its unit.
+    a tensor's shape or the like. `place`: where it is among the ops of its unit. `forward`: the call that it is the
+    backward of.
     """
 
     seq: int
@@ -117,6 +118,7 @@ class Op:
     carries: bool = False
     is_view: bool = False
     is_query: bool = False
+    forward: Op | None = None
 
     @cached_property
     def fingerprints(self) -> Counter[Hashable]:
@@ -128,16 +130,6 @@ class Op:
         """How often each role, shape and element class occurs in the op."""
         return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
 
-    @property
-    def forward_name(self) -> str:
-        """The name of the forward op that this is the backward of."""
-        head, _, end = self.name.rpartition(".")
-        if end == "backward":
-            return f"{head}.forward"
-        if end.isdigit() and head.endswith(".backward"):
-            return f"{head.removesuffix('.backward')}.forward.{end}"
-        return self.name
-
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:
     """Whether the two could be one tensor by their statistics or digest; None if the dumps do not tell."""
@@ -145,10 +137,10 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
         return None
-    magnitude = 0.0
-    for number in (target.max, target.min, golden.max, golden.min):
-        if magnitude < abs(number) < math.inf:
-            magnitude = abs(number)
+    magnitude = max(abs(target.max), abs(target.min), abs(golden.max), abs(golden.min))
+    if not magnitude < math.inf:
+        numbers = (target.max, target.min, golden.max, golden.min)
+        magnitude = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
     if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
         return False
     if target.norm is None or golden.norm is None:

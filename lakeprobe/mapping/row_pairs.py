@@ -106,6 +106,7 @@ class _Rows:
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
         self.paired = ({pair.target.name for pair in pairs}, {pair.golden.name for pair in pairs})
+        self.neighbours = [_Neighbours(unit.ops, paired) for unit, paired in zip(self.units, self.paired, strict=True)]
         self.open: Sequence[Pair] = pairs
         self.pair_of = {op: pair for pair in pairs for op in (pair.target, pair.golden)}
 
@@ -332,15 +333,14 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
-        neighbours = [_Neighbours(unit.ops, paired) for unit, paired in zip(self.units, self.paired, strict=True)]
         for pair in self.open:
             ours, theirs = self.free(pair)
             if pair.target.kind != "module" and theirs:
-                candidates = self.offered(pair.target, neighbours[0].parts(pair.target), 0)
+                candidates = self.offered(pair.target, self.neighbours[0].parts(pair.target), 0)
                 for other in theirs:
                     self.fill(pair, other, candidates, by_value, False)
             if pair.target.kind != "module" and ours:
-                candidates = self.offered(pair.golden, neighbours[1].parts(pair.golden), 1)
+                candidates = self.offered(pair.golden, self.neighbours[1].parts(pair.golden), 1)
                 for leaf in ours:
                     self.fill(pair, leaf, candidates, by_value, True)
 
@@ -412,17 +412,22 @@ class _Neighbours:
     def __init__(self, ops: Sequence[Op], paired: set[str]) -> None:
         self.paired = paired
         self.calls: dict[str, list[Op]] = defaultdict(list)
-        self.place: dict[str, int] = {}
+        self.place: dict[Op, int] = {}
         for op in ops:
             if op.kind == "api":
-                self.place[op.name] = len(self.calls[op.direction])
-                self.calls[op.direction].append(op)
+                calls = self.calls[op.direction]
+                self.place[op] = len(calls)
+                calls.append(op)
+        self.known: dict[Op, list[Op]] = {}
 
     def parts(self, op: Op) -> list[Op]:
         """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to."""
-        if op.name not in self.place:
-            return [op]
-        calls, place = self.calls[op.direction], self.place[op.name]
+        if op not in self.known:
+            self.known[op] = self.found(op) if op in self.place else [op]
+        return self.known[op]
+
+    def found(self, op: Op) -> list[Op]:
+        calls, place = self.calls[op.direction], self.place[op]
         needed, made = _shown([op], "input"), _shown([op], "output")
         found = [op]
         for other in self.beside(op, reversed(calls[max(0, place - _WINDOW) : place])):

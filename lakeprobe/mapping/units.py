@@ -115,7 +115,21 @@ def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
         if kind == "api":
             op.is_view, op.is_query = word.removesuffix("_") in VIEWS, word in QUERIES
         found.append(op)
+    names = {op.name: op for op in found}
+    for op in found:
+        if op.direction == "backward":
+            op.forward = names.get(_forward_name(op.name))
     return found
+
+
+def _forward_name(name: str) -> str:
+    """The name of the forward op that a backward op is of."""
+    head, _, end = name.rpartition(".")
+    if end == "backward":
+        return f"{head}.forward"
+    if end.isdigit() and head.endswith(".backward"):
+        return f"{head.removesuffix('.backward')}.forward.{end}"
+    return name
 
 
 class _Families(dict[str, str]):

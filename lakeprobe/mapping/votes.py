@@ -40,8 +40,8 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
         known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
         score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
         taken: tuple[set[int], set[int]] = (set(), set())
-        for place in numpy.lexsort((theirs, ours, apart[few], -score)).tolist():
-            mine, other = int(ours[place]), int(theirs[place])
+        order = numpy.lexsort((theirs, ours, apart[few], -score))
+        for mine, other in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
             if mine not in taken[0] and other not in taken[1]:
                 taken[0].add(mine)
                 taken[1].add(other)
@@ -125,10 +125,7 @@ def _relations(
 
 def _forward_calls(ops: Sequence[Op]) -> Numbers:
     """Per backward op the place of the forward op that it is of; -1 for others."""
-    places = {op.name: place for place, op in enumerate(ops)}
-    return numpy.array(
-        [places.get(op.forward_name, -1) if op.direction == "backward" else -1 for op in ops], dtype=numpy.int64
-    )
+    return numpy.array([-1 if op.forward is None else op.forward.place for op in ops], dtype=numpy.int64)
 
 
 def _common_path(op: Op, other: Op) -> int:
