@@ -32,33 +32,28 @@ class Left(NamedTuple):
 
 
 def explain(
-    unit: Unit, tensors: Tensors, partner: Numbers, sights: Sequence[tuple[Leaf, Op, Leaf]], notes: Mapping[Tensor, str]
+    unit: Unit,
+    tensors: Tensors,
+    partner: Numbers,
+    paired: Sequence[Leaf],
+    others: Sequence[tuple[Op, Leaf]],
+    notes: Mapping[Tensor, str],
 ) -> Iterator[Left]:
     """The reasons of what is left of one side.
 
-    `sights` has its paired rows, each with the op and the leaf that it is compared with; `partner` says per tensor
-    whether the other run has it (-1: no), and `notes` what is known of some of them (mapping/layouts.py).
+    `paired` has its paired leaves, and `others` what each is compared with. `partner` says per tensor whether the other
+    run has it (-1: no), and `notes` what is known of some of them (mapping/layouts.py).
     """
+    places = numpy.array([leaf.place for leaf in paired], dtype=numpy.int64)
     compared = numpy.zeros(len(unit.leaves), dtype=bool)
-    known = numpy.zeros(len(tensors.all), dtype=bool)
-    counterpart: dict[int, tuple[int, Op]] = {}
-    first: dict[Tensor, tuple[Op, Leaf]] = {}
-    places = numpy.array([leaf.place for leaf, _, _ in sights if leaf.place >= 0], dtype=numpy.int64)
-    compared[places] = True
-    for (leaf, op, sight), place in zip(
-        (each for each in sights if each[0].place >= 0), unit.columns.op[places].tolist(), strict=True
-    ):
-        if place not in counterpart or leaf.place < counterpart[place][0]:
-            counterpart[place] = leaf.place, op
-        if leaf.tensor is not None:
-            first.setdefault(leaf.tensor, (op, sight))
-    known[[tensor.number for tensor in first]] = True
-    reached, leading = _ways(unit, tensors, known)
+    compared[places[places >= 0]] = True
+    counterpart, sight = _firsts(unit, tensors, places)
+    reached, leading = _ways(unit, tensors, sight >= 0)
     between = _between(unit, tensors, partner, compared)
     evidence = set(unit.columns.op[unit.columns.is_evidence].tolist())
-    for place, op in enumerate(unit.ops):
-        if place in counterpart:
-            why: tuple[str, str] | None = _of_paired(op, counterpart[place][1])
+    for place, (op, other) in enumerate(zip(unit.ops, counterpart.tolist(), strict=True)):
+        if other >= 0:
+            why: tuple[str, str] | None = _of_paired(op, others[other][0])
         else:
             why = _of_alone(op, place in evidence, reached[place], leading[place]) or between.get(op)
         if why is not None:
@@ -68,14 +63,29 @@ def explain(
         tensor = tensors.all[tensors.of_leaf[place]]
         if tensor in notes:
             yield Left(op.seq, leaf.row, INSIDE, notes[tensor])
-        elif tensor in first and not op.is_view:
-            other, sight = first[tensor]
-            yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other.name}.{sight.slot}")
+        elif sight[tensor.number] >= 0 and not op.is_view:
+            other_op, seen = others[sight[tensor.number]]
+            yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other_op.name}.{seen.slot}")
+
+
+def _firsts(unit: Unit, tensors: Tensors, places: Numbers) -> tuple[Numbers, Numbers]:
+    """Per op, and per tensor, which of the paired leaves at `places` is its first; -1 where none is."""
+    number = numpy.flatnonzero(places >= 0)
+    found = []
+    for order, of_leaf, count in (
+        (numpy.argsort(places[number], kind="stable"), unit.columns.op, len(unit.ops)),
+        (slice(None), tensors.of_leaf, len(tensors.all)),
+    ):
+        keys, first = numpy.unique(of_leaf[places[number[order]]], return_index=True)
+        firsts = numpy.full(count + 1, -1, dtype=numpy.int64)  # what shows no tensor has the key -1: the last
+        firsts[keys] = number[order][first]
+        found.append(firsts[:count])
+    return found[0], found[1]
 
 
 def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
     """Whether the two are the same but for the number that a mask puts in: -1e9, -10000, the dtype's least, -inf."""
-    if leaf.min is None or other.min is None or leaf.max is None or other.max is None:
+    if leaf.min is None or leaf.min > _MASKED or other.min is None or leaf.max is None or other.max is None:
         return False
     if leaf.kind != "float" or leaf.min == other.min or max(leaf.min, other.min) > _MASKED:
         return False

@@ -166,23 +166,26 @@ class _Rows:
         """Pair the leaves of the pairs of ops of these numbers, and count what they say about the slots."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
         leaves, others = self.units[0].leaves, self.units[1].leaves
-        confidences = [0.98 if relation(pair.target, pair.golden) else 0.95 for pair in self.pairs]
-        evidence = [_op_evidence(pair) for pair in self.pairs]
+        known = [
+            (pair.target, pair.golden, 0.98 if relation(pair.target, pair.golden) else 0.95, _op_evidence(pair))
+            for pair in self.pairs
+        ]
+        for mine, theirs, pair, agrees in zip(leaf.tolist(), other.tolist(), number.tolist(), same, strict=True):
+            one, two = leaves[mine], others[theirs]
+            target, golden, confidence, evidence = known[pair]
+            evidence = (layouts.of_pair(one, two), *evidence)
+            if agrees:
+                evidence = (_value(one, two), *evidence)
+            if one.slot == two.slot and target.name == golden.name:
+                confidence, evidence = 1.0, ("same name", *evidence)
+            self.rows.append(RowPair(target, golden, one, two, confidence, evidence))
+        for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
+            numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
         voters = Codes()
         voter = numpy.array([
             voters[pair.target.kind == "api", pair.target.family, pair.golden.family, pair.target.direction]
             for pair in self.pairs
-        ])  # fmt: skip
-        for place, (mine, theirs, pair) in enumerate(zip(leaf.tolist(), other.tolist(), number.tolist(), strict=True)):
-            one, two = leaves[mine], others[theirs]
-            values = [_value(one, two)] if same[place] else []
-            ops = self.pairs[pair]
-            self.add(
-                ops.target, ops.golden, one, two, confidences[pair],
-                *values, layouts.of_pair(one, two), *evidence[pair],
-            )  # fmt: skip
-        if not len(leaf):
-            return
+        ], dtype=numpy.int64)  # fmt: skip
         is_parameter = numpy.isin(self.units[0].columns.role[leaf], _PARAMETERS)
         ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
         _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
@@ -366,10 +369,10 @@ class _Rows:
             for op, other in offers
             if not used[other.row]
             and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
+            and (not by_value or same_values(leaf, other))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
-            fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
         elif (
             len(fitting) != 1
@@ -467,10 +470,8 @@ def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Number
 
 def _plain_slots(unit: Unit, codes: Codes) -> Numbers:
     """Per leaf the code of its slot in golden's words."""
-    _, first, code = numpy.unique(
-        equal_rows(unit.columns.slot, unit.columns.role), return_index=True, return_inverse=True
-    )
-    return numpy.array([codes[_plain(unit.leaves[place])] for place in first.tolist()], dtype=numpy.int64)[code]
+    table = [[codes[_plain_slot(slot, role)] for role in ROLES] for slot in unit.slots]
+    return numpy.array(table, dtype=numpy.int64).reshape(-1, len(ROLES))[unit.columns.slot, unit.columns.role]
 
 
 def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
@@ -608,9 +609,9 @@ def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
     return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
 
 
-def _op_evidence(pair: Pair) -> list[str]:
+def _op_evidence(pair: Pair) -> tuple[str, ...]:
     if pair.how in _BY_PATH:
-        return [pair.how]
+        return (pair.how,)
     if pair.target.family == pair.golden.family:
-        return [f"same op {pair.golden.family}", pair.how]
-    return [f"{pair.target.family} is {pair.golden.family}", pair.how]
+        return f"same op {pair.golden.family}", pair.how
+    return f"{pair.target.family} is {pair.golden.family}", pair.how

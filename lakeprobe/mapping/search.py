@@ -18,7 +18,7 @@ from lakeprobe.mapping.left_over import INSIDE, Left, are_masked_otherwise, expl
 from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
 from lakeprobe.mapping.tensors import match_tensors
-from lakeprobe.mapping.units import Codes, read_unit
+from lakeprobe.mapping.units import Words, read_unit
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,8 +48,8 @@ def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) ->
 
 
 def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
-    codes = Codes()
-    ours, theirs = read_unit(connection, target, codes), read_unit(connection, golden, codes)
+    words = Words()
+    ours, theirs = read_unit(connection, target, words), read_unit(connection, golden, words)
     matches = match_tensors(ours, theirs)
     presume_places(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
@@ -61,14 +61,14 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
         *(Left(row.target.seq, row.target_leaf.row, INSIDE, masks(row.target_leaf, row.golden_leaf)) for row in masked),
         *explain(
             ours, matches.sides[0], matches.partner[0],
-            [(row.target_leaf, row.golden, row.golden_leaf) for row in found], notes,
+            [row.target_leaf for row in found], [(row.golden, row.golden_leaf) for row in found], notes,
         ),
     ]  # fmt: skip
     golden_left = [
         *(Left(row.golden.seq, row.golden_leaf.row, INSIDE, masks(row.golden_leaf, row.target_leaf)) for row in masked),
         *explain(
             theirs, matches.sides[1], matches.partner[1],
-            [(row.golden_leaf, row.target, row.target_leaf) for row in found], notes,
+            [row.golden_leaf for row in found], [(row.target, row.target_leaf) for row in found], notes,
         ),
     ]  # fmt: skip
     rows = [row for row in found if row.target_leaf.row not in apart] if apart else found

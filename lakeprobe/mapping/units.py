@@ -6,7 +6,7 @@ Most of two units is settled by whole columns (mapping/tensors.py, votes.py, row
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,20 @@ INPUT, OUTPUT, PARAMETERS, GRADIENT = range(4)
 
 
 class Codes(dict[Any, int]):
-    """Numbers what it is asked for, from 0; for both units alike, so that equal means the same in both."""
+    """Numbers what it is asked for, from 0."""
 
     def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
         return number
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The codes of texts, for both units alike, so that equal means the same in both."""
+
+    kinds: Codes = field(default_factory=Codes)
+    slots: Codes = field(default_factory=Codes)
+    digests: Codes = field(default_factory=Codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,13 @@ class Unit:
     ops: list[Op]
     leaves: list[Leaf]
     columns: Columns
+    slots: list[str]
+    """The slots by their codes, as far as they are known by now."""
     rows: int
     """A number above that of every row."""
 
 
-def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, codes: Codes) -> Unit:
+def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words) -> Unit:
     """The ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
     given = {"unit": str(folder)}
     framework = str(connection.execute(resources.sql("mapping/framework"), given).fetchall()[0][0])
@@ -85,14 +96,17 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, codes: Codes)
     places = numpy.searchsorted(seqs, _numbers(table, "seq"))
     slots, slot = _texts(table, "slot")
     kept = _of_one_name(places, slot, len(slots))
-    table, places = table.filter(pyarrow.array(kept)), places[kept]
+    if not kept.all():
+        table, places = table.filter(pyarrow.array(kept)), places[kept]
     rows = int(_numbers(table, "row").max(initial=-1)) + 1
-    is_scalar = numpy.asarray(pyarrow.compute.equal(table["dtype_class"], "scalar").fill_null(False))
-    scalars, tensors = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
-    for leaf, place in zip(_leaves(scalars), places[is_scalar].tolist(), strict=True):
-        ops[place].scalars.append(leaf)
-    leaves = _leaves(tensors)
-    columns = _columns(tensors, places[~is_scalar], leaves, codes)
+    kinds, kind = _texts(table, "dtype_class")
+    is_scalar = numpy.array([text == "scalar" for text in kinds], dtype=bool)[kind]
+    if is_scalar.any():
+        scalars, table = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
+        for leaf, place in zip(_leaves(scalars), places[is_scalar].tolist(), strict=True):
+            ops[place].scalars.append(leaf)
+    leaves = _leaves(table)
+    columns = _columns(table, places[~is_scalar], leaves, words)
     for place, (leaf, view) in enumerate(zip(leaves, columns.view.tolist(), strict=True)):
         leaf.place, leaf.view = place, view
     ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
@@ -100,12 +114,15 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, codes: Codes)
     for place, op in enumerate(ops):
         op.leaves = leaves[ends[place] : ends[place + 1]]
         op.carries = place in carriers
-    return Unit(framework, ops, leaves, columns, rows)
+    return Unit(framework, ops, leaves, columns, list(words.slots), rows)
 
 
 def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
     """The ops without their leaves."""
-    texts = {name: table[name].to_pylist() for name in table.column_names}
+    repeated = ("op_kind", "api", "module_class", "direction", "parent")
+    texts = {
+        name: _decoded(table, name) if name in repeated else table[name].to_pylist() for name in table.column_names
+    }
     families = _Families(framework)
     found = []
     for place, (seq, name, kind, api, cls, direction, call, parent) in enumerate(zip(*texts.values(), strict=True)):
@@ -166,7 +183,7 @@ def _leaves(table: pyarrow.Table) -> list[Leaf]:
     )
 
 
-def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], codes: Codes) -> Columns:
+def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words) -> Columns:
     roles, role = _texts(table, "role")
     kinds, kind = _texts(table, "dtype_class")
     slots, slot = _texts(table, "slot")
@@ -183,14 +200,14 @@ def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], codes: Codes
         is_number = (elements == 1) & (largest != numpy.round(largest)) & numpy.isfinite(largest)
     is_float, is_bool = (numpy.array([text == name for text in kinds], dtype=bool)[kind] for name in ("float", "bool"))
     tells = numpy.where(largest == smallest, is_number & is_float, elements > 1)
-    digest_code = _renumbered(digests, digest, codes)
+    digest_code = _renumbered(digests, digest, words.digests)
     view = numpy.full(len(leaves), -1, dtype=numpy.int64)
     is_known = ~has_digest & has_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest)
     view[is_known] = equal_rows(elements[is_known], largest[is_known] + 0.0, smallest[is_known] + 0.0)
     view[has_digest] = len(leaves) + digest_code[has_digest]
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
-        _renumbered(kinds, kind, codes), _renumbered(slots, slot, codes), digest_code, elements,
+        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
         has_digest | (has_range & ~is_bool & tells), view,
     )  # fmt: skip
