@@ -84,7 +84,8 @@ def pair_rows(
     found.each(found.by_slot)
     found.around(by_value=False)
     for pair in pairs:
-        found.scalars(pair)
+        if pair.target.scalars and pair.golden.scalars:
+            found.scalars(pair)
     return sorted(found.rows, key=lambda row: row.target_leaf.row)
 
 
@@ -350,15 +351,16 @@ class _Rows:
     def offered(self, op: Op, parts: Sequence[Op], side: int) -> list[tuple[Op, Leaf]]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
         computing = sorted((part for part in parts if not part.is_view), key=lambda part: part.seq)
-        within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
-        return [
+        free = [
             (part, leaf)
             for part in computing
             for leaf in part.leaves
-            if not self.taken[side][leaf.row]
-            and not (part is op and leaf.role == "output")
-            and leaf.view not in within.get(leaf.role, ())
+            if not self.taken[side][leaf.row] and not (part is op and leaf.role == "output")
         ]
+        if not free:
+            return []
+        within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
+        return [(part, leaf) for part, leaf in free if leaf.view not in within.get(leaf.role, ())]
 
     def fill(self, pair: Pair, leaf: Leaf, offers: list[tuple[Op, Leaf]], by_value: bool, ours: bool) -> None:
         """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
@@ -399,7 +401,7 @@ class _Rows:
 
     def scalars(self, pair: Pair) -> None:
         """Scalars of equal argument or slot, and of equal value."""
-        if not pair.target.scalars or not pair.golden.scalars or relation(pair.target, pair.golden) < _WHOLE:
+        if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
         named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(pair.golden, leaf)) is not None}
@@ -431,16 +433,16 @@ class _Neighbours:
 
     def found(self, op: Op) -> list[Op]:
         calls, place = self.calls[op.direction], self.place[op]
-        needed, made = _shown([op], "input"), _shown([op], "output")
+        before = self.beside(op, reversed(calls[max(0, place - _WINDOW) : place]))
+        behind = self.beside(op, calls[place + 1 : place + 1 + _WINDOW])
         found = [op]
-        for other in self.beside(op, reversed(calls[max(0, place - _WINDOW) : place])):
-            if not needed.isdisjoint(_shown([other], "output")):
-                found.append(other)
-                needed |= _shown([other], "input")
-        for other in self.beside(op, calls[place + 1 : place + 1 + _WINDOW]):
-            if not made.isdisjoint(_shown([other], "input")):
-                found.append(other)
-                made |= _shown([other], "output")
+        for others, ours, theirs in ((before, "input", "output"), (behind, "output", "input")):
+            flowing: set[int] | None = None
+            for other in others:
+                flowing = _shown([op], ours) if flowing is None else flowing
+                if not flowing.isdisjoint(_shown([other], theirs)):
+                    found.append(other)
+                    flowing |= _shown([other], ours)
         return found
 
     def beside(self, op: Op, others: Iterable[Op]) -> Iterable[Op]:
