@@ -75,7 +75,30 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
     )
     for side, left in (("target", found.target_left), ("golden", found.golden_left)):
         _insert(connection, "search_left", [[side] * len(left), *zip(*left, strict=True)])
+    _arrange(connection)
     return bool(found.rows)
+
+
+def _arrange(connection: duckdb.DuckDBPyConnection) -> None:
+    """Find how the pairs lie whose contents are there; what cannot be read is left to the metrics, which say so."""
+    pairs = connection.execute(resources.sql("match/search_contents")).fetchall()
+    if not pairs:
+        return
+    from lakeprobe.errors import TensorError
+    from lakeprobe.tensors.arrangement import arrange
+    from lakeprobe.tensors.reference import TensorReference, byte_strides
+
+    found = []
+    for target, golden, reference, other_reference, are_alike in pairs:
+        try:
+            way = arrange(TensorReference.of(reference), TensorReference.of(other_reference), are_alike)
+        except TensorError:
+            continue
+        if way is not None:
+            strides = [list(byte_strides(side)) for side in (way.target, way.golden)]
+            found.append((target, golden, list(way.target.shape), *strides, way.note))
+    if found:
+        _insert(connection, "search_layouts", list(zip(*found, strict=True)))
 
 
 def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:

@@ -173,31 +173,25 @@ def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
 def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:
     """Per tensor that an op of this run makes and the other run has not, its support: a bit for each known tensor."""
     supports: dict[Tensor, int] = {}
-    dangling: dict[Tensor, int] = {}  # a known tensor is its own support, which is made where it is needed
+    dangling: dict[Tensor, None] = {}
     for op in ops:
         taken, put_out = _shown(op)
         new = [tensor for tensor in put_out if tensor not in numbers and made.get(tensor) is op]
         support = 0
         for tensor in taken:
-            if new and tensor in numbers:
-                support |= 1 << numbers[tensor]
-            elif new and tensor in supports:
-                support |= supports[tensor]
-            elif new and tensor not in held:
-                whole = _whole(tensor, dangling)
-                if whole is not None:
-                    support |= 1 << numbers[whole] if whole in numbers else dangling[whole]
+            if new:
+                is_told = tensor in numbers or tensor in supports or tensor in held
+                source = tensor if is_told else _whole(tensor, dangling) or tensor
+                support |= 1 << numbers[source] if source in numbers else supports.get(source, 0)
             if not op.is_view:
                 dangling.pop(tensor, None)
-        for tensor in put_out:
-            if made.get(tensor) is op:
-                dangling[tensor] = 0 if tensor in numbers else support
+        dangling.update(dict.fromkeys(tensor for tensor in put_out if made.get(tensor) is op))
         for tensor in new:
             supports.setdefault(tensor, support)
     return supports
 
 
-def _whole(part: Tensor, dangling: dict[Tensor, int]) -> Tensor | None:
+def _whole(part: Tensor, dangling: dict[Tensor, None]) -> Tensor | None:
     """The last output that nothing took in and that `part` may be cut from or made of.
 
     Not all ops are recorded: slices and parts of a tensor leave no trace in some dumps.

@@ -479,8 +479,8 @@ def _plain_slots(unit: Unit, codes: Codes) -> Numbers:
 def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
     """Places of rows with equal keys: of several with one key the k-th of one side and the k-th of the other."""
     keys = equal_rows(*(numpy.concatenate(columns) for columns in zip(ours, theirs, strict=True)))
-    ranked = [_ranked(side, len(keys)) for side in (keys[: len(ours[0])], keys[len(ours[0]) :])]
-    _, one, two = numpy.intersect1d(*ranked, assume_unique=True, return_indices=True)
+    mine, others = _ranked(keys[: len(ours[0])], len(keys)), _ranked(keys[len(ours[0]) :], len(keys))
+    _, one, two = numpy.intersect1d(mine, others, assume_unique=True, return_indices=True)
     return one, two
 
 

@@ -321,8 +321,8 @@ def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
 def _starts(values: Numbers) -> dict[int, tuple[int, int]]:
     """Where each of the sorted values begins and ends."""
     distinct, start = numpy.unique(values, return_index=True)
-    ends = [*start[1:].tolist(), len(values)]
-    return dict(zip(distinct.tolist(), zip(start.tolist(), ends, strict=True), strict=True))
+    ends = numpy.append(start, len(values))[1:]
+    return dict(zip(distinct.tolist(), zip(start.tolist(), ends.tolist(), strict=True), strict=True))
 
 
 def _parts(counts: Numbers) -> Iterator[slice]:

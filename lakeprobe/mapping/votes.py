@@ -51,7 +51,7 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
 
 @dataclass(frozen=True, slots=True)
 class _Ballots:
-    """Ops of both sides, by their places, that have tensors in common in the same role, and how much speaks for each."""
+    """Ops of both sides, by their places, that have tensors in common in one role, and what speaks for each pair."""
 
     ours: Numbers
     theirs: Numbers
