@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +86,6 @@ def train_torch(
     return float(loss.detach())
 
 
-def _shaken(name: str, value: Any) -> Any:
-    """A parameter that is off by 1e-7: MindSpore gives no hold to shake its kernels, forward and backward."""
-    random = numpy.random.RandomState(zlib.crc32(name.encode()))
-    return (value * (1 + 1e-7 * random.randn(*value.shape))).astype(value.dtype)
-
-
 def train_mindspore(
     module: Any, run: str, lake: str, defect: str | None, weights: Path, carried: bool, **how: Any
 ) -> float:
@@ -102,13 +95,12 @@ def train_mindspore(
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     model = module.build(defect)
     values = module.carry(dict(numpy.load(weights)), defect)
-    if how.pop("noise"):
-        values = {name: _shaken(name, value) for name, value in values.items()}
     parameters = {parameter.name: parameter for parameter in model.get_parameters()}
     assert set(values) == set(parameters), sorted(set(values) ^ set(parameters))
     for name, parameter in parameters.items():
         parameter.set_data(mindspore.Tensor(values[name]))
     model.set_train()
+    how.pop("noise")  # MindSpore gives no hold to shake its kernels
     given = {name: mindspore.Tensor(value) for name, value in batch(how.pop("pair")).items()}
     step = mindspore.value_and_grad(lambda: module.loss(model, given), None, model.trainable_params())
     with lakeprobe.collect(model, run=run, lake=lake, level="mix", **how) as collector:
