@@ -63,15 +63,42 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
     from lakeprobe.mapping.search import search
 
     found = search(connection, *units)
-    rows = [(row.target_leaf.row, row.golden_leaf.row, row.confidence, ", ".join(row.evidence)) for row in found.rows]
-    _insert(connection, "search_rows", "INTEGER[], INTEGER[], DOUBLE[], VARCHAR[]", rows)
-    left = [
-        (side, item.seq, item.row, item.outcome, item.reason)
-        for side, items in (("target", found.target_left), ("golden", found.golden_left))
-        for item in items
-    ]
-    _insert(connection, "search_left", "VARCHAR[], INTEGER[], INTEGER[], VARCHAR[], VARCHAR[]", left)
-    return bool(rows)
+    _insert(
+        connection,
+        "search_rows",
+        [
+            [row.target_leaf.row for row in found.rows],
+            [row.golden_leaf.row for row in found.rows],
+            [row.confidence for row in found.rows],
+            [", ".join(row.evidence) for row in found.rows],
+        ],
+    )
+    for side, left in (("target", found.target_left), ("golden", found.golden_left)):
+        _insert(connection, "search_left", [[side] * len(left), *zip(*left, strict=True)])
+    _arrange(connection)
+    return bool(found.rows)
+
+
+def _arrange(connection: duckdb.DuckDBPyConnection) -> None:
+    """Find how the pairs lie whose contents are there; what cannot be read is left to the metrics, which say so."""
+    pairs = connection.execute(resources.sql("match/search_contents")).fetchall()
+    if not pairs:
+        return
+    from lakeprobe.errors import TensorError
+    from lakeprobe.tensors.arrangement import arrange
+    from lakeprobe.tensors.reference import TensorReference, byte_strides
+
+    found = []
+    for target, golden, reference, other_reference, are_alike in pairs:
+        try:
+            way = arrange(TensorReference.of(reference), TensorReference.of(other_reference), are_alike)
+        except TensorError:
+            continue
+        if way is not None:
+            strides = [list(byte_strides(side)) for side in (way.target, way.golden)]
+            found.append((target, golden, list(way.target.shape), *strides, way.note))
+    if found:
+        _insert(connection, "search_layouts", list(zip(*found, strict=True)))
 
 
 def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
@@ -83,8 +110,13 @@ def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
     return Counts(*connection.execute(resources.sql("compare/search_counts")).fetchall()[0])
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, types: str, rows: Sequence[tuple[object, ...]]) -> None:
-    if rows:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        values = ", ".join(f"unnest(?::{type})" for type in types.split(", "))
-        connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Sequence[object]]) -> None:
+    """Insert rows, given as columns. Arrow carries them: DuckDB takes its own time with each value of a list."""
+    import pyarrow
+
+    if not columns[0]:
+        return
+    names = [name for name, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
+    connection.register("found", pyarrow.table(dict(zip(names, map(pyarrow.array, columns), strict=True))))
+    connection.execute(f"INSERT INTO {table} FROM found")
+    connection.unregister("found")

@@ -172,6 +172,7 @@ def _prepare(
     if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
         usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
+    connection.execute(resources.sql("match/search_layouts"))
     if searching.is_asked(rule):
         is_found = searching.create(connection, (target, golden) if task.search else None)
         other_names = other_names and not is_found

@@ -7,26 +7,19 @@ that could as well be another one is left out: who corrects a mapping finds a ga
 
 from __future__ import annotations
 
-import math
-import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from lakeprobe.mapping.tensors import Matches
+from lakeprobe.mapping.ops import Op, common_end, distance, relation, same_values
+from lakeprobe.mapping.tensors import Matches, are_elsewhere, excludes
+from lakeprobe.mapping.units import Unit
+from lakeprobe.mapping.votes import ops_by_tensors
 
 _Item = TypeVar("_Item")
-
-TOLERANCE = 1e-4
-"""How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
-
-_GRID = 1e3
-"""Steps per factor e of the grid that statistics are put on to find equal ones; close ones may fall to two sides."""
 
 _MOST_ALIKE = 4
 """A fingerprint that more leaves of one run have is no evidence of which op is meant."""
@@ -39,126 +32,8 @@ SEQUENCE = "the same sequence of ops"
 
 _MODULES = ("module", "parameters_grad")
 
-_SAME_FAMILY, _PART_OF, _KNOWN = 3.0, 1.5, 100.0
-"""What speaks for a pair: one kind of op, a part of it, or that it was found before. See `_Alignment.score`."""
-
-PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
-"""Kinds of op that do a part of what one op does in the other framework."""
-
-VIEWS = frozenset({
-    "astype", "atleast1d", "broadcasttensors", "broadcastto", "cast", "chunk", "clone", "contiguous",
-    "detach", "expand", "expandas", "expanddims", "flatten", "float", "getitem", "half", "identity",
-    "movedim", "narrow", "permute", "ravel", "reshape", "reshapeas", "select", "split", "splitwithsize",
-    "squeeze", "stopgradient", "stridedslice", "t", "tensorsplit", "to", "transpose", "type", "typeas",
-    "unbind", "unflatten", "unsqueeze", "view", "viewas",
-})  # fmt: skip
-"""Kinds of op that give their input another shape, place or dtype, or a part of it, and compute nothing."""
-
-QUERIES = frozenset(
-    {
-        "shape",
-        "shapeop",
-        "getattr",
-        "isfloatingpoint",
-        "isinstance",
-        "size",
-        "dim",
-        "numel",
-        "rank",
-        "dtype",
-        "len",
-        "item",
-        "storageoffset",
-        "stride",
-    }
-)
-"""Kinds of op that ask for a tensor's shape or the like."""
-
-
-@dataclass(eq=False)
-class Leaf:
-    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
-
-    `argument`: the name of the argument that it is, where a signature tells (mapping/known.py).
-    """
-
-    row: int
-    slot: str
-    role: str
-    kind: str | None
-    shape: tuple[int, ...] | None
-    max: float | None
-    min: float | None
-    mean: float | None
-    norm: float | None
-    digest: str | None
-    value: str | None = None
-    argument: str | None = None
-    elements: int = 0
-    """How many elements the shape has; 1 for a scalar."""
-
-    def __post_init__(self) -> None:
-        self.elements = math.prod(self.shape or ())
-
-    @cached_property
-    def fingerprint(self) -> Hashable | None:
-        """What equal tensors have in common in two frameworks; None where it would say nothing (all 0 or 1)."""
-        if self.digest is not None:
-            return (self.elements, self.digest)
-        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
-            return None
-        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
-
-
-_TRIVIAL = (0.0, 1.0, -1.0)
-
-
-@dataclass(eq=False)
-class Op:
-    """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op."""
-
-    seq: int
-    name: str
-    kind: str
-    path: str
-    family: str
-    direction: str
-    call: int
-    parent: str | None
-    class_name: str = ""
-    leaves: list[Leaf] = field(default_factory=list)
-    scalars: list[Leaf] = field(default_factory=list)
-
-    @cached_property
-    def fingerprints(self) -> Counter[Hashable]:
-        """How often each fingerprint occurs in the op."""
-        return Counter(leaf.fingerprint for leaf in self.leaves if leaf.fingerprint is not None)
-
-    @cached_property
-    def shapes(self) -> Counter[Hashable]:
-        """How often each role, shape and element class occurs in the op."""
-        return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
-
-    @cached_property
-    def carries(self) -> bool:
-        """Whether an output is an input in another form (reshape, cast, dropout of nothing): its values are no clue."""
-        inputs = {statistics(leaf) for leaf in self.leaves if leaf.role == "input"} - {None}
-        return any(statistics(leaf) in inputs for leaf in self.leaves if leaf.role == "output")
-
-    @cached_property
-    def is_view(self) -> bool:
-        """Whether it only gives its input another shape, place or dtype."""
-        return self.kind == "api" and self.family.removesuffix("_") in VIEWS
-
-    @property
-    def is_query(self) -> bool:
-        """Whether it only asks for a tensor's shape or the like."""
-        return self.kind == "api" and self.family in QUERIES
-
-    @cached_property
-    def forward_name(self) -> str:
-        """The name of the forward op that this is the backward of."""
-        return re.sub(r"\.backward(?=\.\d+$|$)", ".forward", self.name)
+_KNOWN = 100.0
+"""What speaks for a pair that was found before. See `_Alignment.score`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,64 +45,20 @@ class Pair:
     how: str
 
 
-def statistics(leaf: Leaf) -> Hashable | None:
-    """What a tensor has in common with its own reshaped self in the same run."""
-    if leaf.digest is not None or leaf.max is None:
-        return leaf.digest
-    return (leaf.elements, leaf.max, leaf.min)
-
-
-def same_values(target: Leaf, golden: Leaf) -> bool | None:
-    """Whether the two could be one tensor by their statistics or digest; None if the dumps do not tell."""
-    if target.digest is not None and golden.digest is not None:
-        return target.digest == golden.digest
-    if target.max is None or golden.max is None or target.min is None or golden.min is None:
-        return None
-    magnitude = 0.0
-    for number in (target.max, target.min, golden.max, golden.min):
-        if magnitude < abs(number) < math.inf:
-            magnitude = abs(number)
-    if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
-        return False
-    if target.norm is None or golden.norm is None:
-        return True
-    norm = max(abs(target.norm), abs(golden.norm))
-    if not _close(target.norm, golden.norm, norm):
-        return False
-    if target.mean is None or golden.mean is None:
-        return True
-    return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
-
-
-def distance(target: Leaf, golden: Leaf) -> float:
-    """How far the statistics of two tensors are apart, relative to them: 0 the same, 1 nothing in common or unknown."""
-    parts = [
-        min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm))
-        if ours is not None and theirs is not None and math.isfinite(ours) and math.isfinite(theirs) and ours != theirs
-    ]
-    known = target.max is not None and golden.max is not None
-    return sum(parts) / len(parts) if parts else (0.0 if known else 1.0)
-
-
-def align(target: Sequence[Op], golden: Sequence[Op], matches: Matches | None = None) -> list[Pair]:
+def align(target: Unit, golden: Unit, matches: Matches) -> list[Pair]:
     """The ops that are the same in both runs, each at most once, in the target's order.
 
     `matches` says which tensor is which; ops pair by them first, and none pairs against them.
     """
-    from lakeprobe.mapping.tensors import match_tensors
-    from lakeprobe.mapping.votes import ops_by_tensors
-
-    matches = matches or match_tensors(target, golden)
-    if len(target) == len(golden) and all(map(_same_ops, target, golden)):
-        return [Pair(op, other, SEQUENCE) for op, other in zip(target, golden, strict=True)]
-    found = _Alignment(target, golden, matches)
+    if len(target.ops) == len(golden.ops) and all(map(_same_ops, target.ops, golden.ops)):
+        return [Pair(op, other, SEQUENCE) for op, other in zip(target.ops, golden.ops, strict=True)]
+    found = _Alignment(target.ops, golden.ops)
     for op, other in ops_by_tensors(target, golden, matches):
         found.add(op, other, "same values")
     found.modules()
     found.calls("forward")
     found.later_modules()
-    for direction in dict.fromkeys(op.direction for op in target if op.direction != "forward"):
+    for direction in dict.fromkeys(op.direction for op in target.ops if op.direction != "forward"):
         found.calls(direction)
     return sorted(found.pairs.values(), key=lambda pair: pair.target.seq)
 
@@ -235,8 +66,8 @@ def align(target: Sequence[Op], golden: Sequence[Op], matches: Matches | None = 
 class _Alignment:
     """The pairs found so far, and what they say about the next ones."""
 
-    def __init__(self, target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> None:
-        self.target, self.golden, self.matches = target, golden, matches
+    def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
+        self.target, self.golden = target, golden
         self.pairs: dict[str, Pair] = {}
         self.taken: set[str] = set()
         self.paths: dict[str, str] = {}
@@ -272,13 +103,13 @@ class _Alignment:
             [op for op in side if op.kind in _MODULES and op.direction != "forward"]
             for side in (self.target, self.golden)
         )
-        after = {op.forward_name: op for op in theirs if op.direction == "backward"}
+        after = {op.forward: op for op in theirs if op.direction == "backward"}
         groups: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
         for op in ours:
-            forward = self.pairs.get(op.forward_name)
-            if forward is not None and op.direction == "backward":
-                if forward.golden.name in after:
-                    self.add(op, after[forward.golden.name], _by_path(op, forward.golden))
+            forward = self.of_forward(op)
+            if forward is not None:
+                if forward.golden in after:
+                    self.add(op, after[forward.golden], _by_path(op, forward.golden))
             else:
                 groups[0][self.paths.get(op.path, op.path), op.direction].append(op)
         for op in theirs:
@@ -293,6 +124,8 @@ class _Alignment:
     def calls(self, direction: str) -> None:
         """All ops of one direction in their order; pairs that are known stay, and hold the others in place."""
         ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
+        if all(op.name in self.pairs for op in ours) or all(op.name in self.taken for op in theirs):
+            return  # nothing is left that could pair
         self.in_order(ours, theirs)
         for index, other_index in self.after_forward(ours, theirs):
             op, other = ours[index], theirs[other_index]
@@ -301,11 +134,15 @@ class _Alignment:
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
         """Places of backward calls whose forward calls are a pair."""
-        places = {op.forward_name: index for index, op in enumerate(theirs) if op.direction == "backward"}
+        places = {op.forward: index for index, op in enumerate(theirs) if op.forward is not None}
         for index, op in enumerate(ours):
-            forward = self.pairs.get(op.forward_name) if op.direction == "backward" else None
-            if forward is not None and forward.golden.name in places:
-                yield index, places[forward.golden.name]
+            forward = self.of_forward(op)
+            if forward is not None and forward.golden in places:
+                yield index, places[forward.golden]
+
+    def of_forward(self, op: Op) -> Pair | None:
+        """The pair of the call that `op` is the backward of."""
+        return None if op.forward is None else self.pairs.get(op.forward.name)
 
     def in_order(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
         """Add what begins and ends alike, then a heavy chain of likely pairs, and then what fits in its gaps."""
@@ -327,7 +164,8 @@ class _Alignment:
         chain = heaviest_chain(weights)
         ends = [(-1, -1), *chain, (len(ours), len(theirs))]
         for (left, other_left), (right, other_right) in pairwise(ends):
-            self.gap(ours[left + 1 : right], theirs[other_left + 1 : other_right])
+            if right - left > 1 and other_right - other_left > 1:
+                self.gap(ours[left + 1 : right], theirs[other_left + 1 : other_right])
         for index, other_index in chain:
             self.add(ours[index], theirs[other_index], "order and fingerprint")
 
@@ -349,7 +187,7 @@ class _Alignment:
         theirs = [op for op in theirs if op.name not in self.taken]
         if [_form(op) for op in ours] == [_form(op) for op in theirs]:
             for op, other in zip(ours, theirs, strict=True):
-                if not self.contradict(op, other) and not self.wired_otherwise(op, other):
+                if not _contradict(op, other) and not _wired_otherwise(op, other):
                     self.add(op, other, SEQUENCE)
         elif ours and theirs and len(ours) * len(theirs) <= _LARGEST_GAP:
             for index, other_index in best_path(ours, theirs, self.score):
@@ -366,7 +204,7 @@ class _Alignment:
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
             return 0.0
-        if self.contradict(target, golden) or self.are_steps(target, golden):
+        if _contradict(target, golden) or _are_steps(target, golden):
             return 0.0
         kind = relation(target, golden)
         values = target.fingerprints & golden.fingerprints
@@ -381,32 +219,6 @@ class _Alignment:
         score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
         return score + (1.0 if target.name == golden.name else 0.0)
 
-    def are_steps(self, target: Op, golden: Op) -> bool:
-        """Whether what the two put out is far apart, and a step to what agrees."""
-        outputs = [
-            (leaf, other)
-            for leaf in target.leaves
-            for other in golden.leaves
-            if leaf.role == other.role == "output" and leaf.elements == other.elements
-        ]
-        return bool(outputs) and all(self.matches.excludes(leaf, other) for leaf, other in outputs)
-
-    def wired_otherwise(self, target: Op, golden: Op) -> bool:
-        """Whether one slot of the two shows tensors that both runs have, and not the same one."""
-        slots = {leaf.slot: leaf for leaf in golden.leaves}
-        return any(self.matches.are_elsewhere(leaf, slots[leaf.slot]) for leaf in target.leaves if leaf.slot in slots)
-
-    def contradict(self, target: Op, golden: Op) -> bool:
-        """Whether what one of the two puts out is put out by another op of the other run."""
-        return any(
-            (tensor := self.matches.of(leaf, side)) is not None
-            and any(sight.role == leaf.role for _, sight in tensor.sights)
-            and not any(seen is other for seen, sight in tensor.sights if sight.role == leaf.role)
-            for side, (op, other) in enumerate(((target, golden), (golden, target)))
-            for leaf in op.leaves
-            if leaf.role == "output"
-        )
-
     def _context(self, target: Op, golden: Op) -> float:
         """What the pairs of the enclosing module and of the forward call say, and how alike the paths end."""
         score = 0.0
@@ -416,23 +228,44 @@ class _Alignment:
         if parent is not None and parent.golden.name == golden.parent:
             score += 2.0
         if target.direction == "backward":
-            forward = self.pairs.get(target.forward_name)
+            forward = self.of_forward(target)
             if forward is not None:
-                score += 3.0 if forward.golden.name == golden.forward_name else -2.0
+                score += 3.0 if forward.golden is golden.forward else -2.0
         return score
+
+
+def _are_steps(target: Op, golden: Op) -> bool:
+    """Whether what the two put out is far apart, and a step to what agrees."""
+    outputs = [
+        (leaf, other)
+        for leaf in target.leaves
+        for other in golden.leaves
+        if leaf.role == other.role == "output" and leaf.elements == other.elements
+    ]
+    return bool(outputs) and all(excludes(leaf, other) for leaf, other in outputs)
+
+
+def _wired_otherwise(target: Op, golden: Op) -> bool:
+    """Whether one slot of the two shows tensors that both runs have, and not the same one."""
+    slots = {leaf.slot: leaf for leaf in golden.leaves}
+    return any(are_elsewhere(leaf, slots[leaf.slot]) for leaf in target.leaves if leaf.slot in slots)
+
+
+def _contradict(target: Op, golden: Op) -> bool:
+    """Whether what one of the two puts out is put out by another op of the other run."""
+    return any(
+        leaf.tensor is not None
+        and leaf.tensor.partner is not None
+        and any(sight.role == leaf.role for _, sight in leaf.tensor.partner.sights)
+        and not any(seen is other for seen, sight in leaf.tensor.partner.sights if sight.role == leaf.role)
+        for op, other in ((target, golden), (golden, target))
+        for leaf in op.leaves
+        if leaf.role == "output"
+    )
 
 
 def _by_path(op: Op, other: Op) -> str:
     return "same module path" if op.path == other.path else "paired module"
-
-
-def relation(target: Op, golden: Op) -> float:
-    """How the kinds of two ops are related: the same, a part of the other, or 0 for not at all."""
-    if target.family == golden.family:
-        return _SAME_FAMILY
-    if PART_OF.get(target.family) == golden.family or PART_OF.get(golden.family) == target.family:
-        return _PART_OF
-    return 0.0
 
 
 def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[Op, Op]]:
@@ -475,9 +308,14 @@ def _own_names(op: Op) -> tuple[Hashable, ...]:
 
 def heaviest_chain(weights: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
     """The pairs, increasing on both sides, whose weights add up to most. O(n log n) for n pairs."""
+    pairs = sorted(weights, key=lambda pair: (pair[0], -pair[1]))
+    if (
+        all(one[0] < two[0] and one[1] < two[1] for one, two in pairwise(pairs))
+        and min(weights.values(), default=0) > 0
+    ):
+        return pairs
     others = sorted({other for _, other in weights})
     best: list[tuple[float, int]] = [(0.0, -1)] * (len(others) + 1)
-    pairs = sorted(weights, key=lambda pair: (pair[0], -pair[1]))
     before = [-1] * len(pairs)
     for number, pair in enumerate(pairs):
         place = bisect_left(others, pair[1])
@@ -494,7 +332,8 @@ def _best_up_to(tree: list[tuple[float, int]], place: int) -> tuple[float, int]:
     """The largest entry among the first `place` of a Fenwick tree of maxima."""
     best = (0.0, -1)
     while place > 0:
-        best = max(best, tree[place], key=lambda entry: entry[0])
+        if tree[place][0] > best[0]:
+            best = tree[place]
         place -= place & -place
     return best
 
@@ -527,29 +366,9 @@ def best_path(
             row, column = row + 1, column + 1
 
 
-def _on_grid(value: float) -> Hashable:
-    if not math.isfinite(value) or value == 0:
-        return str(abs(value)) if value == 0 else str(value)
-    return (value > 0, round(math.log(abs(value)) * _GRID))
-
-
-def _close(ours: float, theirs: float, magnitude: float) -> bool:
-    if ours == theirs or (ours != ours and theirs != theirs):  # both NaN
-        return True
-    return abs(ours - theirs) <= TOLERANCE * magnitude < math.inf
-
-
 def _nearness(target: Op, golden: Op) -> float:
     """Up to 1 if the statistics in equal slots of equal shape are close: a defect moves them, it does not swap them."""
     slots = {leaf.slot: leaf for leaf in golden.leaves}
     pairs = [(leaf, slots[leaf.slot]) for leaf in target.leaves[:8] if leaf.slot in slots]
     near = [1 - distance(leaf, other) for leaf, other in pairs if leaf.shape == other.shape]
     return sum(near) / len(near) if near else 0.0
-
-
-def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """How many parts two paths have in common at their ends."""
-    count = 0
-    while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
-        count += 1
-    return count

@@ -12,8 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 
-from lakeprobe.mapping.align import Op, best_path, distance, relation
-from lakeprobe.mapping.tensors import Matches, Tensor
+import numpy
+
+from lakeprobe.mapping.align import best_path
+from lakeprobe.mapping.ops import Op, distance, relation
+from lakeprobe.mapping.tensors import Matches, Tensor, Tensors, presume
+from lakeprobe.mapping.units import OUTPUT, PARAMETERS, Numbers, Unit
 
 _MOST_MEMBERS = 64
 """Tensors of one support and size up to which all ways to pair them are weighed; of more, only the last pair."""
@@ -40,39 +44,50 @@ _Results = dict[Tensor, set[Tensor]]
 """What is made of each tensor in one op."""
 
 
-def presume(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> None:
-    """Note in `matches` which tensors of the two runs are at the same place, and which ops are rootless."""
-    sides = (_forward(target), _forward(golden))
-    made = tuple(_makers(ops, matches, side) for side, ops in enumerate(sides))
-    for tensor, other in _sources(sides, made, matches):
-        matches.presume(tensor, other)
+def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
+    """Say which tensors of the two runs are at the same place, and note in `matches` which ops are rootless."""
+    sides = (_forward(target.ops), _forward(golden.ops))
+    shown = [
+        _first_shown(unit, ops, of_side)
+        for unit, ops, of_side in zip((target, golden), sides, matches.sides, strict=True)
+    ]
+    made = tuple(of_side for of_side, _ in shown)
+    held = tuple(of_side for _, of_side in shown)
+    for tensor, other in _sources(held):
+        presume(tensor, other)
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
-    if len(numbers) * sum(tensor not in numbers for of_side in made for tensor in of_side) > _MOST_BITS:
+    unknown = [sum(tensor not in numbers for tensor in of_side) for of_side in made]
+    if len(numbers) * sum(unknown) > _MOST_BITS:
         return
-    supports = [_supports(ops, made[side], matches, side, numbers) for side, ops in enumerate(sides)]
-    matches.rootless = {
+    supports = [
+        _supports(ops, made[side], set(held[side]), numbers) if unknown[side] else {} for side, ops in enumerate(sides)
+    ]
+    matches.rootless.update(
         made[side][tensor] for side in (0, 1) for tensor, support in supports[side].items() if not support
-    }
-    results = tuple(_results(ops, matches, side) for side, ops in enumerate(sides))
-    for ours, theirs in _classes(supports, matches, int):
-        if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
-            matches.presume(ours[0], theirs[0])
-        else:
-            _presume_best(ours, theirs, made, results, matches)
-    for side, ops in enumerate(sides):
-        matches.partial |= _partial(ops, made[side], matches, side)
-    for ours, theirs in _classes(supports, matches, int.bit_length):  # the newest: not all ways are recorded
-        _presume_best(ours, theirs, made, results, matches)
+    )
+    if all(supports):
+        results = tuple(_results(ops) for ops in sides)
+        for ours, theirs in _classes(supports, int):
+            if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
+                presume(ours[0], theirs[0])
+            else:
+                _presume_best(ours, theirs, made, results)
+    if next(matches.presumed_pairs(), None) is not None:
+        for side, ops in enumerate(sides):
+            _mark_partial(ops, made[side])
+    if all(supports):
+        for ours, theirs in _classes(supports, int.bit_length):  # the newest: not all ways are recorded
+            _presume_best(ours, theirs, made, results)
 
 
 def _classes(
-    supports: Sequence[dict[Tensor, int]], matches: Matches, key: Callable[[int], int]
+    supports: Sequence[dict[Tensor, int]], key: Callable[[int], int]
 ) -> list[tuple[list[Tensor], list[Tensor]]]:
     """The tensors without place of both sides that agree in size and in what `key` says of their supports."""
     classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for side, of_side in enumerate(supports):
         for tensor, support in of_side.items():
-            is_free = tensor not in matches.rejoining and tensor not in matches.presumed
+            is_free = not tensor.is_rejoining and tensor.presumed is None
             if support and is_free and tensor.leaf.kind == "float":
                 classes[key(support), tensor.leaf.elements][side].append(tensor)
     return [(ours, theirs) for ours, theirs in classes.values() if ours and theirs]
@@ -90,45 +105,57 @@ def _known(matches: Matches) -> list[tuple[Tensor, Tensor]]:
     return sorted((*matches.pairs(), *matches.presumed_pairs()), key=lambda pair: pair[0].leaf.row)
 
 
-def _makers(ops: Sequence[Op], matches: Matches, side: int) -> _Made:
-    """The op that makes each tensor; what only hands on what it takes in makes nothing."""
-    made: _Made = {}
-    seen: set[Tensor] = set()
-    for op in ops:
-        taken, put_out = _shown(op, matches, side)
-        seen.update(taken)
-        for tensor in put_out:
-            if tensor not in seen:
-                made[tensor] = op
-                seen.add(tensor)
-    return made
+def _first_shown(unit: Unit, forward: list[Op], tensors: Tensors) -> tuple[_Made, list[Tensor]]:
+    """The op that makes each tensor, and the parameters: what modules hold, in the order in which it is used.
+
+    What only hands on what it takes in makes nothing. Without modules, parameters are what ops take in that none made.
+    """
+    columns = unit.columns
+    is_forward = numpy.zeros(len(unit.ops), dtype=bool)
+    is_forward[numpy.array([op.place for op in forward], dtype=numpy.int64)] = True
+    leaf = numpy.flatnonzero(is_forward[columns.op] & (tensors.of_leaf >= 0))
+    tensor, is_output = tensors.of_leaf[leaf], columns.role[leaf] == OUTPUT
+    order = numpy.lexsort((is_output, columns.op[leaf], tensor))
+    numbers, first = numpy.unique(tensor[order], return_index=True)
+    leads = order[first]
+    is_made = numpy.zeros(len(tensors.all), dtype=bool)
+    is_made[numbers] = is_output[leads]
+    made_in = numpy.sort(leads[is_output[leads]])
+    made = {tensors.all[tensor[each]]: unit.ops[columns.op[leaf[each]]] for each in made_in.tolist()}
+    taken = ~is_output & ~is_made[tensor]
+    held = set(tensor[taken & (columns.role[leaf] == PARAMETERS)].tolist())
+    return made, [tensors.all[number] for number in _in_order(tensor[taken]) if not held or number in held]
 
 
-def _shown(op: Op, matches: Matches, side: int) -> tuple[list[Tensor], list[Tensor]]:
+def _in_order(numbers: Numbers) -> list[int]:
+    """The distinct numbers in the order in which they come first."""
+    distinct, first = numpy.unique(numbers, return_index=True)
+    found: list[int] = distinct[numpy.argsort(first)].tolist()
+    return found
+
+
+def _shown(op: Op) -> tuple[list[Tensor], list[Tensor]]:
     """The tensors that an op takes in and those that it puts out."""
     shown: tuple[list[Tensor], list[Tensor]] = ([], [])
     for leaf in op.leaves:
-        tensor = matches.by_row[side].get(leaf.row)
-        if tensor is not None:
-            shown[leaf.role == "output"].append(tensor)
+        if leaf.tensor is not None:
+            shown[leaf.role == "output"].append(leaf.tensor)
     return shown
 
 
-def _sources(
-    sides: tuple[list[Op], list[Op]], made: tuple[_Made, ...], matches: Matches
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
     """Parameters that only one run has: of equally many elements, and beside the same one that both runs have.
 
     The k-th pairs with the k-th, where equally many are left.
     """
     left: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     beside: dict[Tensor, set[Tensor]] = {}
-    for side, ops in enumerate(sides):
+    for side, parameters in enumerate(held):
         known: Tensor | None = None
         since: list[Tensor] = []
-        for tensor in _parameters(ops, made[side], matches, side):
-            if tensor in matches.partner:
-                known = tensor if side == 0 else matches.partner[tensor]
+        for tensor in parameters:
+            if tensor.partner is not None:
+                known = tensor if side == 0 else tensor.partner
                 for waiting in since:
                     beside[waiting].add(known)
                 since = []
@@ -143,100 +170,77 @@ def _sources(
                     yield tensor, other
 
 
-def _parameters(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> list[Tensor]:
-    """What modules hold, in the order in which it is used; without modules, what ops take in that none made."""
-    taken = [
-        (leaf.role, tensor)
-        for op in ops
-        for leaf in op.leaves
-        if leaf.role != "output" and (tensor := matches.by_row[side].get(leaf.row)) is not None and tensor not in made
-    ]
-    held = {tensor for role, tensor in taken if role == "parameters"}
-    return [tensor for tensor in dict.fromkeys(tensor for _, tensor in taken) if not held or tensor in held]
-
-
-def _supports(
-    ops: Sequence[Op], made: _Made, matches: Matches, side: int, numbers: dict[Tensor, int]
-) -> dict[Tensor, int]:
+def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:
     """Per tensor that an op of this run makes and the other run has not, its support: a bit for each known tensor."""
     supports: dict[Tensor, int] = {}
-    held = set(_parameters(ops, made, matches, side))
-    dangling: dict[Tensor, int] = {}
+    dangling: dict[Tensor, None] = {}
     for op in ops:
-        taken, put_out = _shown(op, matches, side)
+        taken, put_out = _shown(op)
+        new = [tensor for tensor in put_out if tensor not in numbers and made.get(tensor) is op]
         support = 0
         for tensor in taken:
-            if tensor in numbers:
-                support |= 1 << numbers[tensor]
-            elif tensor in supports:
-                support |= supports[tensor]
-            elif tensor not in held:
-                support |= _of_whole(tensor, dangling)
+            if new:
+                is_told = tensor in numbers or tensor in supports or tensor in held
+                source = tensor if is_told else _whole(tensor, dangling) or tensor
+                support |= 1 << numbers[source] if source in numbers else supports.get(source, 0)
             if not op.is_view:
                 dangling.pop(tensor, None)
-        for tensor in put_out:
-            if tensor not in numbers and tensor not in supports and made.get(tensor) is op:
-                supports[tensor] = support
-            if made.get(tensor) is op:
-                dangling[tensor] = 1 << numbers[tensor] if tensor in numbers else support
+        dangling.update(dict.fromkeys(tensor for tensor in put_out if made.get(tensor) is op))
+        for tensor in new:
+            supports.setdefault(tensor, support)
     return supports
 
 
-def _of_whole(part: Tensor, dangling: dict[Tensor, int]) -> int:
-    """The support of the last output that nothing took in and that `part` may be cut from or made of.
+def _whole(part: Tensor, dangling: dict[Tensor, None]) -> Tensor | None:
+    """The last output that nothing took in and that `part` may be cut from or made of.
 
     Not all ops are recorded: slices and parts of a tensor leave no trace in some dumps.
     """
-    for whole, support in islice(reversed(dangling.items()), _MOST_DANGLING):
+    for whole in islice(reversed(dangling), _MOST_DANGLING):
         ours, theirs = part.leaf, whole.leaf
         if theirs.kind != ours.kind:
             continue
         if theirs.elements == ours.elements:
-            return support
+            return whole
         is_within = None not in (ours.max, ours.min, theirs.max, theirs.min) and (
             (theirs.min or 0) <= (ours.min or 0) <= (ours.max or 0) <= (theirs.max or 0)
         )
         if theirs.elements % max(ours.elements, 1) == 0 and is_within:
-            return support
-    return 0
+            return whole
+    return None
 
 
-def _results(ops: Sequence[Op], matches: Matches, side: int) -> _Results:
+def _results(ops: Sequence[Op]) -> _Results:
     results: _Results = defaultdict(set)
     for op in ops:
-        taken, put_out = _shown(op, matches, side)
+        taken, put_out = _shown(op)
         for tensor in taken:
             results[tensor].update(put_out)
     return results
 
 
-def _partial(ops: Sequence[Op], made: _Made, matches: Matches, side: int) -> set[Tensor]:
-    """Sums and products that only go into another of their kind, which has its place in both runs.
+def _mark_partial(ops: Sequence[Op], made: _Made) -> None:
+    """Mark sums and products that only go into another of their kind, which has its place in both runs.
 
     One program adds a and b first, another b and c.
     """
-    found = {
-        tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor not in matches.presumed
-    }
+    found = {tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor.presumed is None}
     taken: set[Tensor] = set()
     for op in ops:
         if op.kind != "api" or op.is_view:
             continue
-        shown, put_out = _shown(op, matches, side)
+        shown, put_out = _shown(op)
         taken.update(shown)
-        is_whole = any(tensor in matches.presumed for tensor in put_out)
+        is_whole = any(tensor.presumed is not None for tensor in put_out)
         for tensor in shown:
             if tensor in found and not (is_whole and op.family.strip("_") == made[tensor].family.strip("_")):
                 found.discard(tensor)
-    return found & taken
+    for tensor in found & taken:
+        tensor.is_partial = True
 
 
 def _presume_best(
-    ours: list[Tensor],
-    theirs: list[Tensor],
-    made: tuple[_Made, ...],
-    results: tuple[_Results, ...],
-    matches: Matches,
+    ours: list[Tensor], theirs: list[Tensor], made: tuple[_Made, ...], results: tuple[_Results, ...]
 ) -> None:
     """Pair tensors of one class, in the order in which they are made, as most speaks for it."""
     lasts = tuple(_lasts(tensors, of_side) for tensors, of_side in zip((ours, theirs), results, strict=True))
@@ -254,7 +258,7 @@ def _presume_best(
         return total if total >= _LEAST_SCORE else 0.0
 
     for place, other_place in best_path(ours, theirs, score):
-        matches.presume(ours[place], theirs[other_place])
+        presume(ours[place], theirs[other_place])
 
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from lakeprobe.mapping.align import TOLERANCE, Leaf, Op
-from lakeprobe.mapping.tensors import Matches, Tensor
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op
+from lakeprobe.mapping.tensors import Tensor
 
 _MOST_PARTS = 8
 """Tensors that one holds at most: query, key and value, the gates of an LSTM in both directions."""
@@ -24,9 +24,9 @@ def of_pair(leaf: Leaf, other: Leaf) -> str:
     return f"{how}: {list(leaf.shape)} against {list(other.shape)}"
 
 
-def of_parameters(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> dict[Tensor, str]:
+def of_parameters(target: Sequence[Op], golden: Sequence[Op]) -> dict[Tensor, str]:
     """Per parameter that only one run has as it is, where it is in the other run."""
-    left = (_left(target, matches, 0), _left(golden, matches, 1))
+    left = (_left(target), _left(golden))
     notes: dict[Tensor, str] = {}
     for wholes, others in (left, left[::-1]):
         for whole in wholes:
@@ -42,16 +42,17 @@ def of_parameters(target: Sequence[Op], golden: Sequence[Op], matches: Matches) 
     return notes
 
 
-def _left(ops: Sequence[Op], matches: Matches, side: int) -> list[Tensor]:
+def _left(ops: Sequence[Op]) -> list[Tensor]:
     """The parameters without partner, in the order in which they are used."""
-    held = (
-        matches.by_row[side].get(leaf.row)
-        for op in ops
-        if op.direction == "forward"
-        for leaf in op.leaves
-        if leaf.role == "parameters"
+    return list(
+        dict.fromkeys(
+            leaf.tensor
+            for op in ops
+            if op.direction == "forward"
+            for leaf in op.leaves
+            if leaf.role == "parameters" and leaf.tensor is not None and leaf.tensor.partner is None
+        )
     )
-    return [tensor for tensor in dict.fromkeys(held) if tensor is not None and tensor not in matches.partner]
 
 
 def _name(tensor: Tensor) -> str:

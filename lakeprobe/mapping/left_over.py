@@ -6,11 +6,14 @@ view, a mask that is made otherwise. These rows are counted apart, each with its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from lakeprobe.mapping.align import TOLERANCE, Leaf, Op
-from lakeprobe.mapping.tensors import Matches, Tensor, is_evidence
+import numpy
+
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op
+from lakeprobe.mapping.tensors import Tensor, Tensors
+from lakeprobe.mapping.units import GRADIENT, OUTPUT, Numbers, Unit
 
 _MASKED = -5e3
 """A number as low as this in a tensor of scores is a mask's."""
@@ -19,8 +22,7 @@ INSIDE, STRUCTURE = "inside", "structure"
 """How a row without counterpart ends that has its reason: a step on the way, or what computes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """A row of an op, or all rows of it that are not named (`row` None), with how it ends and why."""
 
     seq: int
@@ -30,39 +32,60 @@ class Left:
 
 
 def explain(
-    ops: Sequence[Op], side: int, matches: Matches, partners: dict[int, tuple[Op, Leaf]], notes: Mapping[Tensor, str]
+    unit: Unit,
+    tensors: Tensors,
+    partner: Numbers,
+    paired: Sequence[Leaf],
+    others: Sequence[tuple[Op, Leaf]],
+    notes: Mapping[Tensor, str],
 ) -> Iterator[Left]:
     """The reasons of what is left of one side.
 
-    `partners` has its paired rows, each with its counterpart; `notes` what is known of tensors (mapping/layouts.py).
+    `paired` has its paired leaves, and `others` what each is compared with. `partner` says per tensor whether the other
+    run has it (-1: no), and `notes` what is known of some of them (mapping/layouts.py).
     """
-    tensors = matches.by_row[side]
-    known: dict[Tensor, tuple[Op, Leaf]] = {}
-    for row, partner in partners.items():
-        if row in tensors:
-            known.setdefault(tensors[row], partner)
-    reached, leading = _reached(ops, tensors, known), _leading(ops, tensors, known)
-    between = _between(ops, side, matches, partners)
-    for op in ops:
-        counterpart = next((partners[leaf.row][0] for leaf in op.leaves if leaf.row in partners), None)
-        if counterpart is not None:
-            why: tuple[str, str] | None = _of_paired(op, counterpart)
+    places = numpy.array([leaf.place for leaf in paired], dtype=numpy.int64)
+    compared = numpy.zeros(len(unit.leaves), dtype=bool)
+    compared[places[places >= 0]] = True
+    counterpart, sight = _firsts(unit, tensors, places)
+    reached, leading = _ways(unit, tensors, sight >= 0)
+    between = _between(unit, tensors, partner, compared)
+    evidence = set(unit.columns.op[unit.columns.is_evidence].tolist())
+    for place, (op, other) in enumerate(zip(unit.ops, counterpart.tolist(), strict=True)):
+        if other >= 0:
+            why: tuple[str, str] | None = _of_paired(op, others[other][0])
         else:
-            why = _of_alone(op, op in reached, op in leading) or between.get(op)
+            why = _of_alone(op, place in evidence, reached[place], leading[place]) or between.get(op)
         if why is not None:
             yield Left(op.seq, None, *why)
-        for leaf in op.leaves:
-            tensor = tensors.get(leaf.row)
-            if leaf.row not in partners and tensor is not None and tensor in notes:
-                yield Left(op.seq, leaf.row, INSIDE, notes[tensor])
-            elif leaf.row not in partners and tensor in known and not op.is_view:
-                other, sight = known[tensor]
-                yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other.name}.{sight.slot}")
+    for place in numpy.flatnonzero(~compared & (tensors.of_leaf >= 0)).tolist():
+        leaf, op = unit.leaves[place], unit.ops[unit.columns.op[place]]
+        tensor = tensors.all[tensors.of_leaf[place]]
+        if tensor in notes:
+            yield Left(op.seq, leaf.row, INSIDE, notes[tensor])
+        elif sight[tensor.number] >= 0 and not op.is_view:
+            other_op, seen = others[sight[tensor.number]]
+            yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other_op.name}.{seen.slot}")
+
+
+def _firsts(unit: Unit, tensors: Tensors, places: Numbers) -> tuple[Numbers, Numbers]:
+    """Per op, and per tensor, which of the paired leaves at `places` is its first; -1 where none is."""
+    number = numpy.flatnonzero(places >= 0)
+    found = []
+    for order, of_leaf, count in (
+        (numpy.argsort(places[number], kind="stable"), unit.columns.op, len(unit.ops)),
+        (slice(None), tensors.of_leaf, len(tensors.all)),
+    ):
+        keys, first = numpy.unique(of_leaf[places[number[order]]], return_index=True)
+        firsts = numpy.full(count + 1, -1, dtype=numpy.int64)  # what shows no tensor has the key -1: the last
+        firsts[keys] = number[order][first]
+        found.append(firsts[:count])
+    return found[0], found[1]
 
 
 def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
     """Whether the two are the same but for the number that a mask puts in: -1e9, -10000, the dtype's least, -inf."""
-    if leaf.min is None or other.min is None or leaf.max is None or other.max is None:
+    if leaf.min is None or leaf.min > _MASKED or other.min is None or leaf.max is None or other.max is None:
         return False
     if leaf.kind != "float" or leaf.min == other.min or max(leaf.min, other.min) > _MASKED:
         return False
@@ -80,11 +103,11 @@ def _of_paired(op: Op, partner: Op) -> tuple[str, str]:
     return outcome, f"an argument or output that {partner.name} does not have"
 
 
-def _of_alone(op: Op, is_reached: bool, is_leading: bool) -> tuple[str, str] | None:
+def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) -> tuple[str, str] | None:
     """Why an op has no counterpart; None if there is no reason known."""
     if op.is_view or op.is_query:
         return STRUCTURE, "a view, or a query of a shape"
-    if not any(is_evidence(leaf) for leaf in op.leaves):
+    if not has_evidence:
         return STRUCTURE, "holds one number throughout, or no tensor"
     if is_reached and is_leading:
         return INSIDE, "a step between tensors that are compared"
@@ -93,70 +116,76 @@ def _of_alone(op: Op, is_reached: bool, is_leading: bool) -> tuple[str, str] | N
     return None
 
 
-def _between(
-    ops: Sequence[Op], side: int, matches: Matches, partners: dict[int, tuple[Op, Leaf]]
-) -> dict[Op, tuple[str, str]]:
+def _between(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) -> dict[Op, tuple[str, str]]:
     """The ops without counterpart that stand between ops that are compared, unless a difference begins there.
 
     A part of a tensor and a sum of gradients leave no trace in a dump, so that no way of tensors need lead to them.
     """
     found: dict[Op, tuple[str, str]] = {}
-    for direction in dict.fromkeys(op.direction for op in ops):
-        calls = [op for op in ops if op.direction == direction]
-        ends = [_agreement(op, side, matches, partners) for op in calls]
+    ends = _agreement(unit, tensors, partner, compared)
+    for direction in dict.fromkeys(op.direction for op in unit.ops):
         before: tuple[Op, bool] | None = None
         waiting: list[Op] = []
-        for op, agrees in zip(calls, ends, strict=True):
+        for op, agrees in zip(unit.ops, ends, strict=True):
+            if op.direction != direction:
+                continue
             if agrees is None:
                 waiting.append(op)
                 continue
-            if agrees or (before is not None and not before[1]):
-                start = f"between {before[0].name} and {op.name}" if before else f"before {op.name}"
-                found |= dict.fromkeys(waiting, (INSIDE, f"stands {start}, compared"))
-            before, waiting = (op, agrees), []
+            if waiting:
+                if agrees or (before is not None and not before[1]):
+                    start = f"between {before[0].name} and {op.name}" if before else f"before {op.name}"
+                    found |= dict.fromkeys(waiting, (INSIDE, f"stands {start}, compared"))
+                waiting = []
+            before = (op, agrees)
         if before is not None:
             why = f"stands behind {before[0].name}, compared, and nothing that is recorded comes of it"
             found |= dict.fromkeys(waiting, (INSIDE, why))
     return found
 
 
-def _agreement(op: Op, side: int, matches: Matches, partners: dict[int, tuple[Op, Leaf]]) -> bool | None:
-    """Whether what `op` puts out is in both runs; None if it is not compared."""
-    compared = [leaf for leaf in op.leaves if leaf.row in partners and leaf.role in ("output", "parameters_grad")]
-    if not compared:
-        return None
-    return any(matches.of(leaf, side) is not None or not is_evidence(leaf) for leaf in compared)
+def _agreement(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) -> list[bool | None]:
+    """Per op whether what it puts out is in both runs; None if it is not compared."""
+    columns = unit.columns
+    is_made = compared & _is_made(unit)
+    agrees = ~columns.is_evidence
+    shows = tensors.of_leaf >= 0
+    agrees[shows] = partner[tensors.of_leaf[shows]] >= 0
+    has, agree = (
+        (numpy.bincount(columns.op[chosen], minlength=len(unit.ops)) > 0).tolist()
+        for chosen in (is_made, is_made & agrees)
+    )
+    return [agreed if compares else None for compares, agreed in zip(has, agree, strict=True)]
 
 
-def _reached(ops: Sequence[Op], tensors: dict[int, Tensor], known: Collection[Tensor]) -> set[Op]:
-    """The ops that take in a tensor that is compared, or what was made of one."""
-    derived: set[Tensor] = set()
-    found = set()
-    for op in ops:
-        taken, made = _taken_and_made(op, tensors)
-        if any(tensor in known or tensor in derived for tensor in taken):
-            found.add(op)
-            derived |= made
-    return found
+def _ways(unit: Unit, tensors: Tensors, known: Numbers) -> tuple[list[bool], list[bool]]:
+    """Per op whether it takes in a tensor that is compared or what was made of one, and whether it leads to one."""
+    columns, of_leaf = unit.columns, tensors.of_leaf
+    shows = of_leaf >= 0
+    is_known = numpy.zeros(len(of_leaf), dtype=bool)
+    is_known[shows] = known[of_leaf[shows]]
+    is_made = _is_made(unit)
+    between = numpy.unique(columns.op[shows & ~is_known]).tolist()  # only these hand on what is not known
+    found = []
+    for is_start, order in ((~is_made, between), (is_made, between[::-1])):
+        touched = (numpy.bincount(columns.op[is_known & is_start], minlength=len(unit.ops)) > 0).tolist()
+        _follow(unit, order, touched, is_start.tolist())
+        found.append(touched)
+    return found[0], found[1]
 
 
-def _leading(ops: Sequence[Op], tensors: dict[int, Tensor], known: Collection[Tensor]) -> set[Op]:
-    """The ops that put out a tensor that is compared, or of which one is made."""
-    wanted: set[Tensor] = set()
-    found = set()
-    for op in reversed(ops):
-        taken, made = _taken_and_made(op, tensors)
-        if any(tensor in known or tensor in wanted for tensor in made):
-            found.add(op)
-            wanted |= taken
-    return found
+def _follow(unit: Unit, order: Iterable[int], touched: list[bool], is_start: Sequence[bool]) -> None:
+    """Go from op to op over the tensors that one hands to the next, and mark those that are reached."""
+    reached: set[Tensor] = set()
+    for place in order:
+        starts = [leaf.tensor for leaf in unit.ops[place].leaves if is_start[leaf.place] and leaf.tensor is not None]
+        if touched[place] or not reached.isdisjoint(starts):
+            touched[place] = True
+            reached.update(
+                leaf.tensor for leaf in unit.ops[place].leaves if not is_start[leaf.place] and leaf.tensor is not None
+            )
 
 
-def _taken_and_made(op: Op, tensors: dict[int, Tensor]) -> tuple[set[Tensor], set[Tensor]]:
-    taken: set[Tensor] = set()
-    made: set[Tensor] = set()
-    for leaf in op.leaves:
-        tensor = tensors.get(leaf.row)
-        if tensor is not None:
-            (made if leaf.role in ("output", "parameters_grad") else taken).add(tensor)
-    return taken, made
+def _is_made(unit: Unit) -> Numbers:
+    """Per leaf whether its op makes it."""
+    return numpy.asarray((unit.columns.role == OUTPUT) | (unit.columns.role == GRADIENT))

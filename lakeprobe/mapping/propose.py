@@ -17,7 +17,8 @@ from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.mapping.align import Op, Pair
+from lakeprobe.mapping.align import Pair
+from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair
 from lakeprobe.mapping.search import search
 

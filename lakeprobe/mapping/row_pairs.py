@@ -7,23 +7,28 @@ over is therefore looked for in the unpaired ops around it that its tensors flow
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
+import numpy
+
 from lakeprobe.mapping import layouts
-from lakeprobe.mapping.align import (
-    SEQUENCE,
-    Leaf,
-    Op,
-    Pair,
-    distance,
-    relation,
-    same_values,
-    statistics,
+from lakeprobe.mapping.align import SEQUENCE, Pair
+from lakeprobe.mapping.known import argument, slot_name
+from lakeprobe.mapping.ops import Leaf, Op, distance, relation, same_values
+from lakeprobe.mapping.tensors import (
+    Matches,
+    Tensor,
+    agree_by_slot,
+    differ,
+    excludes,
+    is_partial,
+    spread,
 )
-from lakeprobe.mapping.known import slot_name
-from lakeprobe.mapping.tensors import Matches, Tensor
+from lakeprobe.mapping.tensors import same_values as are_same_values
+from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows
 
 _WINDOW = 12
 """How many unpaired ops before and after an op may be parts of it."""
@@ -41,7 +46,7 @@ _MOST_PERMUTED = 4
 """Leaves of one shape up to which all ways to pair them are weighed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class RowPair:
     """A target row and the golden row it is held to be, how sure that is (0 to 1), and why."""
 
@@ -64,22 +69,24 @@ class RowPair:
 
 
 def pair_rows(
-    pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], matches: Matches, one_framework: bool = False
+    pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches, one_framework: bool = False
 ) -> list[RowPair]:
     """The rows that pair in `pairs` and around them, in the target's order; each row at most once.
 
     In one framework a backward op puts out the same gradients on both sides, whatever their values say.
     """
     found = _Rows(pairs, target, golden, matches, one_framework)
-    found.each(found.by_tensor)
+    found.by_tensor()
     found.each(found.by_value)
     found.around(by_value=True)
     found.sights(matches.pairs(), 0.92, "the same tensor in another op")
     found.sights(matches.presumed_pairs(), 0.8, "made of the same")
     found.each(found.by_slot)
     found.around(by_value=False)
-    found.each(found.scalars)
-    return sorted(found.rows.values(), key=lambda row: row.target_leaf.row)
+    for pair in pairs:
+        if pair.target.scalars and pair.golden.scalars:
+            found.scalars(pair)
+    return sorted(found.rows, key=lambda row: row.target_leaf.row)
 
 
 _BY_PATH = ("same module path", "paired module")
@@ -92,46 +99,102 @@ class _Rows:
     """The rows paired so far, and what equal values said about the slots."""
 
     def __init__(
-        self, pairs: Sequence[Pair], target: Sequence[Op], golden: Sequence[Op], matches: Matches, one_framework: bool
+        self, pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches, one_framework: bool
     ) -> None:
         self.pairs, self.matches, self.one_framework = pairs, matches, one_framework
-        self.sides = (target, golden)
-        self.rows: dict[int, RowPair] = {}
-        self.taken: set[int] = set()
+        self.units = (target, golden)
+        self.rows: list[RowPair] = []
+        self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
         self.paired = ({pair.target.name for pair in pairs}, {pair.golden.name for pair in pairs})
+        self.neighbours = [_Neighbours(unit.ops, paired) for unit, paired in zip(self.units, self.paired, strict=True)]
+        self.open: Sequence[Pair] = pairs
+        self.pair_of = {op: pair for pair in pairs for op in (pair.target, pair.golden)}
 
     def each(self, step: Callable[[Pair], None]) -> None:
-        for pair in self.pairs:
-            step(pair)
+        """Take a step with every pair of which both sides have something left."""
+        for pair in self.open:
+            if all(self.free(pair)):
+                step(pair)
 
     def add(self, target: Op, golden: Op, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
-        if leaf.row in self.rows or other.row in self.taken:
+        if self.taken[0][leaf.row] or self.taken[1][other.row]:
             return
-        same_name = f"{target.name}.{leaf.slot}" == f"{golden.name}.{other.slot}"
-        self.rows[leaf.row] = RowPair(
-            target, golden, leaf, other,
-            1.0 if same_name else confidence,
-            ("same name", *evidence) if same_name else evidence,
-        )  # fmt: skip
-        self.taken.add(other.row)
+        if leaf.slot == other.slot and target.name == golden.name:
+            confidence, evidence = 1.0, ("same name", *evidence)
+        self.rows.append(RowPair(target, golden, leaf, other, confidence, evidence))
+        self.taken[0][leaf.row] = self.taken[1][other.row] = 1
 
     def free(self, pair: Pair) -> tuple[list[Leaf], list[Leaf]]:
-        ours = [leaf for leaf in pair.target.leaves if leaf.row not in self.rows]
-        return ours, [leaf for leaf in pair.golden.leaves if leaf.row not in self.taken]
+        ours, theirs = self.taken
+        return (
+            [leaf for leaf in pair.target.leaves if not ours[leaf.row]],
+            [leaf for leaf in pair.golden.leaves if not theirs[leaf.row]],
+        )
 
-    def by_tensor(self, pair: Pair) -> None:
-        """Leaves that show one tensor in one role; those in equal slots first, then in their order."""
-        for wanted in (_same_slot, lambda leaf, other: True):
-            ours, theirs = self.free(pair)
-            for leaf in ours:
-                for other in theirs:
-                    same = leaf.role == other.role and self.matches.same(leaf, other) and wanted(leaf, other)
-                    if same and other.row not in self.taken:
-                        self.votes[_ballot(pair, leaf)][_plain(other)] += 1
-                        confidence = 0.98 if relation(pair.target, pair.golden) else 0.95
-                        self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
-                        break
+    def by_tensor(self) -> None:
+        """Leaves that show one tensor in one role; those in equal slots first, then in their order.
+
+        All pairs of ops at once: this is most of two units that are alike.
+        """
+        ops = [pair.target.place for pair in self.pairs], [pair.golden.place for pair in self.pairs]
+        (number, leaf), (other_number, other) = (
+            _leaves_of(unit, places, side.of_leaf)
+            for unit, side, places in zip(self.units, self.matches.sides, ops, strict=True)
+        )
+        columns = [unit.columns for unit in self.units]
+        codes = Codes()
+        plain = [_plain_slots(unit, codes) for unit in self.units]
+        tensor = self.matches.partner[0][self.matches.sides[0].of_leaf[leaf]]
+        number, leaf, tensor = number[tensor >= 0], leaf[tensor >= 0], tensor[tensor >= 0]
+        keys = (number, columns[0].role[leaf], tensor, plain[0][leaf])
+        other_keys = (
+            other_number, columns[1].role[other], self.matches.sides[1].of_leaf[other], plain[1][other],
+        )  # fmt: skip
+        ours, theirs = _joined(keys, other_keys)
+        left, other_left = (
+            numpy.setdiff1d(numpy.arange(len(each)), done) for each, done in ((leaf, ours), (other, theirs))
+        )
+        more, other_more = _joined([key[left] for key in keys[:3]], [key[other_left] for key in other_keys[:3]])
+        ours, theirs = numpy.concatenate((ours, left[more])), numpy.concatenate((theirs, other_left[other_more]))
+        order = numpy.argsort(leaf[ours])
+        ours, theirs = ours[order], theirs[order]
+        self.settle(number[ours], leaf[ours], other[theirs], plain, list(codes))
+
+    def settle(
+        self, number: Numbers, leaf: Numbers, other: Numbers, plain: Sequence[Numbers], slots: list[str]
+    ) -> None:
+        """Pair the leaves of the pairs of ops of these numbers, and count what they say about the slots."""
+        same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
+        leaves, others = self.units[0].leaves, self.units[1].leaves
+        known = [
+            (pair.target, pair.golden, 0.98 if relation(pair.target, pair.golden) else 0.95, _op_evidence(pair))
+            for pair in self.pairs
+        ]
+        for mine, theirs, pair, agrees in zip(leaf.tolist(), other.tolist(), number.tolist(), same, strict=True):
+            one, two = leaves[mine], others[theirs]
+            target, golden, confidence, evidence = known[pair]
+            evidence = (layouts.of_pair(one, two), *evidence)
+            if agrees:
+                evidence = (_value(one, two), *evidence)
+            if one.slot == two.slot and target.name == golden.name:
+                confidence, evidence = 1.0, ("same name", *evidence)
+            self.rows.append(RowPair(target, golden, one, two, confidence, evidence))
+        for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
+            numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
+        voters = Codes()
+        voter = numpy.array([
+            voters[pair.target.kind == "api", pair.target.family, pair.golden.family, pair.target.direction]
+            for pair in self.pairs
+        ], dtype=numpy.int64)  # fmt: skip
+        is_parameter = numpy.isin(self.units[0].columns.role[leaf], _PARAMETERS)
+        ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
+        _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
+        for place, votes in zip(first.tolist(), count.tolist(), strict=True):
+            ballot = _ballot(self.pairs[number[place]], leaves[leaf[place]])
+            self.votes[ballot][slots[plain[1][other[place]]]] += votes
+        free = [_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
+        self.open = [pair for pair in self.pairs if free[0][pair.target.place] or free[1][pair.golden.place]]
 
     def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
         """What is left of the tensors that are one: the next sight of one side with the next of the other.
@@ -139,32 +202,36 @@ class _Rows:
         Ops that compute nothing are left out: what they hand on is compared where it is used. So is what an op takes in
         that differs from its counterpart: there another tensor may be at the same place.
         """
-        wired = {
-            op
-            for pair in self.pairs
-            if relation(pair.target, pair.golden) >= _WHOLE and self.matches.differ(pair.target, pair.golden)
-            for op in (pair.target, pair.golden)
-        }
+        ours, theirs = self.taken
         for tensor, partner in tensors:
-            theirs = [
-                (op, leaf)
-                for op, leaf in partner.sights
-                if leaf.row not in self.taken and not _hands_on(op, leaf) and not (leaf.role == "input" and op in wired)
-            ]
-            for op, leaf in tensor.sights:
-                if leaf.row in self.rows or _hands_on(op, leaf) or (leaf.role == "input" and op in wired):
+            free = [(op, leaf) for op, leaf in tensor.sights if not ours[leaf.row]]
+            left = [(op, leaf) for op, leaf in partner.sights if not theirs[leaf.row]] if free else []
+            if not left:
+                continue
+            left = [(op, leaf) for op, leaf in left if not self.is_apart(op, leaf)]
+            for op, leaf in free:
+                if self.is_apart(op, leaf):
                     continue
                 fitting = (
-                    (other.family != op.family, abs(place - len(theirs)), place)
-                    for place, (other, sight) in enumerate(theirs)
+                    (other.family != op.family, abs(place - len(left)), place)
+                    for place, (other, sight) in enumerate(left)
                     if sight.role == leaf.role and other.kind == op.kind and other.direction == op.direction
                 )
                 best = min(fitting, default=None)
                 if best is not None:
-                    other, sight = theirs.pop(best[2])
+                    other, sight = left.pop(best[2])
                     self.add(
                         op, other, leaf, sight, confidence, *_values(leaf, sight), layouts.of_pair(leaf, sight), why
                     )
+
+    def is_apart(self, op: Op, leaf: Leaf) -> bool:
+        """Whether what `op` shows in `leaf` says nothing of the other sights of that tensor."""
+        return _hands_on(op, leaf) or (leaf.role == "input" and self.is_wired(op))
+
+    def is_wired(self, op: Op) -> bool:
+        """Whether `op` differs from its counterpart of the same kind."""
+        pair = self.pair_of.get(op)
+        return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and differ(pair.target, pair.golden)
 
     def by_value(self, pair: Pair) -> None:
         """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""
@@ -174,7 +241,7 @@ class _Rows:
                 leaf.row: [
                     other
                     for other in theirs
-                    if _fits(leaf, other) and same_values(leaf, other) and not self.matches.excludes(leaf, other)
+                    if _fits(leaf, other) and same_values(leaf, other) and not excludes(leaf, other)
                 ]
                 for leaf in ours
             }
@@ -196,21 +263,21 @@ class _Rows:
         if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
             return
         is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
-        differ = self.matches.differ(pair.target, pair.golden)
-        agree = pair.how == SEQUENCE or self.matches.agree_by_slot(pair.target, pair.golden)
+        are_behind = differ(pair.target, pair.golden)
+        agree = pair.how == SEQUENCE or agree_by_slot(pair.target, pair.golden)
         for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
-            begun = any(leaf.role == role and leaf.row in self.rows for leaf in pair.target.leaves)
+            begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
             if not (self.one_framework or begun) and _hooked_elsewhere(pair, role):
                 continue
             for layout in (_shape, _elements):  # another layout of the same tensor comes after the same
                 for left, right in self.groups(pair, role, layout):
                     for leaf, other in self.assigned(pair, left, right):
-                        if self.matches.is_partial(leaf, 0) or self.matches.is_partial(other, 1):
+                        if is_partial(leaf) or is_partial(other):
                             continue
                         if is_rootless and distance(leaf, other) > _FAR:
                             continue
-                        is_sure = differ or (agree and self.proposed(pair, leaf, other))
-                        if is_sure or not self.matches.excludes(leaf, other):
+                        is_sure = are_behind or (agree and self.proposed(pair, leaf, other))
+                        if is_sure or not excludes(leaf, other):
                             confidence = 0.9 if known else 0.85
                             self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
 
@@ -245,9 +312,9 @@ class _Rows:
             return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
-        named = {other.argument: other for other in theirs}
-        if None not in named and all(leaf.argument in named for leaf in ours):
-            return [(leaf, named[leaf.argument]) for leaf in ours]
+        named = {_argument(pair.golden, other): other for other in theirs}
+        if None not in named and all(_argument(pair.target, leaf) in named for leaf in ours):
+            return [(leaf, named[_argument(pair.target, leaf)]) for leaf in ours]
         if {_plain(leaf) for leaf in ours} == set(slots):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         if len(ours) == len(theirs) == 1:
@@ -270,45 +337,44 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
-        neighbours = [_Neighbours(side, paired) for side, paired in zip(self.sides, self.paired, strict=True)]
-        for pair in self.pairs:
+        for pair in self.open:
             ours, theirs = self.free(pair)
             if pair.target.kind != "module" and theirs:
-                candidates = self.offered(pair.target, neighbours[0].parts(pair.target), self.rows)
+                candidates = self.offered(pair.target, self.neighbours[0].parts(pair.target), 0)
                 for other in theirs:
                     self.fill(pair, other, candidates, by_value, False)
             if pair.target.kind != "module" and ours:
-                candidates = self.offered(pair.golden, neighbours[1].parts(pair.golden), self.taken)
+                candidates = self.offered(pair.golden, self.neighbours[1].parts(pair.golden), 1)
                 for leaf in ours:
                     self.fill(pair, leaf, candidates, by_value, True)
 
-    def offered(self, op: Op, parts: Sequence[Op], used: Container[int]) -> list[tuple[Op, Leaf]]:
+    def offered(self, op: Op, parts: Sequence[Op], side: int) -> list[tuple[Op, Leaf]]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
         computing = sorted((part for part in parts if not part.is_view), key=lambda part: part.seq)
-        made = {statistics(leaf) for part in computing for leaf in part.leaves if leaf.role == "output"} - {None}
-        taken = {statistics(leaf) for part in computing for leaf in part.leaves if leaf.role == "input"} - {None}
-        return [
+        free = [
             (part, leaf)
             for part in computing
             for leaf in part.leaves
-            if leaf.row not in used
-            and not (part is op and leaf.role == "output")
-            and statistics(leaf) not in {"input": made, "output": taken}.get(leaf.role, ())
+            if not self.taken[side][leaf.row] and not (part is op and leaf.role == "output")
         ]
+        if not free:
+            return []
+        within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
+        return [(part, leaf) for part, leaf in free if leaf.view not in within.get(leaf.role, ())]
 
     def fill(self, pair: Pair, leaf: Leaf, offers: list[tuple[Op, Leaf]], by_value: bool, ours: bool) -> None:
         """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
-        used = self.taken if ours else self.rows
+        used = self.taken[ours]
         own, opposite = (pair.target, pair.golden) if ours else (pair.golden, pair.target)
         fitting = [
             (op, other)
             for op, other in offers
-            if other.row not in used
+            if not used[other.row]
             and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
-            and not self.matches.excludes(*((leaf, other) if ours else (other, leaf)))
+            and (not by_value or same_values(leaf, other))
+            and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
-            fitting = [(op, other) for op, other in fitting if same_values(leaf, other)]
             fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
         elif (
             len(fitting) != 1
@@ -316,7 +382,7 @@ class _Rows:
             or (leaf.role == "output" and own.direction == "backward")
         ):
             return
-        if not fitting or (leaf.row in self.rows if ours else leaf.row in self.taken):
+        if not fitting or self.taken[not ours][leaf.row]:
             return
         op, other = fitting[0]
         target, golden = (own, op) if ours else (op, own)
@@ -338,9 +404,9 @@ class _Rows:
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
-        named = {leaf.argument: leaf for leaf in pair.golden.scalars if leaf.argument is not None}
+        named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(pair.golden, leaf)) is not None}
         for leaf in pair.target.scalars:
-            other = named.get(leaf.argument or "") or slots.get(leaf.slot)
+            other = named.get(_argument(pair.target, leaf) or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
@@ -351,28 +417,32 @@ class _Neighbours:
     def __init__(self, ops: Sequence[Op], paired: set[str]) -> None:
         self.paired = paired
         self.calls: dict[str, list[Op]] = defaultdict(list)
-        self.place: dict[str, int] = {}
+        self.place: dict[Op, int] = {}
         for op in ops:
             if op.kind == "api":
-                self.place[op.name] = len(self.calls[op.direction])
-                self.calls[op.direction].append(op)
+                calls = self.calls[op.direction]
+                self.place[op] = len(calls)
+                calls.append(op)
+        self.known: dict[Op, list[Op]] = {}
 
     def parts(self, op: Op) -> list[Op]:
         """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to."""
-        if op.name not in self.place:
-            return [op]
-        calls, place = self.calls[op.direction], self.place[op.name]
-        needed = {statistics(leaf) for leaf in op.leaves if leaf.role == "input"} - {None}
-        made = {statistics(leaf) for leaf in op.leaves if leaf.role == "output"} - {None}
+        if op not in self.known:
+            self.known[op] = self.found(op) if op in self.place else [op]
+        return self.known[op]
+
+    def found(self, op: Op) -> list[Op]:
+        calls, place = self.calls[op.direction], self.place[op]
+        before = self.beside(op, reversed(calls[max(0, place - _WINDOW) : place]))
+        behind = self.beside(op, calls[place + 1 : place + 1 + _WINDOW])
         found = [op]
-        for other in self.beside(op, reversed(calls[max(0, place - _WINDOW) : place])):
-            if any(leaf.role == "output" and statistics(leaf) in needed for leaf in other.leaves):
-                found.append(other)
-                needed |= {statistics(leaf) for leaf in other.leaves if leaf.role == "input"} - {None}
-        for other in self.beside(op, calls[place + 1 : place + 1 + _WINDOW]):
-            if any(leaf.role == "input" and statistics(leaf) in made for leaf in other.leaves):
-                found.append(other)
-                made |= {statistics(leaf) for leaf in other.leaves if leaf.role == "output"} - {None}
+        for others, ours, theirs in ((before, "input", "output"), (behind, "output", "input")):
+            flowing: set[int] | None = None
+            for other in others:
+                flowing = _shown([op], ours) if flowing is None else flowing
+                if not flowing.isdisjoint(_shown([other], theirs)):
+                    found.append(other)
+                    flowing |= _shown([other], ours)
         return found
 
     def beside(self, op: Op, others: Iterable[Op]) -> Iterable[Op]:
@@ -381,6 +451,58 @@ class _Neighbours:
             if other.name in self.paired or other.parent != op.parent:
                 return
             yield other
+
+
+def _shown(ops: Iterable[Op], role: str) -> set[int]:
+    """What `ops` take in or put out, as far as the dump tells one tensor from another."""
+    return {leaf.view for op in ops for leaf in op.leaves if leaf.role == role} - {-1}
+
+
+_PARAMETERS = [place for place, role in enumerate(ROLES) if role.startswith("parameters")]
+
+
+def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Numbers, Numbers]:
+    """The leaves of these ops that show a tensor, and for each the place of its op in `ops`."""
+    ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
+    chosen = numpy.array(ops, dtype=numpy.int64)
+    number, leaf = spread(ends[chosen], ends[chosen + 1])
+    shows = of_leaf[leaf] >= 0
+    return number[shows], leaf[shows]
+
+
+def _plain_slots(unit: Unit, codes: Codes) -> Numbers:
+    """Per leaf the code of its slot in golden's words."""
+    table = [[codes[_plain_slot(slot, role)] for role in ROLES] for slot in unit.slots]
+    return numpy.array(table, dtype=numpy.int64).reshape(-1, len(ROLES))[unit.columns.slot, unit.columns.role]
+
+
+def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
+    """Places of rows with equal keys: of several with one key the k-th of one side and the k-th of the other."""
+    keys = equal_rows(*(numpy.concatenate(columns) for columns in zip(ours, theirs, strict=True)))
+    mine, others = _ranked(keys[: len(ours[0])], len(keys)), _ranked(keys[len(ours[0]) :], len(keys))
+    _, one, two = numpy.intersect1d(mine, others, assume_unique=True, return_indices=True)
+    return one, two
+
+
+def _ranked(keys: Numbers, width: int) -> Numbers:
+    """The keys, each made one of its kind by how many of the same, of at most `width`, come before it."""
+    order = numpy.argsort(keys, kind="stable")
+    _, start, count = numpy.unique(keys[order], return_index=True, return_counts=True)
+    rank = numpy.empty(len(keys), dtype=numpy.int64)
+    rank[order] = numpy.arange(len(keys)) - numpy.repeat(start, count)
+    return keys * width + rank
+
+
+def _has_free(unit: Unit, taken: bytearray) -> list[bool]:
+    """Per op whether a leaf of it is not taken."""
+    free = numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0
+    counts: list[bool] = (numpy.bincount(unit.columns.op[free], minlength=len(unit.ops)) > 0).tolist()
+    return counts
+
+
+def _argument(op: Op, leaf: Leaf) -> str | None:
+    """The name of the argument that `leaf` is, where a signature tells."""
+    return argument(op.framework, op.name, leaf.slot) if leaf.role == "input" and op.kind == "api" else None
 
 
 def _shape(leaf: Leaf) -> Hashable:
@@ -453,8 +575,13 @@ def _fits(leaf: Leaf, other: Leaf) -> bool:
 
 def _plain(leaf: Leaf) -> str:
     """The slot in golden's words: parameters.gamma → weight, and the gradient of gamma alike."""
-    name = leaf.slot.removeprefix("parameters.")
-    return slot_name(name) if leaf.role.startswith("parameters") else name
+    return _plain_slot(leaf.slot, leaf.role)
+
+
+@lru_cache(maxsize=65536)
+def _plain_slot(slot: str, role: str) -> str:
+    name = slot.removeprefix("parameters.")
+    return slot_name(name) if role.startswith("parameters") else name
 
 
 def _same_slot(leaf: Leaf, other: Leaf) -> bool:
@@ -468,22 +595,25 @@ def _ballot(pair: Pair, leaf: Leaf) -> Hashable:
 
 
 def _values(leaf: Leaf, other: Leaf) -> list[str]:
-    if not same_values(leaf, other):
-        return []
+    return [_value(leaf, other)] if same_values(leaf, other) else []
+
+
+def _value(leaf: Leaf, other: Leaf) -> str:
+    """What two leaves of equal values have in common."""
     if leaf.digest is not None and leaf.digest == other.digest:
-        return [f"same digest {leaf.digest}"]
+        return f"same digest {leaf.digest}"
     if leaf.norm is not None and other.norm is not None:
-        return [f"same norm {leaf.norm:.4g}"]
-    return [f"same max {leaf.max:.4g} and min {leaf.min:.4g}"]
+        return f"same norm {leaf.norm:.4g}"
+    return f"same max {leaf.max:.4g} and min {leaf.min:.4g}"
 
 
 def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
     return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
 
 
-def _op_evidence(pair: Pair) -> list[str]:
+def _op_evidence(pair: Pair) -> tuple[str, ...]:
     if pair.how in _BY_PATH:
-        return [pair.how]
+        return (pair.how,)
     if pair.target.family == pair.golden.family:
-        return [f"same op {pair.golden.family}", pair.how]
-    return [f"{pair.target.family} is {pair.golden.family}", pair.how]
+        return f"same op {pair.golden.family}", pair.how
+    return f"{pair.target.family} is {pair.golden.family}", pair.how

@@ -8,14 +8,14 @@ the statistics agree to `TOLERANCE` only, since two devices round each in their 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from statistics import median
 
-from lakeprobe.mapping.align import TOLERANCE, Leaf, Op, distance, same_values
+import numpy
+
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, distance
+from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, equal_rows
 
 _MOST_CANDIDATES = 32
 """A tensor that agrees with more tensors of the other run is no evidence of any."""
@@ -35,178 +35,134 @@ _MANY = 2000
 _SAME_SUM = 1e-5
 """How far norm and mean of one tensor may be apart in two layouts, as a share of its norm."""
 
+_AT_ONCE = 2_000_000
+"""Pairs of tensors that are held against each other at once."""
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor of one run: the leaves in which it was seen, each with its op, in the order of the dump."""
+    """A tensor of one run: the leaves in which it was seen, each with its op, in the order of the dump.
 
-    sights: list[tuple[Op, Leaf]] = field(default_factory=list)
+    `leaf`: where it was seen first. `number`: its place among the tensors of its run.
+    `partner`: the tensor of the other run that it is. `presumed`: one whose values differ, at the same place of the two
+    programs (mapping/descent.py). `is_rejoining`: only one run has it although what is made of it is in both: it is a
+    step on another way to the same. `is_partial`: a sum of which the other run adds the parts in another order.
+    """
+
+    number: int
+    leaf: Leaf
+    sights: list[tuple[Op, Leaf]]
+    partner: Tensor | None = None
+    presumed: Tensor | None = None
+    is_rejoining: bool = False
+    is_partial: bool = False
 
     @property
-    def leaf(self) -> Leaf:
-        """Where it was seen first."""
-        return self.sights[0][1]
+    def like(self) -> Tensor | None:
+        """The tensor of the other side that stands where this one does: the same, or behind a difference."""
+        return self.partner or self.presumed
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensors of a run in the order in which they were seen first, and as columns.
+
+    `of_leaf`: per leaf of the unit the place of its tensor, -1 for one that says nothing. `leaves`: the places of all
+    leaves with a tensor, tensor by tensor; those of tensor k begin at `starts[k]`, and `starts` ends with their number.
+    """
+
+    all: list[Tensor]
+    of_leaf: Numbers
+    leaves: Numbers
+    starts: Numbers
 
     @property
-    def direction(self) -> str:
-        """Whether it is of the forward or of the backward pass."""
-        return self.sights[0][0].direction
+    def first(self) -> Numbers:
+        """Per tensor the leaf in which it was seen first."""
+        return numpy.asarray(self.leaves[self.starts[:-1]])
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, slots=True)
 class Matches:
-    """Which tensor is which: both ways, by the row of a leaf the tensor that it shows."""
+    """The tensors of both runs. Which is which, each of them knows.
 
-    by_row: tuple[dict[int, Tensor], dict[int, Tensor]]
-    partner: dict[Tensor, Tensor] = field(default_factory=dict)
-    rejoining: set[Tensor] = field(default_factory=set)
-    """Tensors that only one run has although what is made of them is in both: steps on another way to the same."""
-    presumed: dict[Tensor, Tensor] = field(default_factory=dict)
-    """Tensors whose values differ, at the same place of the two programs (mapping/descent.py); both ways."""
+    `partner`: per tensor of the target the place of golden's, -1 for none.
+    `rootless`: forward ops that make what only one run has, of nothing that both have.
+    """
+
+    sides: tuple[Tensors, Tensors]
+    partner: tuple[Numbers, Numbers]
     rootless: set[Op] = field(default_factory=set)
-    """Forward ops that make what only one run has, of nothing that both have."""
-
-    partial: set[Tensor] = field(default_factory=set)
-    """Sums of which another run adds the parts in another order."""
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that golden has, and golden's."""
-        for tensor in dict.fromkeys(self.by_row[0].values()):
-            if tensor in self.partner:
-                yield tensor, self.partner[tensor]
+        return ((tensor, tensor.partner) for tensor in self.sides[0].all if tensor.partner is not None)
 
     def presumed_pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor of the target that stands where one of golden does, though its values differ, and golden's."""
-        for tensor in dict.fromkeys(self.by_row[0].values()):
-            if tensor in self.presumed:
-                yield tensor, self.presumed[tensor]
-
-    def add(self, target: Tensor, golden: Tensor) -> None:
-        """Say that the two are one."""
-        self.partner[target] = golden
-        self.partner[golden] = target
+        return ((tensor, tensor.presumed) for tensor in self.sides[0].all if tensor.presumed is not None)
 
     def are_rootless(self, target: Op, golden: Op) -> bool:
         """Whether nothing that both runs have goes into one of the two: nothing says that they belong together."""
         return target in self.rootless or golden in self.rootless
 
-    def is_partial(self, leaf: Leaf, side: int) -> bool:
-        """Whether `leaf` shows a sum of which the other run adds the parts in another order."""
-        return self.by_row[side].get(leaf.row) in self.partial
 
-    def presume(self, target: Tensor, golden: Tensor) -> None:
-        """Say that the two stand at the same place, though their values differ."""
-        self.presumed[target] = golden
-        self.presumed[golden] = target
-
-    def like(self, leaf: Leaf, side: int) -> Tensor | None:
-        """The tensor of the other side that stands where `leaf`, of `side`, does: the same, or behind a difference."""
-        tensor = self.by_row[side].get(leaf.row)
-        return None if tensor is None else self.partner.get(tensor) or self.presumed.get(tensor)
-
-    def same(self, target: Leaf, golden: Leaf) -> bool:
-        """Whether the two leaves show one tensor."""
-        ours = self.by_row[0].get(target.row)
-        return ours is not None and ours in self.partner and self.partner[ours] is self.by_row[1].get(golden.row)
-
-    def is_step(self, leaf: Leaf, side: int) -> bool:
-        """Whether `leaf` shows a tensor that only its own run has, though what is made of it agrees."""
-        return self.by_row[side].get(leaf.row) in self.rejoining
-
-    def excludes(self, target: Leaf, golden: Leaf) -> bool:
-        """Whether values say that the two are not one: one is elsewhere, or is but a step to what agrees."""
-        if self.same(target, golden):
-            return False
-        if (self.of(target, 0) or self.of(golden, 1)) is not None and distance(target, golden) > _NEAR:
-            return True
-        return (self.is_step(target, 0) or self.is_step(golden, 1)) and distance(target, golden) > _NEAR
-
-    def are_elsewhere(self, target: Leaf, golden: Leaf) -> bool:
-        """Whether both show tensors that the other run has, and not one and the same."""
-        ours, theirs = self.of(target, 0), self.of(golden, 1)
-        return ours is not None and theirs is not None and not self.same(target, golden)
-
-    def agree_by_slot(self, target: Op, golden: Op) -> bool:
-        """Whether two ops of one kind have a tensor in common, and none of them takes in what the other does not."""
-        if target.family != golden.family:
-            return False
-        shown = [
-            {self.partner.get(tensor, tensor) if side else tensor for tensor in tensors}
-            for side, tensors in enumerate((self._known(target, 0), self._known(golden, 1)))
-        ]
-        return bool(shown[0] & shown[1]) and not (shown[0] - shown[1] and shown[1] - shown[0])
-
-    def _known(self, op: Op, side: int) -> set[Tensor]:
-        """The tensors of `op` that the other run has too."""
-        shown = (self.by_row[side].get(leaf.row) for leaf in op.leaves)
-        return {tensor for tensor in shown if tensor is not None and tensor in self.partner}
-
-    def differ(self, target: Op, golden: Op) -> bool:
-        """Whether the two ops put out what the other run has nowhere, and what leads to nothing that agrees."""
-        return all(
-            leaf.row in self.by_row[side] and self.of(leaf, side) is None and not self.is_step(leaf, side)
-            for side, op in enumerate((target, golden))
-            for leaf in op.leaves
-            if leaf.role == "output" and is_evidence(leaf)
-        )
-
-    def of(self, leaf: Leaf, side: int) -> Tensor | None:
-        """The tensor of the other side that `leaf`, of `side`, shows."""
-        tensor = self.by_row[side].get(leaf.row)
-        return None if tensor is None else self.partner.get(tensor)
+def presume(target: Tensor, golden: Tensor) -> None:
+    """Say that the two stand at the same place, though their values differ."""
+    target.presumed, golden.presumed = golden, target
 
 
-def match_tensors(target: Sequence[Op], golden: Sequence[Op]) -> Matches:
-    """The tensors that both runs have. Those that agree with several are told apart by nearness, then by order."""
-    ours, theirs = group(target), group(golden)
-    matches = Matches((_by_row(ours), _by_row(theirs)))
-    candidates = _candidates(ours, theirs)
-    rivals: dict[Tensor, list[Tensor]] = defaultdict(list)
-    for tensor, others in candidates.items():
-        for other in others:
-            rivals[other].append(tensor)
-    for tensor, others in candidates.items():
-        if len(others) == 1 and len(rivals[others[0]]) == 1:
-            matches.add(tensor, others[0])
-    _match_nearest(matches, candidates)
-    _match_in_order(matches, candidates, rivals)
-    limit = _usual_distance(matches)
-    for side, ops in enumerate((target, golden)):
-        matches.rejoining |= _rejoining(ops, matches, side, limit)
-    return matches
+def partner_of(leaf: Leaf) -> Tensor | None:
+    """The tensor of the other side that `leaf` shows."""
+    return None if leaf.tensor is None else leaf.tensor.partner
 
 
-def _rejoining(ops: Sequence[Op], matches: Matches, side: int, limit: float) -> set[Tensor]:
-    """The tensors without partner from which a way leads to one with a partner, over the ops that take them in.
-
-    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
-    argmax, a comparison) may agree though what they were picked from does not.
-    """
-    found: set[Tensor] = set()
-    for op in reversed(ops):
-        shown = [(leaf.role, matches.by_row[side].get(leaf.row)) for leaf in op.leaves]
-        taken = {tensor for role, tensor in shown if role != "output" and tensor is not None}
-        alone = [tensor for tensor in taken if tensor not in matches.partner and tensor not in found]
-        if not alone:
-            continue
-        made = {tensor for role, tensor in shown if role == "output" and tensor is not None} - taken
-        agreeing = {
-            tensor.leaf.kind
-            for tensor in made
-            if tensor in found or _agrees(tensor, matches.partner.get(tensor), limit)
-        }
-        found.update(tensor for tensor in alone if ("float" in agreeing if tensor.leaf.kind == "float" else agreeing))
-    return found
+def are_same(target: Leaf, golden: Leaf) -> bool:
+    """Whether the two leaves show one tensor."""
+    partner = partner_of(target)
+    return partner is not None and partner is golden.tensor
 
 
-def _agrees(tensor: Tensor, partner: Tensor | None, limit: float) -> bool:
-    return partner is not None and tensor.leaf.elements > 1 and _distance(tensor, partner) <= limit
+def is_step(leaf: Leaf) -> bool:
+    """Whether `leaf` shows a tensor that only its own run has, though what is made of it agrees."""
+    return leaf.tensor is not None and leaf.tensor.is_rejoining
 
 
-def _usual_distance(matches: Matches) -> float:
-    """How far apart two tensors may be that agree as the others do: behind a small difference some are still near."""
-    some = islice(matches.pairs(), _MANY)
-    return max(_LEAST_USUAL, _FAR * median([_distance(*pair) for pair in some] or [0.0]))
+def is_partial(leaf: Leaf) -> bool:
+    """Whether `leaf` shows a sum of which the other run adds the parts in another order."""
+    return leaf.tensor is not None and leaf.tensor.is_partial
+
+
+def excludes(target: Leaf, golden: Leaf) -> bool:
+    """Whether values say that the two are not one: one is elsewhere, or is but a step to what agrees."""
+    if are_same(target, golden):
+        return False
+    is_told = (partner_of(target) or partner_of(golden)) is not None or is_step(target) or is_step(golden)
+    return is_told and distance(target, golden) > _NEAR
+
+
+def are_elsewhere(target: Leaf, golden: Leaf) -> bool:
+    """Whether both show tensors that the other run has, and not one and the same."""
+    return partner_of(target) is not None and partner_of(golden) is not None and not are_same(target, golden)
+
+
+def agree_by_slot(target: Op, golden: Op) -> bool:
+    """Whether two ops of one kind have a tensor in common, and none of them takes in what the other does not."""
+    if target.family != golden.family:
+        return False
+    ours = {leaf.tensor for leaf in target.leaves if partner_of(leaf) is not None}
+    theirs = {partner for leaf in golden.leaves if (partner := partner_of(leaf)) is not None}
+    return bool(ours & theirs) and not (ours - theirs and theirs - ours)
+
+
+def differ(target: Op, golden: Op) -> bool:
+    """Whether the two ops put out what the other run has nowhere, and what leads to nothing that agrees."""
+    return all(
+        leaf.tensor is not None and leaf.tensor.partner is None and not leaf.tensor.is_rejoining
+        for op in (target, golden)
+        for leaf in op.leaves
+        if leaf.role == "output" and is_evidence(leaf)
+    )
 
 
 def is_evidence(leaf: Leaf) -> bool:
@@ -220,133 +176,251 @@ def is_evidence(leaf: Leaf) -> bool:
     return leaf.elements > 1
 
 
-def group(ops: Iterable[Op]) -> list[Tensor]:
+def match_tensors(target: Unit, golden: Unit) -> Matches:
+    """The tensors that both runs have. Those that agree with several are told apart by nearness, then by order."""
+    sides = group(target), group(golden)
+    ours, theirs = _candidates((target, golden), sides)
+    partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
+    places = [(of_unit.columns, of_side.first) for of_unit, of_side in zip((target, golden), sides, strict=True)]
+    alone = (numpy.bincount(ours, minlength=len(partner[0]))[ours] == 1) & (
+        numpy.bincount(theirs, minlength=len(partner[1]))[theirs] == 1
+    )
+    _add(partner, ours[alone], theirs[alone])
+    left = numpy.flatnonzero(~alone)
+    far = _distances(places[0][0], places[0][1][ours[left]], places[1][0], places[1][1][theirs[left]])
+    _match_nearest(partner, ours[left], theirs[left], far)
+    _match_in_order(partner, ours[left].tolist(), theirs[left].tolist())
+    matched = numpy.flatnonzero(partner[0] >= 0)
+    far = _distances(places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]])
+    limit = max(_LEAST_USUAL, _FAR * float(numpy.median(far[:_MANY]))) if len(far) else _LEAST_USUAL
+    for place, other in zip(matched.tolist(), partner[0][matched].tolist(), strict=True):
+        tensor, counterpart = sides[0].all[place], sides[1].all[other]
+        tensor.partner, counterpart.partner = counterpart, tensor
+    agreeing = [numpy.zeros(len(of_side), dtype=bool) for of_side in partner]
+    agreeing[0][matched] = far <= limit
+    agreeing[1][partner[0][matched]] = far <= limit
+    for unit, side, of_side, agrees in zip((target, golden), sides, partner, agreeing, strict=True):
+        _mark_rejoining(unit, side, of_side, agrees)
+    return Matches(sides, (partner[0], partner[1]))
+
+
+def group(unit: Unit) -> Tensors:
     """The tensors of a run that say which they are, in the order in which they were seen first."""
-    alike: dict[Hashable, list[Tensor]] = defaultdict(list)
+    columns = unit.columns
+    told = numpy.flatnonzero(columns.is_evidence)
+    has_digest = columns.digest[told] >= 0
+    key = equal_rows(
+        columns.digest[told],
+        columns.elements[told],
+        numpy.where(has_digest, -1, columns.kind[told]),
+        numpy.where(has_digest, 0.0, columns.max[told]),
+        numpy.where(has_digest, 0.0, columns.min[told]),
+    )
+    first = told.copy()  # per leaf the one in which its tensor was seen first
+    left = numpy.arange(len(told))
+    while len(left):
+        _, start, code = numpy.unique(key[left], return_index=True, return_inverse=True)
+        first[left] = told[left][start][code]
+        left = left[~_same_sums(columns, first[left], told[left])]
+    seen, number = numpy.unique(first, return_inverse=True)
+    of_leaf = numpy.full(len(unit.leaves), -1, dtype=numpy.int64)
+    of_leaf[told] = number
+    leaves = told[numpy.argsort(number, kind="stable")]
+    starts = numpy.concatenate(([0], numpy.cumsum(numpy.bincount(number, minlength=len(seen))))).astype(numpy.int64)
+    return Tensors(_tensors(unit, leaves, starts), of_leaf, leaves, starts)
+
+
+def _tensors(unit: Unit, leaves: Numbers, starts: Numbers) -> list[Tensor]:
+    ops = unit.columns.op[leaves].tolist()
+    sights = [(unit.ops[op], unit.leaves[leaf]) for op, leaf in zip(ops, leaves.tolist(), strict=True)]
+    ends = starts.tolist()
     found = []
-    for op in ops:
-        for leaf in op.leaves:
-            if not is_evidence(leaf):
-                continue
-            known = alike[_key(leaf)]
-            tensor = next((tensor for tensor in known if _same_sums(tensor.leaf, leaf)), None)
-            if tensor is None:
-                tensor = Tensor()
-                known.append(tensor)
-                found.append(tensor)
-            tensor.sights.append((op, leaf))
+    for number in range(len(ends) - 1):
+        seen = sights[ends[number] : ends[number + 1]]
+        tensor = Tensor(number, seen[0][1], seen)
+        for _, leaf in seen:
+            leaf.tensor = tensor
+        found.append(tensor)
     return found
 
 
-def _key(leaf: Leaf) -> Hashable:
-    if leaf.digest is not None:
-        return (leaf.elements, leaf.digest)
-    return (leaf.kind, leaf.elements, repr(leaf.max), repr(leaf.min))
-
-
-def _same_sums(leaf: Leaf, other: Leaf) -> bool:
+def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
     """Whether norm and mean agree, which are summed in the order of the layout; a rotation keeps all but the mean."""
-    norm, mean = leaf.norm, leaf.mean
-    if norm is None or other.norm is None or not (math.isfinite(norm) and math.isfinite(other.norm)):
-        return True
-    slack = _SAME_SUM * max(norm, other.norm)
-    same_mean = mean is None or other.mean is None or abs(mean - other.mean) <= slack
-    return abs(norm - other.norm) <= slack and same_mean
+    norm, other_norm = columns.norm[ours], columns.norm[theirs]
+    mean, other_mean = columns.mean[ours], columns.mean[theirs]
+    with numpy.errstate(invalid="ignore"):
+        slack = _SAME_SUM * numpy.fmax(norm, other_norm)
+        is_unknown = ~(numpy.isfinite(norm) & numpy.isfinite(other_norm))
+        has_mean = columns.has_mean[ours] & columns.has_mean[theirs]
+        same_mean = ~has_mean | (numpy.abs(mean - other_mean) <= slack)
+        same = is_unknown | ((numpy.abs(norm - other_norm) <= slack) & same_mean)
+    return numpy.asarray(same | (ours == theirs))
 
 
-def _by_row(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
-    return {leaf.row: tensor for tensor in tensors for _, leaf in tensor.sights}
+def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers) -> None:
+    """Mark the tensors without partner from which a way leads to one with a partner, over the ops that take them in.
+
+    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
+    argmax, a comparison) may agree though what they were picked from does not.
+    """
+    columns, tensor = unit.columns, side.of_leaf
+    taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
+    taken_alone[taken_alone] = partner[tensor[taken_alone]] < 0
+    near = agrees & (columns.elements[side.first] > 1)
+    for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
+        shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
+        taken = {tensor for role, tensor in shown if role != "output"}
+        alone = [tensor for tensor in taken if tensor.partner is None and not tensor.is_rejoining]
+        made = {tensor for role, tensor in shown if role == "output"} - taken
+        agreeing = {each.leaf.kind for each in made if each.is_rejoining or near[each.number]}
+        for each in alone:
+            each.is_rejoining = "float" in agreeing if each.leaf.kind == "float" else bool(agreeing)
 
 
-def _candidates(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> dict[Tensor, list[Tensor]]:
-    """Per tensor of the target those of golden whose statistics agree with its own."""
-    by_digest: dict[Hashable, list[Tensor]] = defaultdict(list)
-    buckets: dict[Hashable, list[Tensor]] = defaultdict(list)
-    for tensor in theirs:
-        leaf = tensor.leaf
-        if leaf.digest is not None:
-            by_digest[leaf.elements, leaf.digest].append(tensor)
-        else:
-            buckets[_bucket(tensor)].append(tensor)
-    sizes: dict[Hashable, list[float]] = {}
-    for key, bucket in buckets.items():
-        bucket.sort(key=lambda tensor: _size(tensor.leaf))
-        sizes[key] = [_size(tensor.leaf) for tensor in bucket]
-    found = {}
-    for tensor in ours:
-        leaf = tensor.leaf
-        if leaf.digest is not None:
-            others = by_digest.get((leaf.elements, leaf.digest), [])
-        else:
-            others = list(_agreeing(tensor, buckets.get(_bucket(tensor), []), sizes.get(_bucket(tensor), [])))
-        if 0 < len(others) <= _MOST_CANDIDATES:
-            found[tensor] = others
-    return found
+def _candidates(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
+    """Pairs of a tensor of the target and one of golden that agree, a few for each; the target's tensors in order."""
+    found: list[tuple[Numbers, Numbers]] = []
+    buckets, sizes = zip(*(_buckets(*side) for side in zip(units, sides, strict=True)), strict=True)
+    orders = [numpy.lexsort((size, bucket)) for bucket, size in zip(buckets, sizes, strict=True)]
+    ours, theirs = (_starts(bucket[order]) for bucket, order in zip(buckets, orders, strict=True))
+    for bucket, (start, end) in ours.items():
+        if bucket not in theirs:
+            continue
+        mine = orders[0][start:end]
+        others = orders[1][slice(*theirs[bucket])]
+        size = sizes[0][mine]
+        slack = numpy.where(numpy.isfinite(size), 2 * TOLERANCE * numpy.where(numpy.isfinite(size), size, 0.0), 0.0)
+        lows = numpy.searchsorted(sizes[1][others], size - slack, side="left")
+        highs = numpy.searchsorted(sizes[1][others], size + slack, side="right")
+        for part in _parts(highs - lows):
+            near, far = spread(lows[part], highs[part])
+            pair = mine[part][near], others[far]
+            agree = same_values(units[0].columns, sides[0].first[pair[0]], units[1].columns, sides[1].first[pair[1]])
+            found.append((pair[0][agree], pair[1][agree]))
+    if not found:
+        return numpy.zeros(0, dtype=numpy.int64), numpy.zeros(0, dtype=numpy.int64)
+    one, two = (numpy.concatenate(side) for side in zip(*found, strict=True))
+    few = numpy.bincount(one)[one] <= _MOST_CANDIDATES
+    order = numpy.argsort(one[few], kind="stable")
+    return one[few][order], two[few][order]
 
 
-def _bucket(tensor: Tensor) -> Hashable:
-    leaf = tensor.leaf
-    return (tensor.direction == "forward", leaf.kind, leaf.elements)
+def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
+    """What the tensors that may be one have in common, and what a bucket is sorted by: the larger magnitude."""
+    columns, first = unit.columns, side.first
+    is_forward = numpy.array([op.direction == "forward" for op in unit.ops], dtype=bool)
+    has_digest = columns.digest[first] >= 0
+    kind = numpy.where(is_forward[columns.op[first]], 2, 0) + 4 * (columns.kind[first] + 1)
+    bucket = columns.elements[first] * 4096 + numpy.where(has_digest, 1, kind)
+    magnitudes = numpy.abs(numpy.stack((columns.max[first], columns.min[first])))
+    size = numpy.where(numpy.isfinite(magnitudes), magnitudes, -1.0).max(axis=0, initial=-1.0)
+    size = numpy.where(has_digest, columns.digest[first].astype(numpy.float64), numpy.where(size < 0, numpy.inf, size))
+    return bucket, size
 
 
-def _size(leaf: Leaf) -> float:
-    """What a bucket is sorted by: the larger magnitude of max and min."""
-    sizes = [abs(number) for number in (leaf.max, leaf.min) if number is not None and math.isfinite(number)]
-    return max(sizes, default=math.inf)
+def _starts(values: Numbers) -> dict[int, tuple[int, int]]:
+    """Where each of the sorted values begins and ends."""
+    distinct, start = numpy.unique(values, return_index=True)
+    ends = numpy.append(start, len(values))[1:]
+    return dict(zip(distinct.tolist(), zip(start.tolist(), ends.tolist(), strict=True), strict=True))
 
 
-def _agreeing(tensor: Tensor, bucket: Sequence[Tensor], sizes: Sequence[float]) -> Iterator[Tensor]:
-    size = _size(tensor.leaf)
-    slack = 2 * TOLERANCE * size if math.isfinite(size) else 0.0
-    for other in bucket[bisect_left(sizes, size - slack) : bisect_right(sizes, size + slack)]:
-        if same_values(tensor.leaf, other.leaf):
-            yield other
+def _parts(counts: Numbers) -> Iterator[slice]:
+    """Slices of `counts` that add up to not much more than `_AT_ONCE`."""
+    ends = numpy.cumsum(counts) // _AT_ONCE
+    start = 0
+    while start < len(counts):
+        end = max(start + 1, int(numpy.searchsorted(ends, ends[start], side="right")))
+        yield slice(start, end)
+        start = end
 
 
-def _distance(target: Tensor, golden: Tensor) -> float:
-    """How far the statistics of two tensors that agree are apart, as a share of the tensor."""
-    ours, theirs = target.leaf, golden.leaf
-    parts = [
-        abs(one - other) / scale
-        for one, other, scale in (
-            (ours.max, theirs.max, _size(ours)),
-            (ours.min, theirs.min, _size(ours)),
-            (ours.norm, theirs.norm, ours.norm),
-        )
-        if one is not None and other is not None and scale and math.isfinite(one - other) and math.isfinite(scale)
-    ]
-    return max(parts, default=0.0)
+def spread(lows: Numbers, highs: Numbers) -> tuple[Numbers, Numbers]:
+    """All numbers from each low up to its high, each behind the place of the low."""
+    counts = highs - lows
+    place = numpy.repeat(numpy.arange(len(lows)), counts)
+    within = numpy.arange(int(counts.sum())) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
+    return place, lows[place] + within
 
 
-def _match_nearest(matches: Matches, candidates: dict[Tensor, list[Tensor]]) -> None:
+def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
+    """`align.same_values` of many pairs of leaves; False where the dumps do not tell."""
+    one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        finite = [numpy.where(numpy.isfinite(each), numpy.abs(each), 0.0) for each in (*one[:2], *other[:2])]
+        magnitude = numpy.maximum.reduce(finite)
+        near = _close(one[0], other[0], magnitude) & _close(one[1], other[1], magnitude)
+        has_norm = ours.has_norm[our_leaf] & theirs.has_norm[their_leaf]
+        norm = numpy.where(numpy.abs(other[3]) > numpy.abs(one[3]), numpy.abs(other[3]), numpy.abs(one[3]))
+        has_mean = has_norm & ours.has_mean[our_leaf] & theirs.has_mean[their_leaf]
+        width = numpy.sqrt(numpy.maximum(ours.elements[our_leaf], 1))
+        near &= ~has_norm | _close(one[3], other[3], norm)
+        near &= ~has_mean | _close(one[2], other[2], norm / width)
+        near &= ours.has_range[our_leaf] & theirs.has_range[their_leaf]
+    digest, other_digest = ours.digest[our_leaf], theirs.digest[their_leaf]
+    return numpy.asarray(numpy.where((digest >= 0) & (other_digest >= 0), digest == other_digest, near))
+
+
+def _numbers_of(columns: Columns, leaf: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    return columns.max[leaf], columns.min[leaf], columns.mean[leaf], columns.norm[leaf]
+
+
+def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers) -> Numbers:
+    are_nan = numpy.isnan(ours) & numpy.isnan(theirs)
+    slack = TOLERANCE * magnitude
+    return numpy.asarray((ours == theirs) | are_nan | ((numpy.abs(ours - theirs) <= slack) & (slack < numpy.inf)))
+
+
+def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
+    """How far the statistics of tensors that agree are apart, as a share of the tensor."""
+    one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
+    magnitudes = numpy.abs(numpy.stack(one[:2]))
+    size = numpy.where(numpy.isfinite(magnitudes), magnitudes, -1.0).max(axis=0, initial=-1.0)
+    scales = (size, size, one[3])
+    far = numpy.zeros(len(our_leaf))
+    with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for mine, another, scale in zip((one[0], one[1], one[3]), (other[0], other[1], other[3]), scales, strict=True):
+            apart = numpy.abs(mine - another) / scale
+            is_told = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
+            far = numpy.maximum(far, numpy.where(is_told, apart, 0.0))
+    return far
+
+
+def _add(partner: Sequence[Numbers], ours: Numbers | int, theirs: Numbers | int) -> None:
+    partner[0][ours], partner[1][theirs] = theirs, ours
+
+
+def _match_nearest(partner: Sequence[Numbers], ours: Numbers, theirs: Numbers, far: Numbers) -> None:
     """Match what is far nearer to one than to any other, on both sides."""
-    nearest: dict[Tensor, tuple[Tensor, float]] = {}
-    backwards: dict[Tensor, list[tuple[float, Tensor]]] = defaultdict(list)
-    for tensor, others in candidates.items():
-        if tensor in matches.partner:
+    ways: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    backwards: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for tensor, other, distance_between in zip(ours.tolist(), theirs.tolist(), far.tolist(), strict=True):
+        ways[tensor].append((distance_between, other))
+        backwards[other].append((distance_between, tensor))
+    for tensor, others in ways.items():
+        nearest = sorted(range(len(others)), key=lambda place: (others[place][0], place))[:2]
+        near, other = others[nearest[0]]
+        if len(others) > 1 and near >= _CLOSER * others[nearest[1]][0]:
             continue
-        ways = sorted((_distance(tensor, other), place) for place, other in enumerate(others))
-        for far, place in ways:
-            backwards[others[place]].append((far, tensor))
-        if len(ways) == 1 or ways[0][0] < _CLOSER * ways[1][0]:
-            nearest[tensor] = others[ways[0][1]], ways[0][0]
-    for tensor, (other, near) in nearest.items():
-        rest = [far for far, rival in backwards[other] if rival is not tensor]
-        is_free = tensor not in matches.partner and other not in matches.partner
+        rest = [apart for apart, rival in backwards[other] if rival != tensor]
+        is_free = partner[0][tensor] < 0 and partner[1][other] < 0
         if is_free and (not rest or near < _CLOSER * min(rest)):
-            matches.add(tensor, other)
+            _add(partner, tensor, other)
 
 
-def _match_in_order(
-    matches: Matches, candidates: dict[Tensor, list[Tensor]], rivals: dict[Tensor, list[Tensor]]
-) -> None:
+def _match_in_order(partner: Sequence[Numbers], ours: Sequence[int], theirs: Sequence[int]) -> None:
     """Match the k-th with the k-th where equally many on both sides agree with each other."""
+    candidates: dict[int, list[int]] = defaultdict(list)
+    rivals: dict[int, list[int]] = defaultdict(list)
+    for tensor, other in zip(ours, theirs, strict=True):
+        candidates[tensor].append(other)
+        rivals[other].append(tensor)
     for tensor, others in candidates.items():
-        if tensor in matches.partner:
+        if partner[0][tensor] >= 0:
             continue
-        theirs = [other for other in others if other not in matches.partner]
-        ours = [rival for rival in rivals[others[0]] if rival not in matches.partner]
-        if len(theirs) == len(ours):
-            for own, other in zip(ours, sorted(theirs, key=lambda other: other.leaf.row), strict=True):
+        free = [other for other in others if partner[1][other] < 0]
+        rival = [each for each in rivals[others[0]] if partner[0][each] < 0]
+        if len(free) == len(rival):
+            for own, other in zip(rival, sorted(free), strict=True):
                 if other in candidates[own]:
-                    matches.add(own, other)
+                    _add(partner, own, other)

@@ -6,13 +6,16 @@ with another such call on the same tensor, whatever the two are called.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from lakeprobe.mapping.align import Op, common_end, relation
-from lakeprobe.mapping.tensors import Matches
+import numpy
 
-_WEIGHT = {"output": 3.0, "parameters": 2.0, "parameters_grad": 3.0}
+from lakeprobe.mapping.ops import Op, common_end, relation
+from lakeprobe.mapping.tensors import Matches, spread
+from lakeprobe.mapping.units import GRADIENT, OUTPUT, PARAMETERS, Codes, Numbers, Unit
+
+_WEIGHT = {OUTPUT: 3.0, PARAMETERS: 2.0, GRADIENT: 3.0}
 """What a tensor in common says for a pair, by its role; an input says 1."""
 
 _FORWARD = 3.0
@@ -22,60 +25,108 @@ _MOST_SIGHTS = 24
 """Sights of a tensor that are looked at: some are taken in everywhere."""
 
 
-def ops_by_tensors(target: Sequence[Op], golden: Sequence[Op], matches: Matches) -> Iterator[tuple[Op, Op]]:
+def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tuple[Op, Op]]:
     """Pairs of ops of one kind and direction, each op at most once, those with most in common first."""
-    places = ({op: place for place, op in enumerate(target)}, {op: place for place, op in enumerate(golden)})
-    forward: dict[str, str] = {}
-    for is_forward in (True, False):
-        ballots = []
-        for op, place in places[0].items():
-            if (op.direction == "forward") is is_forward:
-                for other, score in _scores(op, matches, forward).items():
-                    apart = abs(place / len(target) - places[1][other] / len(golden))
-                    ballots.append((-score, apart, place, places[1][other]))
+    if not target.ops or not golden.ops:
+        return
+    ballots = _ballots(target, golden, matches)
+    partner = numpy.full(len(target.ops), -1, dtype=numpy.int64)
+    forward = _forward_calls(target.ops), _forward_calls(golden.ops)
+    is_forward = numpy.array([op.direction == "forward" for op in target.ops])[ballots.ours]
+    apart = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
+    for wanted in (True, False):
+        few = numpy.flatnonzero(is_forward == wanted)
+        ours, theirs = ballots.ours[few], ballots.theirs[few]
+        known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
+        score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
         taken: tuple[set[int], set[int]] = (set(), set())
-        for _, _, ours, theirs in sorted(ballots):
-            if ours not in taken[0] and theirs not in taken[1]:
-                taken[0].add(ours)
-                taken[1].add(theirs)
-                forward[target[ours].name] = golden[theirs].name
-                yield target[ours], golden[theirs]
+        order = numpy.lexsort((theirs, ours, apart[few], -score))
+        for mine, other in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
+            if mine not in taken[0] and other not in taken[1]:
+                taken[0].add(mine)
+                taken[1].add(other)
+                partner[mine] = other
+                yield target.ops[mine], golden.ops[other]
 
 
-def _scores(op: Op, matches: Matches, forward: dict[str, str]) -> dict[Op, float]:
-    """The ops of golden that have tensors in common with `op` in the same role, and how much speaks for each.
+@dataclass(frozen=True, slots=True)
+class _Ballots:
+    """Ops of both sides, by their places, that have tensors in common in one role, and what speaks for each pair."""
 
-    `forward` has the pairs of forward calls: their backward calls are likely pairs too.
-    """
-    shared: dict[Op, dict[int, float]] = defaultdict(dict)
-    produced: set[Op] = set()
-    for leaf in op.leaves:
-        tensor = matches.like(leaf, 0)
-        if tensor is None:
-            continue
-        for other, their_leaf in tensor.sights[:_MOST_SIGHTS]:
-            if their_leaf.role == leaf.role and _may_pair(op, other):
-                shared[other].setdefault(their_leaf.row, _WEIGHT.get(leaf.role, 1.0))
-                if leaf.role in _WEIGHT:
-                    produced.add(other)
-    known = forward.get(op.forward_name) if op.direction == "backward" else None
-    return {
-        other: sum(weights.values()) + _likeness(op, other) + (_FORWARD if other.forward_name == known else 0.0)
-        for other, weights in shared.items()
-        if other in produced or relation(op, other)
-    }
+    ours: Numbers
+    theirs: Numbers
+    score: Numbers
 
 
-def _may_pair(op: Op, other: Op) -> bool:
-    """Whether the two are of one kind and direction; what hands its input on pairs with its like."""
-    if op.kind != other.kind or op.direction != other.direction:
-        return False
-    return op.is_view == other.is_view and (op.carries == other.carries or relation(op, other) > 0)
+def _ballots(target: Unit, golden: Unit, matches: Matches) -> _Ballots:
+    leaf, other = _shared(target, golden, matches)
+    ours, theirs = target.columns.op[leaf], golden.columns.op[other]
+    codes = Codes()
+    marks = [_marks(unit.ops, codes) for unit in (target, golden)]
+    families = [_codes([op.family for op in unit.ops], codes) for unit in (target, golden)]
+    related = _relations(target.ops, golden.ops, families, ours, theirs)
+    carries = [numpy.array([op.carries for op in unit.ops]) for unit in (target, golden)]
+    may_pair = (marks[0][ours] == marks[1][theirs]) & ((carries[0][ours] == carries[1][theirs]) | (related > 0))
+    sights = numpy.unique(ours[may_pair] * len(golden.leaves) + other[may_pair])
+    if not len(sights):
+        return _Ballots(sights, sights, sights.astype(numpy.float64))
+    other = sights % len(golden.leaves)
+    pairs = sights // len(golden.leaves) * len(golden.ops) + golden.columns.op[other]
+    weights = numpy.ones(len(sights))
+    for role, weight in _WEIGHT.items():
+        weights[golden.columns.role[other] == role] = weight
+    distinct, start = numpy.unique(pairs, return_index=True)
+    total = numpy.add.reduceat(weights, start)
+    is_produced = numpy.maximum.reduceat(weights, start) > 1
+    ours, theirs = distinct // len(golden.ops), distinct % len(golden.ops)
+    related = _relations(target.ops, golden.ops, families, ours, theirs)
+    names = [_codes([op.name for op in unit.ops], codes) for unit in (target, golden)]
+    likeness = 0.3 * related + numpy.where(names[0][ours] == names[1][theirs], 0.2, 0.0)
+    for place in numpy.flatnonzero(numpy.array([op.kind == "module" for op in target.ops])[ours]).tolist():
+        likeness[place] += 0.2 * _common_path(target.ops[ours[place]], golden.ops[theirs[place]])
+    chosen = is_produced | (related > 0)
+    return _Ballots(ours[chosen], theirs[chosen], (total + likeness)[chosen])
 
 
-def _likeness(op: Op, other: Op) -> float:
-    """What the names of two ops say: less than a tensor in common does."""
-    alike = 0.3 * relation(op, other) + (0.2 if op.name == other.name else 0.0)
-    if op.kind == "module":
-        alike += 0.2 * min(3, common_end(op.path.split("."), other.path.split(".")))
-    return alike
+def _shared(target: Unit, golden: Unit, matches: Matches) -> tuple[Numbers, Numbers]:
+    """Leaves of the target and of golden that show one tensor, or two at the same place, in the same role."""
+    like = numpy.array([-1 if tensor.like is None else tensor.like.number for tensor in matches.sides[0].all])
+    of_leaf, their = matches.sides[0].of_leaf, matches.sides[1]
+    leaf = numpy.flatnonzero(of_leaf >= 0)
+    tensor = like[of_leaf[leaf]] if len(leaf) else leaf
+    leaf, tensor = leaf[tensor >= 0], tensor[tensor >= 0]
+    starts = their.starts[tensor]
+    place, sight = spread(starts, numpy.minimum(their.starts[tensor + 1], starts + _MOST_SIGHTS))
+    leaf, other = leaf[place], their.leaves[sight]
+    same = target.columns.role[leaf] == golden.columns.role[other]
+    return leaf[same], other[same]
+
+
+def _marks(ops: Sequence[Op], codes: Codes) -> Numbers:
+    """What two ops must have in common: kind and direction; what hands its input on pairs with its like."""
+    return _codes([(op.kind, op.direction, op.is_view) for op in ops], codes)
+
+
+def _codes(keys: Sequence[object], codes: Codes) -> Numbers:
+    return numpy.array([codes[key] for key in keys], dtype=numpy.int64)
+
+
+def _relations(
+    target: Sequence[Op], golden: Sequence[Op], families: Sequence[Numbers], ours: Numbers, theirs: Numbers
+) -> Numbers:
+    """How the kinds of two ops are related (`align.relation`), for many pairs of few kinds."""
+    width = int(families[1].max(initial=0)) + 1
+    _, first, code = numpy.unique(
+        families[0][ours] * width + families[1][theirs], return_index=True, return_inverse=True
+    )
+    related = [relation(target[ours[place]], golden[theirs[place]]) for place in first.tolist()]
+    return numpy.array(related, dtype=numpy.float64)[code]
+
+
+def _forward_calls(ops: Sequence[Op]) -> Numbers:
+    """Per backward op the place of the forward op that it is of; -1 for others."""
+    return numpy.array([-1 if op.forward is None else op.forward.place for op in ops], dtype=numpy.int64)
+
+
+def _common_path(op: Op, other: Op) -> int:
+    return min(3, common_end(op.path.split("."), other.path.split(".")))

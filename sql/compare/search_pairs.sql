@@ -8,10 +8,12 @@ SELECT
     row_name(g.op, golden_slot) AS golden_name,
     p.matched_by,
     search_rows.confidence,
-    coalesce(search_rows.reason, left_over.outcome || ': ' || left_over.reason) AS reason
+    coalesce(search_rows.reason || coalesce(', ' || search_layouts.note, ''), left_over.outcome || ': ' || left_over.reason) AS reason
 FROM paired AS p
 LEFT JOIN target_ops AS t ON t.seq = p.target_seq
 LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
 LEFT JOIN search_rows ON search_rows.target_row = p.target_row AND search_rows.golden_row = p.golden_row
+LEFT JOIN search_layouts
+    ON search_layouts.target_content = p.target_content AND search_layouts.golden_content = p.golden_content
 LEFT JOIN left_over ON left_over.row = p.row
 ORDER BY p.row

@@ -2,15 +2,21 @@
 -- grain: one pair whose two tensors were read
 -- Formulas: lakeprobe/tensors/metrics.py. Each distinct pair of contents is measured once (relative errors are not
 -- symmetric, so the order matters); where both contents are the same, the result is known and nothing is read.
--- One tensor in two layouts, of other shapes or with its elements in another order, is told by its statistics.
+-- One tensor that lies otherwise in the two units is measured as the search laid it out (match/search_layouts); where it
+-- found no layout, other shapes and elements in another order are told by their statistics.
 WITH
     readable AS (
         SELECT
             row,
-            target_content,
-            golden_content,
-            t.reference AS target_reference,
-            g.reference AS golden_reference,
+            paired.target_content,
+            paired.golden_content,
+            if(
+                l.shape IS NULL, t.reference, struct_update(t.reference, shape := l.shape, strides := l.target_strides)
+            ) AS target_reference,
+            if(
+                l.shape IS NULL, g.reference, struct_update(g.reference, shape := l.shape, strides := l.golden_strides)
+            ) AS golden_reference,
+            l.shape IS NOT NULL AS is_relaid,
             coalesce(list_aggregate(t.reference.shape, 'product'), 1) AS elements,
             regexp_matches(t.reference.dtype, '[US]') AS is_text,
             matched_by = 'search'
@@ -18,24 +24,30 @@ WITH
             AND abs(target_min - golden_min) <= 1e-5 * greatest(abs(target_max), abs(target_min))
             AND abs(target_norm - golden_norm) <= 1e-5 * target_norm AS is_same_tensor
         FROM paired
-        JOIN target_contents AS t ON t.content = target_content
-        JOIN golden_contents AS g ON g.content = golden_content
-        WHERE target_shape = golden_shape OR NOT same_shape(target_shape, golden_shape, matched_by)
+        JOIN target_contents AS t ON t.content = paired.target_content
+        JOIN golden_contents AS g ON g.content = paired.golden_content
+        LEFT JOIN search_layouts AS l
+            ON paired.matched_by = 'search'
+            AND l.target_content = paired.target_content
+            AND l.golden_content = paired.golden_content
+        WHERE target_shape = golden_shape OR NOT same_shape(target_shape, golden_shape, matched_by) OR l.shape IS NOT NULL
     ),
     distinct_pairs AS (
         SELECT
             target_content,
             golden_content,
+            is_relaid,
             any_value(target_reference) AS target_reference,
             any_value(golden_reference) AS golden_reference
         FROM readable
         WHERE target_content <> golden_content
-        GROUP BY target_content, golden_content
+        GROUP BY target_content, golden_content, is_relaid
     ),
     measured AS (
         SELECT
             target_content,
             golden_content,
+            is_relaid,
             tensor_metrics(target_reference, golden_reference) AS metrics
         FROM distinct_pairs
     )
@@ -53,7 +65,7 @@ SELECT
     metrics.golden_norm AS scale_norm,
     metrics.golden_max_abs AS scale_max
 FROM readable
-JOIN measured USING (target_content, golden_content)
+JOIN measured USING (target_content, golden_content, is_relaid)
 WHERE NOT (is_same_tensor AND coalesce(metrics.cosine < 0.99, false))
 UNION ALL
 SELECT

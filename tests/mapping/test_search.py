@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lakeprobe
@@ -224,3 +225,40 @@ def test_layouts_are_notes(tmp_path: Path) -> None:
     assert said["Module.table.Linear.forward.0.parameters.weight"].startswith("inside: padded: [10, 8] against [16, 8]")
     assert {row["difference"] for row in rows} <= {"equal", "noise", None}
     assert summary.beyond_noise == ()
+
+
+def saved(folder: Path, name: str, values: Any) -> Json:
+    """A tensor with its contents beside the dump."""
+    data = folder / "step0" / "rank0" / "dump_tensor_data"
+    data.mkdir(parents=True, exist_ok=True)
+    np.save(data / f"{name}.npy", values)
+    statistics = {"Max": values.max(), "Min": values.min(), "Mean": values.mean(), "Norm": np.linalg.norm(values)}
+    numbers = {key: float(value) for key, value in statistics.items()}
+    return {**tensor(1.0, values.shape), **numbers, "data_name": f"{name}.npy"}
+
+
+def test_contents_are_compared_in_one_layout(tmp_path: Path) -> None:
+    """A weight that lies across though it is square, and (batch, sequence) swapped: both are measured, none differs."""
+    random = np.random.default_rng(0)
+    x, weight = random.normal(size=(2, 5, 8)).astype("f4"), random.normal(size=(8, 8)).astype("f4")
+    out = x @ weight
+    for name, framework, op, arrays in (
+        ("ms", "mindspore", "Primitive.matmul.MatMul.0.forward", (x, weight, out)),
+        ("pt", "pytorch", "Functional.linear.0.forward", (x.swapaxes(0, 1), weight.T, out.swapaxes(0, 1))),
+    ):
+        leaves = [saved(tmp_path / name, f"{op}.{place}", array) for place, array in enumerate(arrays)]
+        place = tmp_path / name / "step0" / "rank0"
+        head = {"task": "tensor", "level": "L1", "framework": framework, "dump_data_dir": str(place)}
+        (place / "dump.json").write_text(json.dumps({**head, "data": {op: call(leaves[:2], leaves[2])}}))
+        (place / "stack.json").write_text("{}")
+    rows, _ = rows_of(tmp_path / "lake", tmp_path / "ms", tmp_path / "pt")
+    measured = {row["target_name"].rpartition("forward.")[2]: (row["cosine"], row["max_abs_error"]) for row in rows}
+    assert measured == {"input.0": (1.0, 0.0), "input.1": (1.0, 0.0), "output.0": (1.0, 0.0)}
+    assert {row["difference"] for row in rows} == {"equal"}
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        reasons = [reason for (reason,) in lake.sql("SELECT reason FROM pairs ORDER BY row").fetchall()]
+    assert [reason.rpartition(", compared with ")[2] for reason in reasons] == [
+        "the target's axes in the order 1, 0, 2",
+        "the target's axes in the order 1, 0",
+        "the target's axes in the order 1, 0, 2",
+    ]

@@ -100,7 +100,7 @@ def train_mindspore(
     for name, parameter in parameters.items():
         parameter.set_data(mindspore.Tensor(values[name]))
     model.set_train()
-    how.pop("noise")
+    how.pop("noise")  # MindSpore gives no hold to shake its kernels
     given = {name: mindspore.Tensor(value) for name, value in batch(how.pop("pair")).items()}
     step = mindspore.value_and_grad(lambda: module.loss(model, given), None, model.trainable_params())
     with lakeprobe.collect(model, run=run, lake=lake, level="mix", **how) as collector:

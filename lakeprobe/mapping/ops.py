@@ -1,0 +1,193 @@
+"""What a search knows of ops and of their tensors and scalars, and how two of them are held against each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeprobe.mapping.tensors import Tensor
+
+TOLERANCE = 1e-4
+"""How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
+
+_GRID = 1e3
+"""Steps per factor e of the grid that statistics are put on to find equal ones; close ones may fall to two sides."""
+
+_SAME_FAMILY, _PART_OF = 3.0, 1.5
+"""What speaks for a pair of ops: that they are of one kind, or one a part of the other."""
+
+PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
+"""Kinds of op that do a part of what one op does in the other framework."""
+
+VIEWS = frozenset({
+    "astype", "atleast1d", "broadcasttensors", "broadcastto", "cast", "chunk", "clone", "contiguous",
+    "detach", "expand", "expandas", "expanddims", "flatten", "float", "getitem", "half", "identity",
+    "movedim", "narrow", "permute", "ravel", "reshape", "reshapeas", "select", "split", "splitwithsize",
+    "squeeze", "stopgradient", "stridedslice", "t", "tensorsplit", "to", "transpose", "type", "typeas",
+    "unbind", "unflatten", "unsqueeze", "view", "viewas",
+})  # fmt: skip
+"""Kinds of op that give their input another shape, place or dtype, or a part of it, and compute nothing."""
+
+QUERIES = frozenset(
+    {
+        "shape",
+        "shapeop",
+        "getattr",
+        "isfloatingpoint",
+        "isinstance",
+        "size",
+        "dim",
+        "numel",
+        "rank",
+        "dtype",
+        "len",
+        "item",
+        "storageoffset",
+        "stride",
+    }
+)
+"""Kinds of op that ask for a tensor's shape or the like."""
+
+
+@dataclass(eq=False, slots=True)
+class Leaf:
+    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+
+    `elements`: how many elements the shape has; 1 for a scalar. `place`: where it is among the tensors of its unit.
+    `view`: the same number for a tensor and its reshaped self in the same run; -1 where the dump does not tell.
+    `tensor`: the tensor that it shows (mapping/tensors.py).
+    """
+
+    row: int
+    slot: str
+    role: str
+    kind: str | None
+    shape: tuple[int, ...] | None
+    max: float | None
+    min: float | None
+    mean: float | None
+    norm: float | None
+    digest: str | None
+    value: str | None = None
+    elements: int = 1
+    place: int = -1
+    view: int = -1
+    tensor: Tensor | None = None
+
+    @property
+    def fingerprint(self) -> Hashable | None:
+        """What equal tensors have in common in two frameworks; None where it would say nothing (all 0 or 1)."""
+        if self.digest is not None:
+            return (self.elements, self.digest)
+        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
+            return None
+        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
+
+
+_TRIVIAL = (0.0, 1.0, -1.0)
+
+
+@dataclass(eq=False)
+class Op:
+    """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op.
+
+    `carries`: whether an output is an input in another form (reshape, cast, dropout of nothing): its values are no
+    clue. `is_view`: whether it only gives its input another shape, place or dtype. `is_query`: whether it only asks for
+    a tensor's shape or the like. `place`: where it is among the ops of its unit. `forward`: the call that it is the
+    backward of.
+    """
+
+    seq: int
+    name: str
+    kind: str
+    path: str
+    family: str
+    direction: str
+    call: int
+    parent: str | None
+    class_name: str = ""
+    leaves: list[Leaf] = field(default_factory=list)
+    scalars: list[Leaf] = field(default_factory=list)
+    place: int = -1
+    framework: str = ""
+    carries: bool = False
+    is_view: bool = False
+    is_query: bool = False
+    forward: Op | None = None
+
+    @cached_property
+    def fingerprints(self) -> Counter[Hashable]:
+        """How often each fingerprint occurs in the op."""
+        return Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+
+    @cached_property
+    def shapes(self) -> Counter[Hashable]:
+        """How often each role, shape and element class occurs in the op."""
+        return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+
+
+def same_values(target: Leaf, golden: Leaf) -> bool | None:
+    """Whether the two could be one tensor by their statistics or digest; None if the dumps do not tell."""
+    if target.digest is not None and golden.digest is not None:
+        return target.digest == golden.digest
+    if target.max is None or golden.max is None or target.min is None or golden.min is None:
+        return None
+    magnitude = max(abs(target.max), abs(target.min), abs(golden.max), abs(golden.min))
+    if not magnitude < math.inf:
+        numbers = (target.max, target.min, golden.max, golden.min)
+        magnitude = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
+    if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
+        return False
+    if target.norm is None or golden.norm is None:
+        return True
+    norm = max(abs(target.norm), abs(golden.norm))
+    if not _close(target.norm, golden.norm, norm):
+        return False
+    if target.mean is None or golden.mean is None:
+        return True
+    return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
+
+
+def distance(target: Leaf, golden: Leaf) -> float:
+    """How far the statistics of two tensors are apart, relative to them: 0 the same, 1 nothing in common or unknown."""
+    parts = [
+        min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
+        for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm))
+        if ours is not None and theirs is not None and math.isfinite(ours) and math.isfinite(theirs) and ours != theirs
+    ]
+    known = target.max is not None and golden.max is not None
+    return sum(parts) / len(parts) if parts else (0.0 if known else 1.0)
+
+
+def relation(target: Op, golden: Op) -> float:
+    """How the kinds of two ops are related: the same, a part of the other, or 0 for not at all."""
+    if target.family == golden.family:
+        return _SAME_FAMILY
+    if PART_OF.get(target.family) == golden.family or PART_OF.get(golden.family) == target.family:
+        return _PART_OF
+    return 0.0
+
+
+def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """How many parts two paths have in common at their ends."""
+    count = 0
+    while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
+        count += 1
+    return count
+
+
+def _on_grid(value: float) -> Hashable:
+    if not math.isfinite(value) or value == 0:
+        return str(abs(value)) if value == 0 else str(value)
+    return (value > 0, round(math.log(abs(value)) * _GRID))
+
+
+def _close(ours: float, theirs: float, magnitude: float) -> bool:
+    if ours == theirs or (ours != ours and theirs != theirs):  # both NaN
+        return True
+    return abs(ours - theirs) <= TOLERANCE * magnitude < math.inf

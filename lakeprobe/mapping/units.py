@@ -1,0 +1,277 @@
+"""Reads what a search knows of a unit: an object per op and leaf, and the numbers of its tensors as columns.
+
+Most of two units is settled by whole columns (mapping/tensors.py, votes.py, row_pairs.py); objects are for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pyarrow
+from numpy.typing import NDArray
+
+from lakeprobe import resources
+from lakeprobe.mapping.known import family
+from lakeprobe.mapping.ops import QUERIES, VIEWS, Leaf, Op
+
+if TYPE_CHECKING:
+    import duckdb
+
+Numbers = NDArray[Any]
+
+ROLES = ("input", "output", "parameters", "parameters_grad", "")
+"""The roles of leaves, in the order of their codes; what is none of them is the last."""
+INPUT, OUTPUT, PARAMETERS, GRADIENT = range(4)
+
+
+class Codes(dict[Any, int]):
+    """Numbers what it is asked for, from 0."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The codes of texts, for both units alike, so that equal means the same in both."""
+
+    kinds: Codes = field(default_factory=Codes)
+    slots: Codes = field(default_factory=Codes)
+    digests: Codes = field(default_factory=Codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The tensors of a unit, an element for each: op by op, as in the list of leaves.
+
+    `op`: its place in the list of ops. `kind`, `digest` and `slot` are codes, -1 where there is none. Of the numbers
+    those that are unknown are NaN; `has_range`, `has_norm` and `has_mean` say which are known.
+    `view`: the same number for a tensor and its reshaped self; -1 where the dump does not tell.
+    """
+
+    row: Numbers
+    op: Numbers
+    role: Numbers
+    kind: Numbers
+    slot: Numbers
+    digest: Numbers
+    elements: Numbers
+    max: Numbers
+    min: Numbers
+    mean: Numbers
+    norm: Numbers
+    has_range: Numbers
+    has_norm: Numbers
+    has_mean: Numbers
+    is_evidence: Numbers
+    view: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The ops of a unit in the order of the dump, and all their tensors, as leaves and as columns."""
+
+    framework: str
+    ops: list[Op]
+    leaves: list[Leaf]
+    columns: Columns
+    slots: list[str]
+    """The slots by their codes, as far as they are known by now."""
+    rows: int
+    """A number above that of every row."""
+
+
+def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words) -> Unit:
+    """The ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
+    given = {"unit": str(folder)}
+    framework = str(connection.execute(resources.sql("mapping/framework"), given).fetchall()[0][0])
+    ops = _ops(connection.sql(resources.sql("mapping/ops"), params=given).to_arrow_table(), framework)
+    table = connection.sql(resources.sql("mapping/leaves"), params=given).to_arrow_table()
+    seqs = numpy.array([op.seq for op in ops], dtype=numpy.int64)
+    places = numpy.searchsorted(seqs, _numbers(table, "seq"))
+    slots, slot = _texts(table, "slot")
+    kept = _of_one_name(places, slot, len(slots))
+    if not kept.all():
+        table, places = table.filter(pyarrow.array(kept)), places[kept]
+    rows = int(_numbers(table, "row").max(initial=-1)) + 1
+    kinds, kind = _texts(table, "dtype_class")
+    is_scalar = numpy.array([text == "scalar" for text in kinds], dtype=bool)[kind]
+    if is_scalar.any():
+        scalars, table = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
+        for leaf, place in zip(_leaves(scalars), places[is_scalar].tolist(), strict=True):
+            ops[place].scalars.append(leaf)
+    leaves = _leaves(table)
+    columns = _columns(table, places[~is_scalar], leaves, words)
+    for place, (leaf, view) in enumerate(zip(leaves, columns.view.tolist(), strict=True)):
+        leaf.place, leaf.view = place, view
+    ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
+    carriers = set(_carriers(columns).tolist())
+    for place, op in enumerate(ops):
+        op.leaves = leaves[ends[place] : ends[place + 1]]
+        op.carries = place in carriers
+    return Unit(framework, ops, leaves, columns, list(words.slots), rows)
+
+
+def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
+    """The ops without their leaves."""
+    repeated = ("op_kind", "api", "module_class", "direction", "parent")
+    texts = {
+        name: _decoded(table, name) if name in repeated else table[name].to_pylist() for name in table.column_names
+    }
+    families = _Families(framework)
+    found = []
+    for place, (seq, name, kind, api, cls, direction, call, parent) in enumerate(zip(*texts.values(), strict=True)):
+        path = api or name
+        word = families[cls or path]
+        op = Op(seq, name, kind, path, word, direction, call, parent, cls or "", place=place, framework=framework)
+        if kind == "api":
+            op.is_view, op.is_query = word.removesuffix("_") in VIEWS, word in QUERIES
+        found.append(op)
+    names = {op.name: op for op in found}
+    for op in found:
+        if op.direction == "backward":
+            op.forward = names.get(_forward_name(op.name))
+    return found
+
+
+def _forward_name(name: str) -> str:
+    """The name of the forward op that a backward op is of."""
+    head, _, end = name.rpartition(".")
+    if end == "backward":
+        return f"{head}.forward"
+    if end.isdigit() and head.endswith(".backward"):
+        return f"{head.removesuffix('.backward')}.forward.{end}"
+    return name
+
+
+class _Families(dict[str, str]):
+    """The family of each name; few names are many ops."""
+
+    def __init__(self, framework: str) -> None:
+        super().__init__()
+        self.framework = framework
+
+    def __missing__(self, name: str) -> str:
+        self[name] = found = family(name, self.framework)
+        return found
+
+
+def _leaves(table: pyarrow.Table) -> list[Leaf]:
+    """A leaf for each row of the table."""
+    shapes, shape = _texts(table, "shape")
+    sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
+             for text in shapes]  # fmt: skip
+    elements = [math.prod(size or ()) for size in sizes]
+    return list(
+        map(
+            Leaf,
+            _numbers(table, "row").tolist(),
+            _decoded(table, "slot"),
+            _decoded(table, "role"),
+            _decoded(table, "dtype_class"),
+            [sizes[code] for code in shape.tolist()],
+            *(_floats(table, name) for name in ("max", "min", "mean", "norm")),
+            _decoded(table, "digest"),
+            _decoded(table, "value"),
+            [elements[code] for code in shape.tolist()],
+        )
+    )
+
+
+def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words) -> Columns:
+    roles, role = _texts(table, "role")
+    kinds, kind = _texts(table, "dtype_class")
+    slots, slot = _texts(table, "slot")
+    digests, digest = _texts(table, "digest")
+    places = {name: place for place, name in enumerate(ROLES)}
+    largest, smallest, mean, norm = (
+        numpy.asarray(table[name].to_numpy(), dtype=numpy.float64) for name in ("max", "min", "mean", "norm")
+    )
+    known = {name: numpy.asarray(table[name].is_valid()) for name in ("max", "min", "mean", "norm")}
+    elements = numpy.array([leaf.elements for leaf in leaves], dtype=numpy.int64)
+    has_range = known["max"] & known["min"]
+    has_digest = numpy.array([text is not None for text in digests], dtype=bool)[digest]
+    with numpy.errstate(invalid="ignore"):
+        is_number = (elements == 1) & (largest != numpy.round(largest)) & numpy.isfinite(largest)
+    is_float, is_bool = (numpy.array([text == name for text in kinds], dtype=bool)[kind] for name in ("float", "bool"))
+    tells = numpy.where(largest == smallest, is_number & is_float, elements > 1)
+    digest_code = _renumbered(digests, digest, words.digests)
+    view = numpy.full(len(leaves), -1, dtype=numpy.int64)
+    is_known = ~has_digest & has_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest)
+    view[is_known] = equal_rows(elements[is_known], largest[is_known] + 0.0, smallest[is_known] + 0.0)
+    view[has_digest] = len(leaves) + digest_code[has_digest]
+    return Columns(
+        _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
+        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
+        largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
+        has_digest | (has_range & ~is_bool & tells), view,
+    )  # fmt: skip
+
+
+def equal_rows(*columns: Numbers) -> Numbers:
+    """A number for each row of the columns, the same for rows that are equal bit by bit."""
+    codes = numpy.zeros(len(columns[0]), dtype=numpy.int64)
+    count = 1
+    for column in columns:
+        bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
+        values, code = numpy.unique(bits, return_inverse=True)
+        if count * len(values) > 2**62:
+            distinct, codes = numpy.unique(codes, return_inverse=True)
+            count = len(distinct)
+        codes, count = codes * len(values) + code, count * len(values)
+    return numpy.unique(codes, return_inverse=True)[1]
+
+
+def _carriers(columns: Columns) -> Numbers:
+    """The ops that put out what they take in in another form (reshape, cast, dropout of nothing)."""
+    known = columns.view >= 0
+    width = int(columns.view.max(initial=0)) + 1
+    shown = columns.op.astype(numpy.int64) * width + columns.view
+    both = numpy.intersect1d(
+        shown[known & (columns.role == OUTPUT)], shown[known & (columns.role == INPUT)], assume_unique=False
+    )
+    return both // width
+
+
+def _of_one_name(places: Numbers, slot: Numbers, slots: int) -> Numbers:
+    """Which leaves have a name of their own in their op."""
+    names = places.astype(numpy.int64) * slots + slot
+    _, code, count = numpy.unique(names, return_inverse=True, return_counts=True)
+    return numpy.asarray(count[code] == 1)
+
+
+def _renumbered(texts: list[str | None], local: Numbers, codes: Codes) -> Numbers:
+    """The codes of both units in place of a column's own; -1 for no text."""
+    return numpy.array([-1 if text is None else codes[text] for text in texts], dtype=numpy.int64)[local]
+
+
+def _texts(table: pyarrow.Table, name: str) -> tuple[list[str | None], Numbers]:
+    """The distinct texts of a column, with None at the end, and per row its place among them."""
+    column = table[name].combine_chunks().dictionary_encode()
+    texts = column.dictionary.to_pylist()
+    return [*texts, None], numpy.asarray(column.indices.fill_null(len(texts))).astype(numpy.int64)
+
+
+def _decoded(table: pyarrow.Table, name: str) -> list[str | None]:
+    if table[name].null_count == len(table):
+        return [None] * len(table)
+    texts, codes = _texts(table, name)
+    return [texts[code] for code in codes.tolist()]
+
+
+def _floats(table: pyarrow.Table, name: str) -> list[float | None]:
+    """The numbers of a column; None where there is none."""
+    numbers: list[float | None] = table[name].to_numpy().tolist()
+    if table[name].null_count:
+        for place in numpy.flatnonzero(numpy.asarray(table[name].is_null())).tolist():
+            numbers[place] = None
+    return numbers
+
+
+def _numbers(table: pyarrow.Table, name: str) -> Numbers:
+    return numpy.asarray(table[name].to_numpy(), dtype=numpy.int64)
