@@ -143,12 +143,12 @@ def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> 
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(
-    size=st.integers(4097, 300_000),
+    size=st.integers(2, 300_000),
     layout=st.sampled_from([layout for layout in LAYOUTS if layout != "zero_dim"]),
     scale=st.sampled_from([1e-40, 1e-20, 1.0, 1e30, 3e38, math.inf]),
     seed=st.integers(0, 99),
 )
-def test_large_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
+def test_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
     size: int, layout: str, scale: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
