@@ -63,8 +63,9 @@ def collect(
     ends the collecting, with its step whole, and raises OverflowFoundError out of the training; -1 never does.
     What torch.compile compiled runs eagerly while it is collected; with `compiled` boundary compiled modules run as
     compiled, and each call of one is an op.
-    Of the steps every `every`-th is collected, those that begin while the file `switch` is there, and so few that the
-    training takes no more than `most` of its time longer, such as 0.2; 0 is no limit.
+    Of the steps every `every`-th is collected, those that begin while `switch` is on (a file that is there, or a signal
+    such as "SIGUSR1" that was sent once, and not once more), and so few that the training takes no more than `most` of
+    its time longer, such as 0.2; 0 is no limit.
     With `perturb`, such as 1e-7, the run is a repeat of golden whose parameters are off by a rounding: at the first
     start each floating-point parameter x of `model` becomes x·(1 + perturb·n), n standard normal, rounded to its dtype
     by chance; where the dtype is less precise than `perturb`, half of its eps takes that place. `perturb_seed` seeds n;

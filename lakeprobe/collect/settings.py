@@ -49,7 +49,8 @@ class Settings:
     every: int = 1
     """Of the steps to collect every n-th, counted from 0."""
     switch: str | None = None
-    """A file: steps are collected that begin while it is there."""
+    """A file, or the name of a signal: steps are collected that begin while it is there, or was sent an odd number of
+    times."""
     most: float = 0.0
     """How much longer the training may take, as a share of it; 0 for any. Steps are left out to stay below."""
     perturb: float = 0.0

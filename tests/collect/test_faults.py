@@ -5,15 +5,14 @@ The table of faults in docs/collect.md is what is asserted here.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from forks import Forks
 from test_unit_sink import violations, wait_for_unit
 
 import lakeprobe
@@ -25,22 +24,17 @@ import faults
 PAGE = (Path(__file__).parents[2] / "docs" / "collect.md").read_text(encoding="utf-8")
 
 
-class Ended(NamedTuple):
-    code: int
-    lines: list[str]
-    said: str
-
-
-def run(fault: str, lake: Path) -> Ended:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, faults.__file__, fault, str(lake)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
-    return Ended(done.returncode, done.stdout.splitlines(), done.stderr)
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    forks = Forks()
+    yield forks
+    forks.close()
 
 
 @pytest.fixture(scope="module")
-def unwatched(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    done = run("unwatched", tmp_path_factory.mktemp("unwatched") / "lake")
+def unwatched(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("unwatched")
+    done = forks.run(folder, faults.__file__, "unwatched", str(folder / "lake"))
     assert (done.code, done.said) == (0, "")
     return done.lines
 
@@ -76,10 +70,12 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("fault", OUTCOMES)
-def test_the_training_does_not_notice_and_the_lake_tells(fault: str, tmp_path: Path, unwatched: list[str]) -> None:
+def test_the_training_does_not_notice_and_the_lake_tells(
+    fault: str, tmp_path: Path, unwatched: list[str], forks: Forks
+) -> None:
     lake = tmp_path / "lake"
     expected = OUTCOMES[fault]
-    done = run(fault, lake)
+    done = forks.run(tmp_path, faults.__file__, fault, str(lake))
     assert done.code == expected.code, done.said
     assert done.lines == unwatched[: expected.lines]
     assert re.fullmatch(expected.said, done.said), done.said
@@ -96,8 +92,8 @@ def test_the_training_does_not_notice_and_the_lake_tells(fault: str, tmp_path: P
     assert not list((lake / ".collecting").iterdir())
 
 
-def test_odd_values_cost_no_op_and_are_there_by_class(tmp_path: Path) -> None:
-    assert run("odd_values", tmp_path / "lake").code == 0
+def test_odd_values_cost_no_op_and_are_there_by_class(tmp_path: Path, forks: Forks) -> None:
+    assert forks.run(tmp_path, faults.__file__, "odd_values", str(tmp_path / "lake")).code == 0
     with lakeprobe.open(tmp_path / "lake") as lake:
         found = lake.sql(
             "SELECT op, type, value FROM tensors "

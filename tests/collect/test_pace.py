@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +51,42 @@ def test_a_file_switches_collecting_on_and_off_with_the_next_step(memory: Memory
             switch.unlink()
 
     assert collected(memory, 6, before, switch=str(switch)) == [2, 3]
+
+
+@pytest.fixture
+def users_handler() -> Iterator[list[int]]:
+    """The signals that the training's own handler of SIGUSR1 was told of."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: told.append(number))
+    yield told
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_switches_collecting_on_and_off_with_the_next_step(memory: Memory, users_handler: list[int]) -> None:
+    def before(step: int) -> None:
+        if step in (2, 4, 7):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    assert collected(memory, 8, before, switch="SIGUSR1") == [2, 3, 7]
+    assert users_handler == [signal.SIGUSR1] * 3, "the training's own handler is called as before"
+
+
+def test_a_signal_that_comes_when_collecting_is_over_does_not_end_the_training(memory: Memory) -> None:
+    before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        assert collected(memory, 1, switch="SIGUSR1") == []
+        os.kill(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_that_cannot_be_handled_is_told_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="collect: switch SIGKILL cannot be handled: Invalid argument"):
+        lakeprobe.collect(run="npu", lake=tmp_path, switch="SIGKILL")
+    with ThreadPoolExecutor() as threads:
+        begun = threads.submit(lakeprobe.collect, run="npu", lake=tmp_path, switch="SIGUSR1")
+        with pytest.raises(UsageError, match="collect: switch SIGUSR1 needs the main thread"):
+            begun.result()
 
 
 def test_a_step_that_has_begun_is_not_switched_on(memory: Memory, tmp_path: Path) -> None:

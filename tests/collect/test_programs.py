@@ -29,6 +29,8 @@ HERE_TOO = [
     "hooks of the user's", "an exception that is caught", "threads", "EMA, a copy of the model in each step",
     "mixture of experts", "jit.trace", "a ScriptModule in the model", "func.vmap", "torch.compile, eager",
     "nested tensor", "a subclass of Tensor", "backward twice, retain_graph",
+    "as accelerate: mixed precision, accumulation", "as DeepSpeed: an engine, flat parameters",
+    "as Megatron: chunks, main_grad, a pipeline's backward",
 ]  # fmt: skip
 
 

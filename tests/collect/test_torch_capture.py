@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,42 @@ def test_gradients_of_an_earlier_step_are_not_recorded_under_its_names(memory: M
     late.backward()
     watched.close()
     assert bodies(memory) == {}
+
+
+def test_gradients_that_are_added_up_elsewhere_are_recorded_when_they_are_there(memory: Memory) -> None:
+    """As Megatron does it: a hook of the parameter's node adds the gradient to main_grad, and takes it away."""
+    part = torch.nn.Linear(3, 1)
+    nodes = []
+    for parameter in part.parameters():
+        parameter.main_grad = torch.zeros_like(parameter)
+
+        def add(*_: Any, parameter: Any = parameter) -> None:
+            parameter.main_grad += parameter.grad
+            parameter.grad = None
+
+        nodes.append(parameter.view_as(parameter).grad_fn.next_functions[0][0])
+        nodes[-1].register_hook(add)
+    model = torch.nn.Sequential(part)
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    for _ in range(2):
+        model(torch.arange(3.0)).backward()
+    watched.close()
+    assert [parameter.main_grad.max().item() for parameter in part.parameters()] == [4.0, 2.0]
+    found = [bodies(memory)[f"Module.0.Linear.parameters_grad.{number}"] for number in range(2)]
+    assert [(body["weight"][0]["Max"], body["bias"][0]["Max"]) for body in found] == [(2.0, 1.0), (4.0, 2.0)]
+
+
+def test_the_op_of_an_lstm_is_recorded_which_msprobe_leaves_out_and_the_page_of_differences_says_so(
+    memory: Memory,
+) -> None:
+    watched = capture(memory)
+    watched.start()
+    torch.nn.LSTM(2, 3)(torch.ones(4, 1, 2))
+    watched.close()
+    assert "VF.lstm.0.forward" in bodies(memory)
+    page = Path(__file__).parents[2] / "docs" / "differences.md"
+    assert "| `VF.lstm` (LSTM of torch.nn) | not recorded" in page.read_text(encoding="utf-8")
 
 
 def test_two_captures_at_once_are_refused(memory: Memory) -> None:

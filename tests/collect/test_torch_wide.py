@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import lakeprobe.collect
 
 torch = pytest.importorskip("torch")
 
+from lakeprobe.collect.pytorch import tensors as measuring  # noqa: E402
 from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa: E402
 from lakeprobe.collect.watching import values  # noqa: E402
 
@@ -143,12 +145,12 @@ def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> 
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(
-    size=st.integers(4097, 300_000),
+    size=st.integers(2, 300_000),
     layout=st.sampled_from([layout for layout in LAYOUTS if layout != "zero_dim"]),
     scale=st.sampled_from([1e-40, 1e-20, 1.0, 1e30, 3e38, math.inf]),
     seed=st.integers(0, 99),
 )
-def test_large_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
+def test_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
     size: int, layout: str, scale: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -166,6 +168,30 @@ def test_a_tensor_that_changes_behind_torchs_back_is_measured_anew() -> None:
     tensor.data[7] = -1.0
     assert tensor._version == version
     assert tensors.measure(tensor)[0][:2] == (1.0, -1.0)
+
+
+@pytest.mark.parametrize("number", [100, 5000])
+def test_a_tensor_that_is_seen_again_is_not_measured_again(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    norm = torch.linalg.vector_norm
+    monkeypatch.setattr(measuring, "_norm", lambda tensor: (measured.append(tensor.numel()), norm(tensor))[1])
+    tensors, tensor = Tensors(), torch.arange(float(number))
+    others = [torch.ones(number) for _ in range(200)]
+    first = tensors.measure(tensor)
+    for other in others:
+        tensors.measure(other)
+    assert tensors.measure(tensor) == tensors.measure(tensor.view(number)) == first
+    assert len(measured) == 201
+    tensor += 1
+    assert tensors.measure(tensor)[0][0] == number
+    assert len(measured) == 202
+
+
+def test_few_contents_are_held_on_to() -> None:
+    tensors = Tensors()
+    seen = [torch.full((100,), float(number)) for number in range(100)]
+    kept = [ref(tensors.copy(tensor)) for tensor in seen]
+    assert [array() is not None for array in kept] == [False] * 36 + [True] * 64
 
 
 def test_float8_has_wide_statistics_though_it_has_none_of_its_own() -> None:

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import ref
 
 import torch
 
@@ -19,6 +20,8 @@ _WRAPPERS = ("FullyShardedDataParallel", "OptimizedModule")
 """They are no part of the user's model."""
 _COMPILED = "_orig_mod"
 """How torch.compile's wrapper calls the part that it is around."""
+_MAIN_GRADIENT = "main_grad"
+"""Where Megatron adds up a parameter's gradients: a hook of its own on the parameter's node does it, before ours."""
 _ENOUGH = "_StopRecomputationError"
 """Leaves a forward that torch runs again in backward, once it has what it needs. Ends it like a result of None."""
 
@@ -31,6 +34,7 @@ class Modules:
         self._in_place = in_place
         self._parts: dict[int, _Part] = {}
         self._handles: list[Any] = []
+        self._held: list[Any] = []
         self._gradients = ParameterGradients(recorder)
         self.boundaries = Boundaries()
 
@@ -56,6 +60,7 @@ class Modules:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self._held = []
         self._gradients.forget_watched()
 
     def next_step(self) -> None:
@@ -131,14 +136,22 @@ class Modules:
         """Has the gradient of each parameter recorded once it is added up."""
         leaves = [item for item in parameters.items() if item[1].requires_grad and item[1].is_leaf]
         for name, parameter in self._gradients.unwatched(prefix, leaves):
-            hook = self._gradient_hook(prefix, name)
-            self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+            hook = self._gradient_hook(prefix, name, parameter)
+            if hasattr(parameter, _MAIN_GRADIENT):
+                node = _accumulator(parameter)
+                self._held.append(node)  # hooks go with it
+                self._handles.append(node.register_hook(hook))
+            else:
+                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
-    def _gradient_hook(self, prefix: str, name: str) -> Callable[[Any], None]:
-        def hook(parameter: Any) -> None:
-            if self.recorder.running:
+    def _gradient_hook(self, prefix: str, name: str, parameter: Any) -> Callable[..., None]:
+        known = ref(parameter)
+
+        def hook(*_: Any) -> None:
+            parameter = known()
+            if self.recorder.running and parameter is not None:
                 self.boundaries.reached_parameter(prefix)
-                self._gradients.came(prefix, name, getattr(parameter, "main_grad", parameter.grad))
+                self._gradients.came(prefix, name, getattr(parameter, _MAIN_GRADIENT, parameter.grad))
 
         return hook
 
@@ -217,6 +230,12 @@ def _parts(models: Any) -> Iterator[tuple[str, Any]]:
             path = ".".join(part for part in path.split(".") if part != _COMPILED)
             if path and type(module).__name__ not in _WRAPPERS:
                 yield f"{within}{path}.{getattr(module, 'original_name', type(module).__name__)}", module
+
+
+def _accumulator(parameter: Any) -> Any:
+    """The node that adds to the gradient of a parameter."""
+    with torch.enable_grad():
+        return parameter.view_as(parameter).grad_fn.next_functions[0][0]
 
 
 def _has_old_backward_hook(module: Any) -> bool:

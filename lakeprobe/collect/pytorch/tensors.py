@@ -7,6 +7,7 @@ be seen. So the sum must be the same to the last bit too, and of kept contents e
 """
 
 import math
+from collections import deque
 from typing import Any
 from weakref import ref
 
@@ -29,8 +30,10 @@ _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
 _NARROW = frozenset(
     dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "float8" in str(dtype)
 )
-_REMEMBERED = 64
-"""Tensors that are known at most: few ops back is where nearly all are seen again."""
+_REMEMBERED = 4096
+"""Tensors that are known at most: a step's parameters and their gradients, and what was made a few ops back."""
+_KEPT = 64
+"""Those of them at most whose contents are held on to."""
 
 _INF = math.inf
 _HALF = frozenset({torch.float16, torch.bfloat16})
@@ -39,12 +42,14 @@ _SURE = 1e-12
 
 _SMALL = 4096
 """Up to so many elements the way of calling costs more than the work."""
+_FEW = 16
+"""Up to so many elements looking for what is known of a tensor costs more than measuring it again."""
 
 
 class Seen:
     """A tensor's memory and the way it is read, at one moment, and what was worked out of it."""
 
-    __slots__ = ("_dtype", "_shape", "_stride", "_tensor", "_version", "array", "measured", "total")
+    __slots__ = ("_tensor", "_version", "array", "measured", "total")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.measured: tuple[Statistics, Wide | None] | None = None
@@ -53,9 +58,6 @@ class Seen:
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
         self._version = tensor._version
-        self._shape = tensor.shape
-        self._stride = tensor.stride()
-        self._dtype = tensor.dtype
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether the memory is alive, unchanged as far as it is counted, and read in the same way."""
@@ -63,7 +65,7 @@ class Seen:
         if known is None or self._version != tensor._version:
             return False
         return known is tensor or (
-            self._shape == tensor.shape and self._stride == tensor.stride() and self._dtype is tensor.dtype
+            known.shape == tensor.shape and known.stride() == tensor.stride() and known.dtype is tensor.dtype
         )
 
 
@@ -75,10 +77,11 @@ class Tensors:
         self._exact = exact
         self._zeros = zeros
         self._seen: dict[int, Seen] = {}
+        self._kept: deque[Seen] = deque()
 
     def measure(self, tensor: torch.Tensor) -> tuple[Statistics, Wide | None]:
         """What the functions `statistics` and `wide` give."""
-        if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _SMALL:
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _FEW:
             plain = _detached(tensor)
             known = statistics(plain)
             return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
@@ -86,10 +89,30 @@ class Tensors:
         plain = _detached(tensor)
         total = _sum(plain).item()
         if seen.measured is None or total != seen.total:
-            known = _large_statistics(plain, total)
-            seen.measured = known, wide(plain, known, exact=self._exact, zeros=self._zeros)
+            seen.measured = self._measured(plain, total)
             seen.total = total
         return seen.measured
+
+    def _measured(self, tensor: torch.Tensor, total: float) -> tuple[Statistics, Wide | None]:
+        """As `measure`, of float32 numbers on the CPU whose sum is known."""
+        if self._exact or not tensor.dim():
+            known = statistics(tensor)
+            return known, wide(tensor, known, exact=self._exact, zeros=self._zeros)
+        array = _in_place(tensor.resolve_neg())
+        high, low = _range(tensor, array)
+        # The sum divided in float32 is the mean as torch makes it, which is slower. In float64 the quotient is rounded
+        # once more, to the same number.
+        mean = float(np.float32(total / float(np.float32(array.size))))
+        norm = _norm(tensor).item()
+        known = high, low, mean, norm
+        if not (_SURE < norm < _INF and low > -_INF and high < _INF and -_INF < mean < _INF):
+            return known, wide(tensor, known, exact=False, zeros=self._zeros)
+        zeros = None
+        if low > 0 or high < 0:
+            zeros = 0
+        elif self._zeros:
+            zeros = int(np.count_nonzero(array == 0))
+        return known, (None, None, 0, 0, 0, zeros)
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
         """As the function of this name. Gives an array that it gave before, if it has the same bytes."""
@@ -97,12 +120,17 @@ class Tensors:
         made = copy(_detached(tensor))
         if made is not None and seen.array is not None and np.array_equal(_raw(made), _raw(seen.array)):
             return seen.array
+        if seen.array is None:
+            self._kept.append(seen)
+            if len(self._kept) > _KEPT:
+                self._kept.popleft().array = None
         seen.array = made
         return made
 
     def forget_all(self) -> None:
         """Nothing is seen again."""
         self._seen.clear()
+        self._kept.clear()
 
     def _find(self, tensor: torch.Tensor) -> Seen:
         """What is known of the tensor; nothing where it is new."""
@@ -135,32 +163,20 @@ def statistics(tensor: torch.Tensor) -> Statistics:
         low, high = _aminmax(tensor)
         on_device = _stack((high, low, _mean(tensor), _norm(tensor))).tolist()
         return on_device[0], on_device[1], on_device[2], on_device[3]
-    high, low = _range(tensor)
-    return high, low, _mean(tensor).item(), _norm(tensor).item()
+    low, high = _aminmax(tensor)
+    return high.item(), low.item(), _mean(tensor).item(), _norm(tensor).item()
 
 
-def _large_statistics(tensor: torch.Tensor, total: float) -> Statistics:
-    """As `statistics`, of many float32 numbers on the CPU whose sum is known.
-
-    Their mean is the sum divided in float32, as torch makes it, which is slower. In float64 the quotient is rounded
-    once more, to the same number.
-    """
-    high, low = _range(tensor)
-    mean = float(np.float32(total / float(np.float32(tensor.numel()))))
-    return high, low, mean, _norm(tensor).item()
-
-
-def _range(tensor: torch.Tensor) -> tuple[float, float]:
-    """The highest and the lowest number, NaN where there is one."""
-    if tensor.dtype is torch.float32 and tensor.numel() > _SMALL:
+def _range(tensor: torch.Tensor, array: "np.ndarray[Any, Any]") -> tuple[float, float]:
+    """The highest and the lowest of float32 numbers, which `array` has too; NaN where there is one."""
+    if array.size > _SMALL:
         # numpy is four times as fast as torch here.
-        array = _in_place(tensor.resolve_neg())
         high, low = array.max().item(), array.min().item()
         if high and (low or not _has_negative_zero(array)):
             return high, low
         # Which of 0.0 and -0.0 is the higher one depends on the library.
-    low, high = _aminmax(tensor)
-    return high.item(), low.item()
+    lowest, highest = _aminmax(tensor)
+    return highest.item(), lowest.item()
 
 
 def _has_negative_zero(array: "np.ndarray[Any, Any]") -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from lakeprobe import diagnostics
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
+from lakeprobe.collect.watching import switch
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.pace import Pace
 from lakeprobe.collect.watching.recorder import Recorder, apart
@@ -171,7 +172,8 @@ class Capture:
                 f"step {min(settings.step)} was the first asked for, and the training ended in step {self.current_step}"
             )
         if settings.switch is not None:
-            return f"{settings.switch} was not there when a step began"
+            came = "on" if switch.number_of(settings.switch) else "there"
+            return f"{settings.switch} was not {came} when a step began"
         if self.recorder.births is not None:
             return "no NaN or inf was born"
         return "no op that was asked for ran between start() and stop()"

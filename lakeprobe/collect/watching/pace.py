@@ -1,9 +1,9 @@
-"""Which of the steps that may be collected are: every n-th, while a file is there, few enough for a limit on cost."""
+"""Which of the steps that may be collected are: every n-th, while a switch is on, few enough for a limit on cost."""
 
 import time
-from pathlib import Path
 
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.watching import switch
 
 
 class Pace:
@@ -11,7 +11,7 @@ class Pace:
 
     def __init__(self, settings: Settings) -> None:
         self._every = settings.every
-        self._switch = None if settings.switch is None else Path(settings.switch)
+        self._is_on = switch.of(settings.switch)
         self._most = settings.most
         self._decided: tuple[int, bool] | None = None
         self._began: float | None = None
@@ -27,7 +27,7 @@ class Pace:
     def _wants(self, step: int) -> bool:
         if self._began is None:
             self._began = time.perf_counter()
-        if step % self._every or (self._switch is not None and not self._switch.exists()):
+        if step % self._every or not self._is_on():
             return False
         return not self._most or self._affords()
 

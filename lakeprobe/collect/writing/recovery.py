@@ -34,7 +34,8 @@ from lakeprobe.readers.tables import Tables
 FORMAT = "lakeprobe"
 """What dumps.format says of a unit that was collected."""
 
-_JSON = (bool, int, float, str, list, dict, type(None))
+_CONTAINERS = frozenset((list, dict))
+_PLAIN = frozenset((bool, int, float, str, type(None)))
 _ODD = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What an op can raise that is not as ops are."""
 _NOT_KEPT = "the tensor was not kept when it was collected"
@@ -215,19 +216,22 @@ def _adapt(value: Any, of_name: dict[str, str]) -> None:
 
     The wide statistics become a tuple, which no dump.json can have.
     """
-    if isinstance(value, list):
-        for item in value:
-            _adapt(item, of_name)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(item, _JSON):  # bytes, which msgpack has and JSON has not
-                value[key] = str(item)
-        if "data_name" in value and isinstance(value.get("tensor"), str):
-            of_name[value["data_name"]] = value.pop("tensor")
-        if "wide" in value and isinstance(value.get("dtype"), str):  # a leaf, not arguments of these names
-            value["wide"] = tuple(value["wide"])
-        for item in value.values():
-            _adapt(item, of_name)
+    waiting = [value]
+    while waiting:  # of a step's time in here most is spent in this loop
+        container = waiting.pop()
+        if container.__class__ is list:
+            waiting += [item for item in container if item.__class__ in _CONTAINERS]
+        elif container.__class__ is dict:
+            for key, item in container.items():
+                kind = item.__class__
+                if kind in _CONTAINERS:
+                    waiting.append(item)
+                elif kind not in _PLAIN:  # bytes, which msgpack has and JSON has not
+                    container[key] = str(item)
+            if "data_name" in container and container.get("tensor").__class__ is str:
+                of_name[container["data_name"]] = container.pop("tensor")
+            if "wide" in container and container.get("dtype").__class__ is str:  # a leaf, not arguments of these names
+                container["wide"] = tuple(container["wide"])
 
 
 def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from typing import Any, NamedTuple
 
+import frameworks  # noqa: F401  it enters its programs
 import torch
 from kinds import PROGRAMS
 from memory import Memory, bodies, capture
