@@ -13,6 +13,7 @@ import pytest
 from collective_dumps import WORLD, Call, Group, job, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from typer.testing import CliRunner
 
 from lakeprobe import resources
@@ -192,7 +193,7 @@ def test_a_nested_call_that_has_no_inputs_is_none_of_its_own(tmp_path: Path) -> 
     assert [row["op"] for row in transfers_of(tmp_path, dump)] == ["Distributed.recv.0.forward"]
 
 
-@settings(max_examples=6, database=None)
+@settings(max_examples=examples(6), database=None)
 @given(data=st.data())
 def test_turns_and_partners_of_any_calls(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any sequence of calls of any groups, each made by all its members."""

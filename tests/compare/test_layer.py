@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_dumps import call, tensor, write_dump
+from sampling import examples
 
 from lakeprobe import resources
 from lakeprobe.ingest.run import ingest
@@ -463,14 +464,14 @@ def numbered(calls: Sequence[Op]) -> list[Op]:
 
 
 @given(st.lists(CALLS, max_size=8))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_model_pairs_with_itself_op_for_op(calls: list[Op]) -> None:
     model = numbered(calls)
     assert pairs(model, model) == same_order(model, model)
 
 
 @given(st.lists(CALLS, max_size=6), st.lists(CALLS, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_without_rules_the_sides_may_change_places(ours: list[Op], theirs: list[Op]) -> None:
     target, golden = numbered(ours), numbered(theirs)
     assert pairs(target, golden) == {ours: theirs for theirs, ours in pairs(golden, target).items()}

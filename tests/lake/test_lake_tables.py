@@ -12,6 +12,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.ingest.tables import TableReport, staged_tables
@@ -174,7 +175,7 @@ def test_no_view_of_the_lake_is_shadowed(lake: Path, tmp_path: Path) -> None:
 CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.floats().map(repr) | st.integers().map(str)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5), st.lists(CELL, min_size=1, max_size=3))
 def test_sql_shows_every_cell(lake: Path, tmp_path: Path, rows: list[tuple[str, str]], extra: list[str]) -> None:
     """Any cells and any headers of the user's own algorithms; what SQL casts to text has the same value."""

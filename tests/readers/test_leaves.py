@@ -11,6 +11,7 @@ import pytest
 from dump_oracle import canonical, data_of, read, read_entry, read_leaf, source, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import dump
@@ -477,7 +478,7 @@ BODIES = st.fixed_dictionaries(
 GRADIENTS = st.dictionaries(KEYS, st.lists(VALUES, max_size=2) | LEAVES, max_size=3)
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(250), suppress_health_check=list(HealthCheck))
 @given(st.lists(BODIES, max_size=4), GRADIENTS)
 def test_any_entry_is_rebuilt(tmp_path: Path, bodies: list[dict[str, Any]], gradients: dict[str, Any]) -> None:
     data = {f"Torch.add.{call}.forward": body for call, body in enumerate(bodies)}

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from sampling import examples
 from tensor_oracle import naive_metrics, store
 
 from lakeprobe.errors import TensorError
@@ -33,7 +34,7 @@ DTYPES = [
     *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
     *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz),
 ]
-in_tmp = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+in_tmp = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 
 
 def measured(folder: Path, target: Any, golden: Any, threads: int = 1) -> TensorMetrics:
