@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from collective_dumps import WORLD, Call, Group, job, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_dumps import DUMPS, needs_dumps
 from sampling import examples
 from typer.testing import CliRunner
 
@@ -23,11 +23,9 @@ from lakeprobe.session import Lake
 from lakeprobe.tensors.collectives import BLOCK, Piece, agreement
 from lakeprobe.tensors.reference import TensorReference
 
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
 RUN = DUMPS / "B_pt_dist" / "L1_stat" / "golden"
 Rows = list[dict[str, Any]]
 Ops = dict[str, tuple[list[Any], dict[str, Any], list[Any]]]
-needs_dumps = pytest.mark.skipif(not DUMPS.exists(), reason="needs the shared dumps")
 
 
 def transfers_of(folder: Path, dump: Path) -> Rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-import os
 import random
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_dumps import DUMPS, needs_dumps
 from sampling import examples
 
 from lakeprobe import resources
@@ -25,9 +25,6 @@ from lakeprobe.ingest.run import ingest
 from lakeprobe.lake import layout
 from lakeprobe.lake.connection import connect, set_variable
 from lakeprobe.readers import names
-
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
-needs_dumps = pytest.mark.skipif(not DUMPS.is_dir(), reason="needs ../shared/dumps")
 
 Pairs = list[tuple[int, int]]
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook, load_workbook
+from real_dumps import DUMPS, needs_dumps
 from sampling import examples
 
 from lakeprobe.errors import DumpError
@@ -28,7 +29,6 @@ from lakeprobe.readers.foreign_tables import ForeignTable, TableFile, find, gath
 from lakeprobe.readers.source import Listing
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps"))
 ENDINGS = (".csv", ".csv.gz", ".xlsx")
 TIME = "20260102030405"
 
@@ -621,8 +621,6 @@ def test_any_workbook_with_damaged_parts_is_read_or_refused(folder: Path, data: 
 
 
 # ---- msprobe's and ptdbg's own results
-
-needs_dumps = pytest.mark.skipif(not DUMPS.is_dir(), reason="the real dumps are not here")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from real_dumps import DUMPS, needs_dumps
 from sampling import examples
 from tensor_oracle import naive_metrics, store
 
@@ -277,10 +278,10 @@ def test_symmetric_parts_are_symmetric(tmp_path: Path, pair: NDArray[Any]) -> No
     )  # fmt: skip
 
 
-REAL = Path("/work/shared/dumps/A_pt_lm/L1_tensor")
+REAL = DUMPS / "A_pt_lm" / "L1_tensor"
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="needs the real dumps of the development machine")
+@needs_dumps
 def test_agrees_with_msprobe_on_real_dumps() -> None:
     (result,) = (REAL / "peer_out_ln_eps_step0").glob("compare_result_*.csv.gz")
     folders = [next((REAL / run / "step0").glob("*/dump_tensor_data")) for run in ("ln_eps", "golden")]
