@@ -14,6 +14,15 @@ settings.register_profile("fuzz", deadline=None, max_examples=examples(100), pri
 settings.load_profile("fuzz" if FUZZ else "quick")
 
 
+LONG = ("peer", "docs", "collect", "truth", "noise", "analysis")
+"""Folders of the files that take longest. They are begun first, so that the workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files: those of LONG first."""
+    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_process_a_command() -> Iterator[None]:
     """Tests run beside each other, so a command that is not told how many processes to take takes one."""
