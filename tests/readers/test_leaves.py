@@ -43,6 +43,14 @@ def refused(folder: Path, body: Any, op: str = "Torch.add.0.forward") -> str:
     return str(caught.value)
 
 
+def test_what_comes_in_forwards_and_backwards_has_one_slot_and_no_repeat(tmp_path: Path) -> None:
+    """Arguments and incoming gradients are both input.0; a slot is a repeat only within one kind of entry."""
+    names = ("Torch.add.0.forward", "Torch.add.0.backward")
+    write(tmp_path, {names[0]: {"input_args": [TENSOR]}, names[1]: {"input": [TENSOR]}})
+    rows = read(tmp_path).tensors
+    assert [(row["op"], row["slot"], row["repeat"]) for row in rows] == [(name, "input.0", 0) for name in names]
+
+
 # ---- tensors ----------------------------------------------------------------------------------------------
 
 

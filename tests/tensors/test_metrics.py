@@ -118,6 +118,23 @@ def test_cosine_of_zero_tensors(tmp_path: Path) -> None:
     assert measured(tmp_path, -ones, ones).cosine == -1.0
 
 
+def test_cosine_of_tensors_that_are_nearly_zero(tmp_path: Path) -> None:
+    """A norm of at most 2⁻⁵² counts as zero; just above it is a norm like any other."""
+    ones = np.ones(1_000, np.float64)
+    below, above = (np.full(1_000, 2.0**-52 * share / 1_000**0.5) for share in (0.9, 1.5))
+    assert measured(tmp_path, below, ones).cosine is None
+    assert measured(tmp_path, below, below * 0.5).cosine == 1.0
+    assert measured(tmp_path, above, ones).cosine == 1.0
+    assert measured(tmp_path, -above, above * 2).cosine == -1.0
+
+
+@pytest.mark.parametrize(("angle", "digits"), [(0.0100, 6), (0.0142, 12), (0.02, 12)])
+def test_a_cosine_above_0_9999_has_six_digits(tmp_path: Path, angle: float, digits: int) -> None:
+    """0.01 is a cosine of 0.99995, 0.0142 of 0.999899, 0.02 of 0.9998."""
+    golden, target = np.array([1.0, 0.0]), np.array([np.cos(angle), np.sin(angle)])
+    assert measured(tmp_path, target, golden).cosine == round(float(np.cos(angle)), digits)
+
+
 def test_ratios_are_strict(tmp_path: Path) -> None:
     golden = np.array([1000.0, 1000.0, 1000.0, 1000.0])
     found = measured(tmp_path, golden + np.array([0, 0.5, 1, 5]), golden)
