@@ -153,26 +153,24 @@ def train(tool: str, name: str, folder: Path) -> None:
 
 
 class _Training:
-    """The small transformer of the scripts, in the size that ../shared/facts_collection.md calls small."""
+    """A transformer, its optimizer and a batch of tokens."""
 
     def __init__(self) -> None:
         import torch
-
-        sys.path.insert(0, str(run.SCRIPTS))
-        from lm_model_pt import TinyLM, loss_fn
+        from transformer import LENGTH, VOCABULARY, Transformer
 
         torch.set_num_threads(1)
         torch.manual_seed(1234)
-        self.model = TinyLM(vocab=512, hidden=256, heads=8, ffn=1024, layers=4, seq=128, dropout=0.0)
-        self._loss = loss_fn
+        self.model = Transformer()
+        self._loss = torch.nn.functional.cross_entropy
         self._clip = torch.nn.utils.clip_grad_norm_
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
-        self._tokens = torch.randint(0, 512, (4, 129))
+        self._tokens = torch.randint(0, VOCABULARY, (4, LENGTH + 1))
 
     def step(self) -> None:
         """Forward, backward, clipping and optimizer."""
         logits = self.model(self._tokens[:, :-1])
-        self._loss(self.model, logits, self._tokens[:, 1:]).backward()
+        self._loss(logits.flatten(0, 1), self._tokens[:, 1:].flatten()).backward()
         self._clip(self.model.parameters(), 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()

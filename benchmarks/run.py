@@ -2,9 +2,9 @@
 
     python benchmarks/run.py [SCENARIO ...]      all scenarios by default; they are listed in SCENARIOS
 
-Inputs are made by the scripts in ../shared/scripts (or $LAKEPROBE_SCRIPTS) from a real dump in ../shared/dumps and
-kept in benchmarks/work. msprobe 26.2.0 is installed there too, into an environment of its own ($MSPROBE names
-another). Prints a Markdown table; benchmarks/README.md says what the columns are.
+Inputs are made by inputs.py from a dump in tests/data and kept in benchmarks/work. msprobe 26.2.0 is installed there
+too, into an environment of its own ($MSPROBE names another). Prints a Markdown table; benchmarks/README.md says what
+the columns are.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from statistics import median
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WORK = CHECKOUT / "benchmarks" / "work"
-SHARED = CHECKOUT.parent / "shared"
-SCRIPTS = Path(os.environ.get("LAKEPROBE_SCRIPTS", SHARED / "scripts"))
-TEMPLATE = SHARED / "dumps" / "B_pt_dist" / "mix_stat" / "golden" / "step0"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
 ROUNDS = 3
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -88,37 +85,35 @@ def _memory(process: int) -> int:
 
 
 def statistics_dumps() -> tuple[Path, Path]:
-    """22 000 ops a side, 20 MB of dump.json each."""
-    return _made(
-        "statistics", ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", "1", "--ops", "22000", "--indent"]
-    )
+    """22 000 ops a side."""
+    return _made("statistics", "statistics", 1, 22_000)
 
 
 def tensor_dumps() -> tuple[Path, Path]:
     """17 ops with 34 .pt files a side, 1.5 GB each; half of the ops differ."""
-    return _made("tensors", ["scale_tensor.py", "--gib", "2.95", "--mib", "44", "--format", "pt"])
+    return _made("tensors", "tensors", 17, 44)
 
 
 def large_dump() -> tuple[Path, Path]:
-    """550 000 ops, a dump.json of 500 MB."""
-    return _made(
-        "large", ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", "1", "--ops", "550000", "--indent"]
-    )
+    """550 000 ops."""
+    return _made("large", "statistics", 1, 550_000)
 
 
 def ranks_dumps(ranks: int) -> tuple[Path, Path]:
     """20 000 ops on each of `ranks` ranks, as folders of the ranks."""
-    script = ["scale_stats.py", "--template", str(TEMPLATE), "--ranks", str(ranks), "--ops", "20000", "--indent"]
-    target, golden = _made(f"ranks{ranks}", script)
+    target, golden = _made(f"ranks{ranks}", "statistics", ranks, 20_000)
     return target.parents[1], golden.parents[1]
 
 
-def _made(name: str, script: list[str]) -> tuple[Path, Path]:
+def _made(name: str, kind: str, *numbers: int) -> tuple[Path, Path]:
     folder = WORK / name
-    if not (folder / "truth.json").is_file():
+    done = folder / "done"
+    if not done.is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        python = str(msprobe().parent / "python")  # it has torch and numpy, which the scripts need
-        subprocess.run([python, str(SCRIPTS / script[0]), *script[1:], "--out", str(folder)], check=True)
+        python = str(msprobe().parent / "python")  # it has torch and numpy
+        script = str(CHECKOUT / "benchmarks" / "inputs.py")
+        subprocess.run([python, script, kind, str(folder), *map(str, numbers)], check=True)
+        done.touch()
     for path in folder.rglob("*"):  # a warm page cache for everybody
         if path.is_file():
             with path.open("rb") as file:
@@ -186,7 +181,7 @@ def layers_matched() -> str:
     target, golden = statistics_dumps()
     _ingest(target, golden)
     mapping = WORK / "layer_mapping.yaml"
-    mapping.write_text("TopLayer:\n  module: module\n")
+    mapping.write_text("TopLayer:\n  parts: parts\n")
     layers = ["-lm", str(mapping)]
     row = _beside("layer match, in the lake", target, golden, lambda: our_compare("target", "golden", *layers), layers)
     return f"{row}\n{_against_exact('layer match', layers)}"

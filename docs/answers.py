@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -181,13 +180,12 @@ def everything_said() -> list[Said]:
         return [said(*case) for case in cases(Path(folder))]
 
 
-@cache
-def page() -> str:
-    """docs/answers.md. It takes some 20 seconds, once in a process."""
+def page(said: Iterable[Said] | None = None) -> str:
+    """docs/answers.md, of what is `said`; else of what is said now, which takes some 20 seconds."""
     meanings = zip(Verdict, _meanings(), strict=True)
     verdicts = "\n".join(f"| {verdict} | {meaning} |" for verdict, meaning in meanings)
     lines = [TEXT.format(verdicts=verdicts)]
-    for it in everything_said():
+    for it in said or everything_said():
         text = "<br>".join(line.strip() for line in (*it.remarks, *it.lines))
         lines.append(f"| {it.case} | {text} | {it.on_error} | {it.on_warning} | {it.first_diff} |")
     return "\n".join(lines) + "\n"

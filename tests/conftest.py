@@ -1,6 +1,30 @@
 """Settings of all tests."""
 
-from hypothesis import settings
+from collections.abc import Iterator
+from unittest.mock import patch
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.load_profile("untimed")
+import pytest
+from hypothesis import settings
+from sampling import FUZZ, examples
+
+# A busy machine is no failure. The same examples every time: new ones are looked for by `make fuzz`, not by the test of
+# a change that has nothing to do with them.
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=examples(100))
+settings.register_profile("fuzz", deadline=None, max_examples=examples(100), print_blob=True)
+settings.load_profile("fuzz" if FUZZ else "quick")
+
+
+LONG = ("peer", "docs", "collect", "truth", "noise", "analysis")
+"""Folders of the files that take longest. They are begun first, so that the workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files: those of LONG first."""
+    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process_a_command() -> Iterator[None]:
+    """Tests run beside each other, so a command that is not told how many processes to take takes one."""
+    with patch("lakeprobe.work.default_jobs", lambda: 1):
+        yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import pytest
 from collective_dumps import WORLD, Call, Group, job, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_dumps import DUMPS, needs_dumps
+from sampling import examples
 from typer.testing import CliRunner
 
 from lakeprobe import resources
@@ -22,11 +23,9 @@ from lakeprobe.session import Lake
 from lakeprobe.tensors.collectives import BLOCK, Piece, agreement
 from lakeprobe.tensors.reference import TensorReference
 
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
 RUN = DUMPS / "B_pt_dist" / "L1_stat" / "golden"
 Rows = list[dict[str, Any]]
 Ops = dict[str, tuple[list[Any], dict[str, Any], list[Any]]]
-needs_dumps = pytest.mark.skipif(not DUMPS.exists(), reason="needs the shared dumps")
 
 
 def transfers_of(folder: Path, dump: Path) -> Rows:
@@ -192,7 +191,7 @@ def test_a_nested_call_that_has_no_inputs_is_none_of_its_own(tmp_path: Path) -> 
     assert [row["op"] for row in transfers_of(tmp_path, dump)] == ["Distributed.recv.0.forward"]
 
 
-@settings(max_examples=6, database=None)
+@settings(max_examples=examples(6), database=None)
 @given(data=st.data())
 def test_turns_and_partners_of_any_calls(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any sequence of calls of any groups, each made by all its members."""

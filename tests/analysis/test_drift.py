@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_dumps import DUMPS
 
 import lakeprobe
 from lakeprobe import resources
@@ -21,7 +21,6 @@ from lakeprobe.commands import drift as command
 from lakeprobe.errors import UsageError
 from lakeprobe.session import Lake
 
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
 STATISTICS = {"max": "Max", "min": "Min", "mean": "Mean", "norm": "Norm"}
 LOSS = "Functional.mse_loss.0.forward.output.0"
 GRADIENT = "Module.layers.1.fc.Linear.parameters_grad.0.weight"

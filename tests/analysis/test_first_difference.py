@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 import lakeprobe
 from lakeprobe.analysis.first_difference import FirstDifference, explain
@@ -517,7 +518,7 @@ def explained(
     return dict(origins), {rank for (rank,) in stranded}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(jobs())
 def test_explained_is_happens_before(
     job: tuple[list[int], list[Transfer], dict[int, tuple[int, bool]]],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
@@ -12,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from collective_dumps import WORLD, Call, Group, ReduceOp, job, write
+from real_dumps import DUMPS, needs_dumps
 
 from lakeprobe.analysis.communication import communication
 from lakeprobe.session import Lake
 
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
 MODES = ("tensor", "statistics", "xor", "md5")
 LAWS = {
     "broadcast", "concatenation", "delivery", "exchange", "reduction", "same arguments", "same order", "same results",
@@ -339,7 +338,7 @@ def test_an_unreadable_tensor_is_a_reason_not_an_error(tmp_path: Path) -> None:
     assert all("cannot open" in row["reason"] for row in untold)
 
 
-@pytest.mark.skipif(not DUMPS.exists(), reason="needs the shared dumps")
+@needs_dumps
 @pytest.mark.parametrize(
     "run", ["L1_stat/golden", "L1_stat/gelu_tanh", "L1_stat/log0", "L1_tensor/golden", "mix_stat/golden"]
 )

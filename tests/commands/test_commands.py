@@ -1,4 +1,4 @@
-"""The real program: what it says where, and the code that it ends with."""
+"""The command line: what it says where, and the code that it ends with. A few tests run it as the real program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import dump_text, lakeprobe, listing, tensor, write_dump
+from program import dump_text, lakeprobe, listing, real_program, tensor, write_dump
 
 from lakeprobe.ingest import ingest
 from lakeprobe.version import __version__
@@ -33,9 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_version_and_help() -> None:
-    version = lakeprobe("--version")
+    version = real_program("--version")
     assert (version.code, version.out, version.err) == (0, f"{__version__}\n", "")
-    listed = lakeprobe("--help")
+    listed = real_program("--help")
     assert (listed.code, listed.err) == (0, "")
     assert all(re.search(rf"^  {command} ", listed.out, re.MULTILINE) for command in COMMANDS)
 
@@ -112,7 +112,7 @@ def test_reading_statistics_starts_without_what_only_looks_at_them(folder: Path,
 
 
 def test_comparing_equal_runs(folder: Path) -> None:
-    done = lakeprobe("compare", "same", "good", "--fail-on", "warning", "--lake", folder / "lake")
+    done = real_program("compare", "same", "good", "--fail-on", "warning", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "same against good, by the rule same_framework"
@@ -223,12 +223,17 @@ DAMAGED = {
 
 
 def test_a_lake_stays_as_it_was_when_a_dump_is_damaged(folder: Path, tmp_path: Path) -> None:
-    """One process per kind of damage would take long: the first few of the list run as the real program."""
+    """Two kinds of damage as the real program; all of them below."""
     lake = folder / "lake"
     before = listing(lake)
-    for name in ("truncated", "empty", "not_utf8", "deep", "leaves_folder"):
+    for name, run in (
+        ("truncated", real_program),
+        ("empty", lakeprobe),
+        ("not_utf8", lakeprobe),
+        ("deep", real_program),
+    ):
         dump = write_dump(tmp_path / name, DAMAGED[name])
-        done = lakeprobe("ingest", dump, "--lake", lake)
+        done = run("ingest", dump, "--lake", lake)
         assert done.code == 2, (name, done)
         assert str(dump / "dump.json") in done.line, name
         assert listing(lake) == before, name
@@ -366,11 +371,11 @@ def test_a_reader_that_goes_away(folder: Path) -> None:
 def test_odd_values(folder: Path) -> None:
     query = "select 'nan'::double as a, 'line\nbreak' as b, date '2026-01-02' as c, {'k': 1} as d, 'é' as e"
     lake = folder / "lake"
-    lines = lakeprobe("sql", query, "--format", "json", "--lake", lake, PYTHONIOENCODING="utf-8")
+    lines = real_program("sql", query, "--format", "json", "--lake", lake, PYTHONIOENCODING="utf-8")
     row = json.loads(lines.out)
     assert (row["b"], row["c"], row["d"], row["e"]) == ("line\nbreak", "2026-01-02", {"k": 1}, "é")
     assert row["a"] != row["a"]
-    assert lakeprobe("sql", "select 'line\nbreak' as b", "--lake", lake).out == "b\nline\\nbreak\n"
+    assert real_program("sql", "select 'line\nbreak' as b", "--lake", lake).out == "b\nline\\nbreak\n"
 
 
 def test_a_statement_without_rows(folder: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import dump_text, lakeprobe, write_dump
+from program import dump_text, lakeprobe, real_program, write_dump
 
 import lakeprobe as package
 from lakeprobe.compare.run import compare
@@ -59,7 +59,7 @@ def test_an_error_of_its_own_is_no_finding() -> None:
 
 
 def test_times_with_a_zone(lake: Path) -> None:
-    done = lakeprobe("sql", "select timestamptz '2026-01-02 03:04:05+00' as moment", "--lake", lake, TZ="UTC")
+    done = real_program("sql", "select timestamptz '2026-01-02 03:04:05+00' as moment", "--lake", lake, TZ="UTC")
     assert (done.code, done.out) == (0, "moment\n2026-01-02 03:04:05+00:00\n")
 
 

@@ -6,17 +6,17 @@ import csv
 import importlib
 import json
 import math
-import os
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_dumps import DUMPS, needs_dumps
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DATA = CHECKOUT / "schemas" / "data"
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps")) / "C_cross"
+CROSS = DUMPS / "C_cross"
 
 HEADERS = {
     "apis": ["target_api", "golden_api"],
@@ -165,7 +165,7 @@ PAIRS = [  # dump of the target, target, golden, tensors that pair in a forward 
 
 @cache
 def dump(name: str) -> dict[str, Any]:
-    [path] = (DUMPS / name / "golden" / "step0").glob("*/dump.json")
+    [path] = (CROSS / name / "golden" / "step0").glob("*/dump.json")
     data: dict[str, Any] = json.loads(path.read_text())["data"]
     return data
 
@@ -215,7 +215,7 @@ def agree(target: Any, golden: Any) -> bool:
     return bool(target["shape"] == golden["shape"]) and equal
 
 
-@pytest.mark.skipif(not DUMPS.exists(), reason="../shared/dumps is not there")
+@needs_dumps
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize(("name", "api", "golden_api", "forward", "backward"), PAIRS, ids=lambda value: str(value))
 def test_what_pairs_is_equal_in_real_dumps(
@@ -233,7 +233,7 @@ def test_what_pairs_is_equal_in_real_dumps(
     assert full == (forward if direction == "forward" else backward)
 
 
-@pytest.mark.skipif(not DUMPS.exists(), reason="../shared/dumps is not there")
+@needs_dumps
 def test_softmax_finds_its_axis_under_pytorchs_name() -> None:
     [target, *_], [golden, *_] = (calls(name, "Functional.softmax", "forward") for name in ("ms_L1_stat", "pt_L1_stat"))
     pairs = slot_pairs("Functional.softmax", "Functional.softmax", "forward", target, golden)

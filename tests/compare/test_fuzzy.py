@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-import os
 import random
 import time
 from collections import Counter
@@ -18,15 +17,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_dumps import DUMPS, needs_dumps
+from sampling import examples
 
 from lakeprobe import resources
 from lakeprobe.ingest.run import ingest
 from lakeprobe.lake import layout
 from lakeprobe.lake.connection import connect, set_variable
 from lakeprobe.readers import names
-
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", Path(__file__).resolve().parents[3] / "shared" / "dumps"))
-needs_dumps = pytest.mark.skipif(not DUMPS.is_dir(), reason="needs ../shared/dumps")
 
 Pairs = list[tuple[int, int]]
 
@@ -353,7 +351,7 @@ def forward_of(op: Op) -> str:
 
 
 @given(CALLS, CALLS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_laws(connection: duckdb.DuckDBPyConnection, ours: list[Call], theirs: list[Call]) -> None:
     target, golden = numbered(ours), numbered(theirs)
     if not any(op.parent for op in target) or not any(op.parent for op in golden):
@@ -387,7 +385,7 @@ def assert_nothing_left_between(pairs: Pairs, ours: list[bool], theirs: list[boo
 
 
 @given(CALLS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_run_pairs_with_itself(connection: duckdb.DuckDBPyConnection, calls: list[Call]) -> None:
     ops = numbered(calls)
     assert match(connection, ops, ops) == same(ops)
@@ -396,7 +394,7 @@ def test_a_run_pairs_with_itself(connection: duckdb.DuckDBPyConnection, calls: l
 
 
 @given(CALLS, st.sets(st.integers(0, 13)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_missing_calls_move_no_other(
     connection: duckdb.DuckDBPyConnection, calls: list[Call], missing: set[int]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_dumps import call, tensor, write_dump
+from real_dumps import DUMPS, needs_dumps
+from sampling import examples
 
 from lakeprobe import resources
 from lakeprobe.ingest.run import ingest
@@ -22,7 +23,7 @@ from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers import names
 
 CHECKOUT = Path(__file__).parents[2]
-CROSS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps")) / "C_cross"
+CROSS = DUMPS / "C_cross"
 
 Op = tuple[str, str | None, Sequence[str]]
 """The name of an op, its parent, and the frames of its stack."""
@@ -463,20 +464,20 @@ def numbered(calls: Sequence[Op]) -> list[Op]:
 
 
 @given(st.lists(CALLS, max_size=8))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_model_pairs_with_itself_op_for_op(calls: list[Op]) -> None:
     model = numbered(calls)
     assert pairs(model, model) == same_order(model, model)
 
 
 @given(st.lists(CALLS, max_size=6), st.lists(CALLS, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_without_rules_the_sides_may_change_places(ours: list[Op], theirs: list[Op]) -> None:
     target, golden = numbered(ours), numbered(theirs)
     assert pairs(target, golden) == {ours: theirs for theirs, ours in pairs(golden, target).items()}
 
 
-@pytest.mark.skipif(not CROSS.is_dir(), reason="../shared/dumps is not there")
+@needs_dumps
 @pytest.mark.parametrize("kind", ["L0_stat", "L0_tensor", "mix_stat", "mix_tensor"])
 def test_the_rows_pair_as_msprobe_pairs_them(kind: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """MindSpore against PyTorch; msprobe 26.2.0 wrote the pairs that it found with this mapping (-lm)."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_dumps import Data, Row, call, compared, results, scalar, tensor, write_dump
+from sampling import examples
 
 import lakeprobe
 from lakeprobe.compare import run as run_module
@@ -124,7 +125,7 @@ DUMPS = st.builds(lambda ops, gradients: ops | gradients, st.dictionaries(NAMES,
 
 
 @given(DUMPS, DUMPS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_every_row_of_both_sides_ends_once(target: Data, golden: Data) -> None:
     with tempfile.TemporaryDirectory() as name, lakeprobe.open(Path(name) / "lake") as lake:
         folders = write_dump(Path(name) / "ours", target), write_dump(Path(name) / "theirs", golden)
@@ -145,7 +146,7 @@ def test_every_row_of_both_sides_ends_once(target: Data, golden: Data) -> None:
 
 
 @given(DUMPS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_a_dump_differs_in_nothing_from_itself(data: Data) -> None:
     with tempfile.TemporaryDirectory() as name:
         rows = compared(Path(name), data, data)

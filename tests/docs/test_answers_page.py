@@ -104,5 +104,10 @@ def test_the_first_difference_agrees_with_the_verdict(told: dict[str, Any], case
         assert ("No difference" in text or "No op stands out" in text) <= bool(said.coverage.rows["compared"])
 
 
+def test_the_page_is_up_to_date(told: dict[str, Any]) -> None:
+    page = _answers().page([said for said, *_ in told.values()])
+    assert (DOCS / "answers.md").read_text(encoding="utf-8") == page, "run python docs/generate.py"
+
+
 def test_every_verdict_has_a_case() -> None:
     assert {verdict for verdict, _ in EXPECTED.values()} == set(Verdict)

@@ -21,6 +21,7 @@ from round_trips import (
     load,
     through_lake,
 )
+from sampling import examples
 
 from lakeprobe.export import export
 from lakeprobe.ingest import ingest
@@ -106,7 +107,7 @@ BODIES = st.fixed_dictionaries(
 GRADIENTS = st.dictionaries(st.sampled_from(["weight", "bias", "a.b"]), st.lists(tensors(), min_size=1, max_size=1))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(bodies=st.lists(BODIES, max_size=3), gradients=GRADIENTS, saved=st.lists(VALUES, max_size=2))
 def test_anything_comes_out_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, bodies: list[Any], gradients: Any, saved: list[Any]

@@ -13,6 +13,7 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sampling import examples
 from tensor_dumps import OP, files, leaf, query, table, write_dump
 
 from lakeprobe.ingest import ingest
@@ -119,7 +120,7 @@ def test_a_tensor_too_large_to_copy_stays_where_it_is(tmp_path: Path, monkeypatc
     assert array_at(Path(large["file"]), large).tobytes() == tensors["large.npy"].tobytes()
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 5000))
 def test_offsets_hold_for_any_sizes_and_groups(tmp_path: Path, sizes: list[int], group: int) -> None:
     path = tmp_path / "values-0.parquet"

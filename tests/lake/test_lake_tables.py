@@ -12,10 +12,12 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.ingest.tables import TableReport, staged_tables
 from lakeprobe.lake import layout, staging, store, tables, views
+from lakeprobe.lake.connection import connect
 from lakeprobe.readers.foreign_tables import TableFile, find
 from lakeprobe.readers.source import Listing
 
@@ -162,7 +164,7 @@ def test_no_view_of_the_lake_is_shadowed(lake: Path, tmp_path: Path) -> None:
         write(tmp_path / f"out/{name}.csv")
     ingest(lake, tmp_path / "out")
     layout.comparison_folder(lake, "Night").mkdir(parents=True)
-    with duckdb.connect() as connection:
+    with connect() as connection:
         views.define(connection, lake)
         for name in ("Tensors", "results", "api_table", "night"):
             assert connection.sql(f'SELECT count(*) FROM "tables.{name}"').fetchall() == [(2,)]
@@ -174,7 +176,7 @@ def test_no_view_of_the_lake_is_shadowed(lake: Path, tmp_path: Path) -> None:
 CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.floats().map(repr) | st.integers().map(str)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5), st.lists(CELL, min_size=1, max_size=3))
 def test_sql_shows_every_cell(lake: Path, tmp_path: Path, rows: list[tuple[str, str]], extra: list[str]) -> None:
     """Any cells and any headers of the user's own algorithms; what SQL casts to text has the same value."""

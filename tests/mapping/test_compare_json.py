@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import UsageError
 from lakeprobe.mapping import compare_json, files
@@ -192,7 +193,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS.split(", ")), _VALUES))
 def test_any_values_are_a_comparison_or_a_mistake(given: dict[str, Any]) -> None:
     path = written({**PATHS, **given})

@@ -21,6 +21,7 @@ from mapping_texts import (
     LAYER,
     LAYER_DOCUMENTED,
 )
+from sampling import examples
 
 from lakeprobe.errors import UsageError
 from lakeprobe.mapping import files
@@ -422,7 +423,7 @@ _PIECES = [
 ]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.one_of(
         st.text(),
@@ -452,7 +453,7 @@ def _read(kind: str, path: Path) -> tuple[Mappings, str]:
         return Mappings(), str(error)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")), min_size=1))
 def test_any_names_come_out_as_they_were_written(tmp_path: Path, names: dict[str, str]) -> None:
     path = tmp_path / "names.yaml"

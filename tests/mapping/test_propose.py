@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from real_dumps import DUMPS, NOT_THERE
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
@@ -28,7 +28,6 @@ from lakeprobe.mapping.propose import Proposal, propose
 from lakeprobe.session import Lake
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps"))
 CROSS = DUMPS / "C_cross"
 LISTS = CHECKOUT / "tests" / "data" / "cross"
 DEMO = CHECKOUT / "tests" / "data" / "dumps" / "demo"
@@ -69,7 +68,7 @@ class Row:
 def cross(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with step 0 of all runs of C_cross, as ms_L0_stat.golden and so on."""
     if not CROSS.is_dir():
-        pytest.skip(f"the dumps are not at {CROSS}")
+        pytest.skip(NOT_THERE)
     lake = tmp_path_factory.mktemp("cross") / "lake"
     for folder in sorted(CROSS.glob("*_*/*/step0")):
         if folder.parent.name in ("golden", "ln_eps"):

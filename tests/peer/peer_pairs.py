@@ -1,21 +1,25 @@
-"""The pairs of real dumps in ../shared/dumps that msprobe 26.2.0 compared, with its results and the planted truth."""
+"""The pairs of real dumps that msprobe 26.2.0 compared, with its results and the planted truth."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import json
-import os
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from real_dumps import DUMPS
+
+from lakeprobe.session import ComparisonResult, Lake
+
 csv.field_size_limit(1 << 30)
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps"))
+Compared = Callable[[Path, Path], tuple[Lake, ComparisonResult]]
+"""The fixture `compared`: gives the lake and the comparison of a target and a golden path."""
 MAPPED = {"-fm", "-am", "-cm", "-dm", "-lm", "-da", "-i", "--rank"}
 
 
@@ -30,6 +34,12 @@ class PeerPair:
     @property
     def id(self) -> str:
         return str(self.folder.relative_to(DUMPS))
+
+    @property
+    def steps(self) -> tuple[Path, Path]:
+        """The folders of the step on both sides, so that all tests of a pair name it in the same way."""
+        target, golden = (path.parents[1] if path.name == "dump.json" else path for path in (self.target, self.golden))
+        return target, golden
 
     @property
     def tables(self) -> dict[int, Path]:

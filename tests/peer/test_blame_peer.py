@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_pairs import DUMPS, first_differences
+from peer_pairs import Compared, first_differences
+from real_dumps import DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.analysis.blame import Blame, blame
 from lakeprobe.analysis.query import apart
-from lakeprobe.session import Lake
 
-pytestmark = pytest.mark.skipif(not (DUMPS / "A_pt_lm").is_dir(), reason="../shared/dumps is not there")
+pytestmark = needs_dumps
 
 DEFECT_RANKS = {"gelu_tanh": 1, "ln_eps": 1, "wrong_peer": 1, "log0": 3}
 """The rank that each defect of B_pt_dist sits on (INDEX.md)."""
@@ -70,17 +69,9 @@ def harmless() -> list[tuple[Path, Path]]:
     return pairs
 
 
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path_factory.mktemp("blame") / "lake") as opened:
-        yield opened
-
-
-def blamed(lake: Lake, target: Path, golden: Path, **how: Any) -> Blame:
-    name = f"{target.relative_to(DUMPS)} {golden.relative_to(DUMPS)}".replace("/", ".").replace(" ", "-")
-    if name not in lake.comparisons:
-        lake.compare(target, golden, name=name, jobs=1)
-    return blame(lake._connection, lake.path, name, **how)
+def blamed(compared: Compared, target: Path, golden: Path, **how: Any) -> Blame:
+    lake, result = compared(target, golden)
+    return blame(lake._connection, lake.path, result.name, **how)
 
 
 def rows(relation: Any) -> list[dict[str, Any]]:
@@ -88,8 +79,9 @@ def rows(relation: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("pair", planted(), ids=lambda pair: pair.id)
-def test_planted_op_first(lake: Lake, pair: Planted) -> None:
-    found = blamed(lake, pair.target, pair.golden)
+def test_planted_op_first(compared: Compared, pair: Planted) -> None:
+    """The step is chosen for the dumps of two in test_the_sentence_has_the_argument."""
+    found = blamed(compared, pair.target / "step0", pair.golden / "step0")
     first = rows(found.suspects)[0]
     assert (found.step, first["rank"], first["op"]) == (0, pair.rank, pair.op)
     assert first["ranks"] == [pair.rank]
@@ -109,42 +101,43 @@ def test_planted_op_first(lake: Lake, pair: Planted) -> None:
 @pytest.mark.parametrize(
     ("target", "golden"), harmless(), ids=lambda path: str(path.relative_to(DUMPS)) if path.name else ""
 )
-def test_no_suspect_without_defect(lake: Lake, target: Path, golden: Path) -> None:
-    found = blamed(lake, target, golden)
+def test_no_suspect_without_defect(compared: Compared, target: Path, golden: Path) -> None:
+    found = blamed(compared, target, golden)
     assert [row["op"] for row in rows(found.suspects) if row["grade"] == "suspect"] == []
     assert not found.path.fetchall()
 
 
-def test_digests_of_a_dump_against_a_bench_run(lake: Lake) -> None:
+def test_digests_of_a_dump_against_a_bench_run(compared: Compared) -> None:
     """The token ids have another digest by a race (INDEX.md, failure 7), before the planted op."""
     variants = DUMPS / "A_variants"
-    found = blamed(lake, variants / "bench_diff_ln_eps_L1", variants / "repeat_md5_L1_run1")
+    found = blamed(compared, variants / "bench_diff_ln_eps_L1", variants / "repeat_md5_L1_run1")
     assert rows(found.suspects)[0]["op"] == "Functional.layer_norm.3.forward"
 
 
-def test_the_sentence_has_the_argument(lake: Lake) -> None:
-    found = blamed(lake, DUMPS / "A_pt_lm" / "mix_stat" / "ln_eps", DUMPS / "A_pt_lm" / "mix_stat" / "golden")
+def test_the_sentence_has_the_argument(compared: Compared) -> None:
+    found = blamed(compared, DUMPS / "A_pt_lm" / "mix_stat" / "ln_eps", DUMPS / "A_pt_lm" / "mix_stat" / "golden")
     first = rows(found.suspects)[0]
+    assert found.step == 0
     assert "input.4 is 0.01 against 1e-05" in first["why"]
     assert first["module"] == "Module.layers.1.ln2.LayerNorm.forward.0"
     assert "self.ln2(x)" in first["code"]
     assert first["input_error"] == 0
 
 
-def test_a_step_by_its_number(lake: Lake) -> None:
+def test_a_step_by_its_number(compared: Compared) -> None:
     """In step 1 weights differ from the start, which step 0 explains, and eps still does."""
     pair = (DUMPS / "A_pt_lm" / "mix_stat" / "ln_eps", DUMPS / "A_pt_lm" / "mix_stat" / "golden")
-    found = blamed(lake, *pair, step=1)
+    found = blamed(compared, *pair, step=1)
     assert found.step == 1
     assert [(row["op"], row["reason"]) for row in rows(found.suspects)] == [
         ("Functional.layer_norm.3.forward", "argument")
     ]
 
 
-def test_path_over_the_ranks(lake: Lake) -> None:
+def test_path_over_the_ranks(compared: Compared) -> None:
     """Rank 1 sends a stale buffer to rank 2, which sends on what it made of it; rank 1 has no other way to its loss."""
-    pair = (DUMPS / "B_pt_dist" / "L1_stat" / "wrong_peer", DUMPS / "B_pt_dist" / "L1_stat" / "golden")
-    found = blamed(lake, *pair)
+    pair = (DUMPS / "B_pt_dist" / "L1_stat" / side / "step0" for side in ("wrong_peer", "golden"))
+    found = blamed(compared, *pair)
     assert "came from no recorded op" in rows(found.suspects)[0]["why"]
     path = rows(found.path)
     assert [(hop["from_rank"], hop["rank"]) for hop in path if hop["meeting"]] == [(1, 2), (2, 1)]
@@ -154,9 +147,9 @@ def test_path_over_the_ranks(lake: Lake) -> None:
     assert ways[0] == (1, "all_gather [0, 1] #1")
 
 
-def test_value_edges_against_contents(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_edges_against_contents(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a tensor dump, a hop by value leads to the latest earlier op that gave that very tensor."""
-    pair = (DUMPS / "A_pt_lm" / "L1_tensor" / "ln_eps", DUMPS / "A_pt_lm" / "L1_tensor" / "golden")
+    pair = [DUMPS / "A_pt_lm" / "L1_tensor" / side / "step0" for side in ("ln_eps", "golden")]
     with ExitStack() as kept:
         stages: list[Any] = []
 
@@ -165,10 +158,11 @@ def test_value_edges_against_contents(lake: Lake, monkeypatch: pytest.MonkeyPatc
             return nullcontext(stages[-1])
 
         monkeypatch.setattr("lakeprobe.analysis.blame.apart", left_open)
-        found = blamed(lake, *pair)
+        blamed(compared, *pair)
         different = {row for (row,) in stages[-1].execute("SELECT row FROM blame_leaves").fetchall()}
         by_value = stages[-1].execute("SELECT seq, from_seq FROM blame_edges WHERE how = 'value'").fetchall()
-    run = lake.comparison(found.comparison).stored.target
+    lake, result = compared(*pair)
+    run = result.stored.target
     leaves = lake.sql(
         "SELECT seq, row, role, content FROM tensors "
         "WHERE run = $run AND step = 0 AND content IS NOT NULL ORDER BY row",
@@ -191,11 +185,11 @@ def test_value_edges_against_contents(lake: Lake, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("slot", ["Tensor.__add__.7.forward", "Functional.layer_norm.2.forward", "Torch.log.1.forward"])
-def test_a_value_that_no_op_made(lake: Lake, tmp_path: Path, slot: str) -> None:
+def test_a_value_that_no_op_made(tmp_path: Path, slot: str) -> None:
     """One input of rank 2 is altered between the op that made it and the op that takes it, and nothing else."""
-    source = DUMPS / "B_pt_dist" / "L1_stat" / "golden"
+    source = DUMPS / "B_pt_dist" / "L1_stat" / "golden" / "step0"
     for rank in range(4):
-        told = json.loads(next(source.glob(f"step0/rank{rank}/dump.json")).read_text())
+        told = json.loads((source / f"rank{rank}" / "dump.json").read_text())
         if rank == 2:
             leaf = told["data"][slot]["input_args"][-1 if "add" in slot else 0]
             leaf.update(Norm=leaf["Norm"] * 1.01, Max=leaf["Max"] + 0.125)
@@ -205,9 +199,9 @@ def test_a_value_that_no_op_made(lake: Lake, tmp_path: Path, slot: str) -> None:
         folder.mkdir(parents=True)
         (folder / "dump.json").write_text(json.dumps(told, indent=1))
         for name in ("stack.json", "construct.json"):
-            (folder / name).write_text((source / "step0" / f"rank{rank}" / name).read_text())
-    name = f"altered-{slot}"
-    lake.compare(tmp_path / "altered", source, name=name, jobs=1)
-    first = rows(blame(lake._connection, lake.path, name).suspects)[0]
+            (folder / name).write_text((source / f"rank{rank}" / name).read_text())
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        lake.compare(tmp_path / "altered" / "step0", source, name="pair")
+        first = rows(blame(lake._connection, lake.path, "pair").suspects)[0]
     assert (first["rank"], first["op"], first["reason"]) == (2, slot, "taken")
     assert "came from no recorded op" in first["why"]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_pairs import DUMPS, read_table
+from peer_pairs import read_table
+from real_dumps import DUMPS, NOT_THERE, needs_dumps
 
 import lakeprobe
 from lakeprobe.mapping.files import read as read_mappings
@@ -38,11 +39,11 @@ PLANTED = {
 
 
 def dump(run: str, variant: str) -> Path:
-    """Step 0 of a run: of ../shared/dumps, or of the few that are copied here."""
+    """Step 0 of a run: of the real dumps, or of the few that are copied here."""
     for folder in (CROSS, DATA / "dumps" / "cross"):
         if (folder / run / variant).is_dir():
             return folder / run / variant / "step0"
-    return pytest.skip("needs ../shared/dumps")
+    return pytest.skip(NOT_THERE)
 
 
 def hand_checked(name: str) -> dict[str, str]:
@@ -129,7 +130,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.skipif(not CROSS.is_dir(), reason="needs ../shared/dumps")
+@needs_dumps
 @pytest.mark.parametrize(("peer", "kind"), MAPPED, ids=[peer for peer, _ in MAPPED])
 def test_pairs_and_numbers_of_msprobe_with_its_mapping_files(tmp_path: Path, peer: str, kind: str) -> None:
     """What msprobe pairs with a mapping file, we pair, or rightly otherwise; numbers are the same where both pair."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from peer_pairs import DUMPS, read_table
+from peer_pairs import read_table
+from real_dumps import DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.tensors import open_tensor, read_tensor
@@ -45,7 +46,6 @@ class DebugPair:
 
 
 PAIRS = [DebugPair(DUMPS / "D_debug_save" / name) for name in ("ms_stat", "pt_stat", "pt_tensor")]
-needs_dumps = pytest.mark.skipif(not PAIRS[0].folder.is_dir(), reason="../shared/dumps is not there")
 each_pair = pytest.mark.parametrize("pair", PAIRS, ids=[pair.folder.name for pair in PAIRS])
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from peer_pairs import DUMPS, PeerPair, first_differences, with_truth
+from peer_pairs import Compared, PeerPair, first_differences, with_truth
+from real_dumps import DUMPS, needs_dumps
 
-import lakeprobe
 from lakeprobe.reports.diff_analyze import diff_analyze
-from lakeprobe.session import Lake
 
 UNLIKE = {"A_variants/peer_out_stat_vs_md5", "A_variants/peer_out_repeat_md5"}
 """Pairs whose truth is not ours: dumps that record different things of one run, and digests that were taken late."""
@@ -34,29 +32,20 @@ PLANTED = {
 }
 """Of the four ranks: where the defect sits (INDEX.md) and the op of the truth files on that rank."""
 
-needs_dumps = pytest.mark.skipif(not (DUMPS / "B_pt_dist").is_dir(), reason="../shared/dumps is not there")
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
-        yield opened
-
 
 @pytest.mark.parametrize(("pair", "truth"), SINGLE, ids=[pair.id for pair, _ in SINGLE])
-def test_single_rank(pair: PeerPair, truth: Path, lake: Lake) -> None:
+def test_single_rank(pair: PeerPair, truth: Path, compared: Compared) -> None:
     expected = first_differences(truth)
-    found = lake.compare(pair.target, pair.golden).first_difference(threshold=0, paired=True)
+    found = compared(*pair.steps)[1].first_difference(threshold=0, paired=True)
     named = dict(found.ranks.project("rank, op").fetchall())
     assert named == {rank: told["first_diff"] for rank, told in expected.items()}
 
 
 @needs_dumps
 @pytest.mark.parametrize(("folder", "defect"), PLANTED)
-def test_planted_rank_is_the_only_origin(folder: str, defect: str, lake: Lake) -> None:
+def test_planted_rank_is_the_only_origin(folder: str, defect: str, compared: Compared) -> None:
     base = DUMPS / "B_pt_dist" / folder
-    result = lake.compare(base / defect / "step0", base / "golden" / "step0")
-    found = result.first_difference()
+    found = compared(base / defect / "step0", base / "golden" / "step0")[1].first_difference()
     planted = PLANTED[folder, defect]
     assert found.origins.project("rank, op, source").fetchall() == [planted]
     assert {origin for (origin,) in found.ranks.project("origin").fetchall()} == {planted[0]}
@@ -65,9 +54,9 @@ def test_planted_rank_is_the_only_origin(folder: str, defect: str, lake: Lake) -
 
 
 @needs_dumps
-def test_what_carried_it_to_the_other_ranks(lake: Lake) -> None:
+def test_what_carried_it_to_the_other_ranks(compared: Compared) -> None:
     base = DUMPS / "B_pt_dist" / "L1_stat"
-    found = lake.compare(base / "gelu_tanh" / "step0", base / "golden" / "step0").first_difference()
+    found = compared(base / "gelu_tanh" / "step0", base / "golden" / "step0")[1].first_difference()
     assert found.ranks.filter("source IS NULL").project("rank, explained_by, meeting").fetchall() == [
         (0, 1, "all_reduce [0, 1] #1"),
         (2, 1, "send 1 → 2 #0"),
@@ -76,26 +65,26 @@ def test_what_carried_it_to_the_other_ranks(lake: Lake) -> None:
 
 
 @needs_dumps
-def test_the_source_of_an_input_that_no_op_made(lake: Lake) -> None:
+def test_the_source_of_an_input_that_no_op_made(compared: Compared) -> None:
     base = DUMPS / "B_pt_dist" / "L1_stat"
-    found = lake.compare(base / "wrong_peer" / "step0", base / "golden" / "step0").first_difference()
+    found = compared(base / "wrong_peer" / "step0", base / "golden" / "step0")[1].first_difference()
     traced = found.leaves.filter("rank = 1 AND is_traced").project("slot, source_op").fetchall()
     assert traced == [("input.0", "Functional.linear.5.forward")]
 
 
 @needs_dumps
-def test_equal_runs(lake: Lake) -> None:
+def test_equal_runs(compared: Compared) -> None:
     golden = DUMPS / "B_pt_dist" / "L1_stat" / "golden"
-    found = lake.compare(golden, golden).first_difference()
+    found = compared(golden, golden)[1].first_difference()
     assert found.is_equal
     assert len(found.ranks.fetchall()) == 8
 
 
 @needs_dumps
-def test_digests_taken_late_are_no_difference(lake: Lake) -> None:
+def test_digests_taken_late_are_no_difference(compared: Compared) -> None:
     """Two runs without any defect: an optimizer works in place while a thread still works out the digests."""
     target, golden = sides(DUMPS / "A_variants" / "peer_out_repeat_md5")
-    found = lake.compare(target, golden).first_difference()
+    found = compared(target, golden)[1].first_difference()
     assert found.is_equal
     assert {reason for *_, reason, _ in found.set_aside.fetchall()} == {"late digest"}
 
@@ -109,8 +98,8 @@ def test_digests_taken_late_are_no_difference(lake: Lake) -> None:
         ("peer_out_cross_mix_stat_plain", None),
     ],
 )
-def test_between_frameworks(folder: str, op: str | None, lake: Lake) -> None:
-    found = lake.compare(*sides(DUMPS / "C_cross" / folder)).first_difference()
+def test_between_frameworks(folder: str, op: str | None, compared: Compared) -> None:
+    found = compared(*sides(DUMPS / "C_cross" / folder))[1].first_difference()
     assert found.ranks.project("op").fetchall() == [(op,)]
 
 
@@ -132,10 +121,10 @@ DIFF_ANALYZE = [
 
 @needs_dumps
 @pytest.mark.parametrize("folder", DIFF_ANALYZE)
-def test_diff_analyze_is_what_msprobe_writes(folder: str, lake: Lake) -> None:
+def test_diff_analyze_is_what_msprobe_writes(folder: str, compared: Compared) -> None:
     [written] = (DUMPS / folder).glob("diff_analyze_*.json")
     target, golden = sides(DUMPS / folder)
-    result = lake.compare(target, golden)
+    _, result = compared(target, golden)
     assert diff_analyze(result.stored, result.first_difference()) == json.loads(written.read_text())
 
 

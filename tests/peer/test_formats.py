@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from peer_pairs import DUMPS
+from real_dumps import DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.ingest import ingest
@@ -15,7 +15,7 @@ from lakeprobe.ingest.survey import Item, survey
 from lakeprobe.lake import audits
 
 FOLDERS = sorted(path for path in DUMPS.glob("*") if path.is_dir()) if DUMPS.is_dir() else []
-pytestmark = pytest.mark.skipif(not FOLDERS, reason="the real dumps are not here")
+pytestmark = needs_dumps
 
 
 def expected(top: Path) -> Counter[tuple[str, Path]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_pairs import DUMPS, read_table
+from peer_pairs import read_table
+from real_dumps import DUMPS
 
 import lakeprobe
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from peer_pairs import DUMPS
+from real_dumps import DUMPS
 
 import lakeprobe
 from lakeprobe.analysis import merge as merging

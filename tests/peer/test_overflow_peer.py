@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_pairs import CHECKOUT, DUMPS
+from real_dumps import CHECKOUT, DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.analysis.overflow import Overflow, overflow
@@ -38,7 +38,7 @@ def planted(target: Path) -> tuple[int, str]:
 
 
 PAIRS = pairs()
-pytestmark = pytest.mark.skipif(not PAIRS, reason="../shared/dumps is not there")
+pytestmark = needs_dumps
 
 
 @pytest.mark.parametrize(("target", "golden"), PAIRS, ids=[str(target.relative_to(DUMPS)) for target, _ in PAIRS])

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from peer_pairs import DUMPS, rank_in, read_table
+from peer_pairs import rank_in, read_table
+from real_dumps import DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.readers import ptdbg_names
@@ -23,8 +24,6 @@ LEGACY = DUMPS / "F_ptdbg_legacy" / "all"
 PAIR = Path(__file__).resolve().parents[1] / "data" / "ptdbg" / "pair.tar.xz"
 Array = NDArray[np.float32]
 Row = dict[str, Any]
-
-needs_dumps = pytest.mark.skipif(not LEGACY.is_dir(), reason="../shared/dumps is not there")
 
 
 def compared(folder: Path, target: Path, golden: Path, rule: str | None = None) -> list[Row]:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peer_pairs import PeerPair, rank_in, read_table, with_table
-
-import lakeprobe
+from peer_pairs import Compared, PeerPair, rank_in, read_table, with_table
 
 PAIRS = with_table()
 TENSOR_METRICS = {"EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio"}
@@ -31,9 +29,8 @@ Row = dict[str, str]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=[pair.id for pair in PAIRS])
-def test_table(pair: PeerPair, tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
-        written = lake.compare(pair.target, pair.golden).write(tmp_path / "out", "csv")
+def test_table(pair: PeerPair, compared: Compared, tmp_path: Path) -> None:
+    written = compared(*pair.steps)[1].write(tmp_path / "out", "csv")
     ours = {rank_in(path): read_table(path) for path in written}
     assert ours.keys() == pair.tables.keys()
     for rank, path in pair.tables.items():

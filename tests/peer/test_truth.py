@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from peer_pairs import PeerPair, first_differences, with_truth
-
-import lakeprobe
+from peer_pairs import Compared, PeerPair, first_differences, with_truth
+from real_dumps import needs_dumps
 
 UNLIKE = {"A_variants/peer_out_stat_vs_md5"}
 """Pairs whose dumps record different things of the same run: the truth calls the absent field a difference."""
@@ -16,22 +15,21 @@ PAIRS = [(pair, truth) for pair, truth in with_truth() if pair.id not in UNLIKE]
 
 
 @pytest.mark.parametrize(("pair", "truth"), PAIRS, ids=[pair.id for pair, _ in PAIRS])
-def test_first_op_that_differs(pair: PeerPair, truth: Path, tmp_path: Path) -> None:
+def test_first_op_that_differs(pair: PeerPair, truth: Path, compared: Compared) -> None:
     expected = first_differences(truth)
-    with lakeprobe.open(tmp_path / "lake") as lake:
-        result = lake.compare(pair.target, pair.golden)
-        named = {first.rank: first for first in result.summary().first}
-        assert len(result.stored.units) == len(expected)
-        for rank, told in expected.items():
-            query = "SELECT op FROM ops WHERE run = ? AND rank = ? ORDER BY seq"
-            ops = lake.sql(query, [result.stored.target, rank]).fetchall()
-            # a buffer whose data had not come is set aside: it differs, and says nothing
-            aside = "SELECT DISTINCT target_op FROM results WHERE rank = ? AND step = ? AND verdict = 'skipped'"
-            skipped = {op for (op,) in lake.sql(aside, [rank, result.stored.units[0].step]).fetchall()}
-            if told["first_diff"] in skipped:
-                assert rank not in named or ops.index((named[rank].op,)) >= ops.index((told["first_diff"],))
-                continue
-            _check(named.get(rank), told, [op for (op,) in ops])
+    lake, result = compared(*pair.steps)
+    named = {first.rank: first for first in result.summary().first}
+    assert len(result.stored.units) == len(expected)
+    for rank, told in expected.items():
+        query = "SELECT op FROM ops WHERE run = ? AND rank = ? ORDER BY seq"
+        ops = lake.sql(query, [result.stored.target, rank]).fetchall()
+        # a buffer whose data had not come is set aside: it differs, and says nothing
+        aside = "SELECT DISTINCT target_op FROM results WHERE rank = ? AND step = ? AND verdict = 'skipped'"
+        skipped = {op for (op,) in lake.sql(aside, [rank, result.stored.units[0].step]).fetchall()}
+        if told["first_diff"] in skipped:
+            assert rank not in named or ops.index((named[rank].op,)) >= ops.index((told["first_diff"],))
+            continue
+        _check(named.get(rank), told, [op for (op,) in ops])
 
 
 def _check(first: object, told: dict, ops: list[str]) -> None:
@@ -47,10 +45,9 @@ def _check(first: object, told: dict, ops: list[str]) -> None:
         assert ops.index(first.op) < ops.index(told["first_diff"])
 
 
-@pytest.mark.skipif(not PAIRS, reason="../shared/dumps is not there")
-def test_what_only_one_side_records_is_no_difference(tmp_path: Path) -> None:
+@needs_dumps
+def test_what_only_one_side_records_is_no_difference(compared: Compared) -> None:
     [pair] = [pair for pair, _ in with_truth() if pair.id in UNLIKE]
-    with lakeprobe.open(tmp_path / "lake") as lake:
-        summary = lake.compare(pair.target, pair.golden).summary()
-        assert summary.beyond_noise == ()
-        assert {outcome.outcome for outcome in summary.outcomes} == {"compared"}
+    summary = compared(*pair.steps)[1].summary()
+    assert summary.beyond_noise == ()
+    assert {outcome.outcome for outcome in summary.outcomes} == {"compared"}

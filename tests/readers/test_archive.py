@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError, LakeprobeError, TensorError, UsageError
 from lakeprobe.readers import archive, archive_index, archive_tar, dump
@@ -892,7 +893,7 @@ def outcome(file: Path) -> dict[str, Any] | str:
         return str(error)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(sorted(PACKERS)), st.lists(MUTATION, min_size=1, max_size=4))
 def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tuple[str, int, int, bytes]]) -> None:
     file, data = mutable(kind)
@@ -912,7 +913,7 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
 NAMES = st.dictionaries(st.text("abü./", min_size=1, max_size=12), st.binary(max_size=600), max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(NAMES)
 def test_any_names_are_found_as_packed(members: dict[str, bytes]) -> None:
     """The same members in all kinds of archive: the same files, or the same refusal."""

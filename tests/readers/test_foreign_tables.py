@@ -19,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook, load_workbook
+from real_dumps import DUMPS, needs_dumps
+from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.lake import layout
@@ -27,7 +29,6 @@ from lakeprobe.readers.foreign_tables import ForeignTable, TableFile, find, gath
 from lakeprobe.readers.source import Listing
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DUMPS = Path(os.environ.get("LAKEPROBE_DUMPS", CHECKOUT.parent / "shared" / "dumps"))
 ENDINGS = (".csv", ".csv.gz", ".xlsx")
 TIME = "20260102030405"
 
@@ -537,7 +538,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("any")
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(ANY_CELL, ANY_CELL | NUMBER_LIKE), max_size=6))
 @example([("", "")])
 def test_any_cells_come_back(folder: Path, rows: list[tuple[str, str]]) -> None:
@@ -548,7 +549,7 @@ def test_any_cells_come_back(folder: Path, rows: list[tuple[str, str]]) -> None:
         assert all(same(cell, text) for cell, text in zip(cells, texts, strict=True)), (cells, texts)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(st.lists(NUMBER_LIKE, min_size=1, max_size=4))
 def test_numbers_keep_their_digits(folder: Path, texts: list[str]) -> None:
     path = write_csv(folder / "numbers.csv", [["NPU Name", "rank0"], *(["x", text] for text in texts)])
@@ -586,19 +587,19 @@ def read_or_refuse(path: Path, content: bytes) -> None:
             assert all(len(row) == len(names) for row in rows)
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(mutated(CSV))
 def test_any_csv_is_read_or_refused(folder: Path, content: bytes) -> None:
     read_or_refuse(folder / "accuracy_checking_result.csv", content)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(mutated(gzip.compress(CSV, mtime=0)))
 def test_any_gzip_is_read_or_refused(folder: Path, content: bytes) -> None:
     read_or_refuse(folder / "accuracy_checking_result.csv.gz", content)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(mutated(XLSX.getvalue()))
 def test_any_workbook_is_read_or_refused(folder: Path, content: bytes) -> None:
     read_or_refuse(folder / "multi_ranks_compare_merge.xlsx", content)
@@ -607,7 +608,7 @@ def test_any_workbook_is_read_or_refused(folder: Path, content: bytes) -> None:
 PARTS = {part.filename: zipfile.ZipFile(XLSX).read(part) for part in zipfile.ZipFile(XLSX).infolist()}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_workbook_with_damaged_parts_is_read_or_refused(folder: Path, data: st.DataObject) -> None:
     """The zip is whole, so that what is damaged gets as far as openpyxl."""
@@ -620,8 +621,6 @@ def test_any_workbook_with_damaged_parts_is_read_or_refused(folder: Path, data: 
 
 
 # ---- msprobe's and ptdbg's own results
-
-needs_dumps = pytest.mark.skipif(not DUMPS.is_dir(), reason="the real dumps are not here")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reading import read_source
+from sampling import examples
 
 import lakeprobe
 from lakeprobe.errors import DumpError, TensorError
@@ -625,7 +626,7 @@ def test_any_mutation_of_statistic_csv_gives_rows_or_an_error(tmp_path: Path, co
     assert sum(map(len, calls.values())) == len(records)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(f"1.npy,{VALID_NAMES[0]}\r\n2.npy,{VALID_NAMES[1]}\r\n", CELLS), mutated(TABLE.getvalue(), CELLS))
 def test_any_mutation_of_a_whole_folder_gives_rows_or_an_error(tmp_path: Path, mapping: str, table: str) -> None:
     for path in tmp_path.iterdir():

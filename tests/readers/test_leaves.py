@@ -11,6 +11,7 @@ import pytest
 from dump_oracle import canonical, data_of, read, read_entry, read_leaf, source, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import dump
@@ -40,6 +41,14 @@ def refused(folder: Path, body: Any, op: str = "Torch.add.0.forward") -> str:
     assert op in str(caught.value)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_what_comes_in_forwards_and_backwards_has_one_slot_and_no_repeat(tmp_path: Path) -> None:
+    """Arguments and incoming gradients are both input.0; a slot is a repeat only within one kind of entry."""
+    names = ("Torch.add.0.forward", "Torch.add.0.backward")
+    write(tmp_path, {names[0]: {"input_args": [TENSOR]}, names[1]: {"input": [TENSOR]}})
+    rows = read(tmp_path).tensors
+    assert [(row["op"], row["slot"], row["repeat"]) for row in rows] == [(name, "input.0", 0) for name in names]
 
 
 # ---- tensors ----------------------------------------------------------------------------------------------
@@ -477,7 +486,7 @@ BODIES = st.fixed_dictionaries(
 GRADIENTS = st.dictionaries(KEYS, st.lists(VALUES, max_size=2) | LEAVES, max_size=3)
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(250), suppress_health_check=list(HealthCheck))
 @given(st.lists(BODIES, max_size=4), GRADIENTS)
 def test_any_entry_is_rebuilt(tmp_path: Path, bodies: list[dict[str, Any]], gradients: dict[str, Any]) -> None:
     data = {f"Torch.add.{call}.forward": body for call, body in enumerate(bodies)}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import members
@@ -304,7 +305,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(OBJECTS, OBJECTS, OBJECTS, st.sampled_from(sorted(LAYOUTS)))
 def test_round_trip(
     tmp_path: Path, before: dict[str, Any], data: dict[str, Any], after: dict[str, Any], layout: str
@@ -315,7 +316,7 @@ def test_round_trip(
     assert same(list(read_members(path)), dump, None)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(OBJECTS, st.integers(1, 64), st.sampled_from(sorted(LAYOUTS)))
 def test_round_trip_in_small_blocks(tmp_path: Path, data: dict[str, Any], size: int, layout: str) -> None:
     dump = {"data": data, "after": data}

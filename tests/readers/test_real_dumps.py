@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from dump_oracle import canonical, data_of, naive_places, places, read
+from real_dumps import DUMPS
 
-DUMPS = Path("/work/shared/dumps")
 BUNDLED = Path(__file__).parent.parent / "data" / "dumps"
 PATTERNS = (
     "A_variants/fancy_*/step0", "A_variants/structure_mix", "A_variants/precision_high_mix/step0",

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from sampling import examples
 from tensor_oracle import store
 
 from lakeprobe.errors import TensorError
@@ -38,7 +39,7 @@ def test_names_and_shapes_and_signs_of_zero_count(tmp_path: Path) -> None:
     assert len({hashed(tmp_path / "x", other) for other in others}) == len(others)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(
     array=hnp.arrays(st.sampled_from(["<f4", "<i2", "<c8", "|u1", "<U3"]), hnp.array_shapes(max_dims=4)),
     data=st.data(),

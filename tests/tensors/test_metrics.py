@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from real_dumps import DUMPS, needs_dumps
+from sampling import examples
 from tensor_oracle import naive_metrics, store
 
 from lakeprobe.errors import TensorError
@@ -33,7 +35,7 @@ DTYPES = [
     *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
     *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz),
 ]
-in_tmp = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+in_tmp = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 
 
 def measured(folder: Path, target: Any, golden: Any, threads: int = 1) -> TensorMetrics:
@@ -99,7 +101,7 @@ def test_more_elements_than_a_piece(tmp_path: Path) -> None:
 
 
 def test_zero_golden_element_uses_epsilon(tmp_path: Path) -> None:
-    """The table of msprobe's own results: facts, section 4.5."""
+    """As msprobe 26.2 has it in its results: a golden 0 counts as the spacing of its dtype at 1."""
     floats = measured(tmp_path, np.float32([1, 2]), np.float32([0, 2]))
     assert floats.max_relative_error == 8388608.0
     assert floats.one_thousandth_ratio == 0.5
@@ -114,6 +116,23 @@ def test_cosine_of_zero_tensors(tmp_path: Path) -> None:
     assert measured(tmp_path, ones, zeros).cosine is None
     assert measured(tmp_path, zeros, ones).cosine is None
     assert measured(tmp_path, -ones, ones).cosine == -1.0
+
+
+def test_cosine_of_tensors_that_are_nearly_zero(tmp_path: Path) -> None:
+    """A norm of at most 2⁻⁵² counts as zero; just above it is a norm like any other."""
+    ones = np.ones(1_000, np.float64)
+    below, above = (np.full(1_000, 2.0**-52 * share / 1_000**0.5) for share in (0.9, 1.5))
+    assert measured(tmp_path, below, ones).cosine is None
+    assert measured(tmp_path, below, below * 0.5).cosine == 1.0
+    assert measured(tmp_path, above, ones).cosine == 1.0
+    assert measured(tmp_path, -above, above * 2).cosine == -1.0
+
+
+@pytest.mark.parametrize(("angle", "digits"), [(0.0100, 6), (0.0142, 12), (0.02, 12)])
+def test_a_cosine_above_0_9999_has_six_digits(tmp_path: Path, angle: float, digits: int) -> None:
+    """0.01 is a cosine of 0.99995, 0.0142 of 0.999899, 0.02 of 0.9998."""
+    golden, target = np.array([1.0, 0.0]), np.array([np.cos(angle), np.sin(angle)])
+    assert measured(tmp_path, target, golden).cosine == round(float(np.cos(angle)), digits)
 
 
 def test_ratios_are_strict(tmp_path: Path) -> None:
@@ -276,10 +295,10 @@ def test_symmetric_parts_are_symmetric(tmp_path: Path, pair: NDArray[Any]) -> No
     )  # fmt: skip
 
 
-REAL = Path("/work/shared/dumps/A_pt_lm/L1_tensor")
+REAL = DUMPS / "A_pt_lm" / "L1_tensor"
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="needs the real dumps of the development machine")
+@needs_dumps
 def test_agrees_with_msprobe_on_real_dumps() -> None:
     (result,) = (REAL / "peer_out_ln_eps_step0").glob("compare_result_*.csv.gz")
     folders = [next((REAL / run / "step0").glob("*/dump_tensor_data")) for run in ("ln_eps", "golden")]
