@@ -16,43 +16,24 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.schema import metrics
 
 if TYPE_CHECKING:
     import duckdb
 
 NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
+_CONTENTS = {"DOUBLE": NUMBER, "VARCHAR": TEXT, "BOOLEAN": TRUTH}
 CONTRACT = {
     "op_pairs": {"target_seq": NUMBER, "golden_seq": NUMBER, "matched_by": TEXT},
     "pairs": {"target_row": NUMBER, "golden_row": NUMBER, "matched_by": TEXT},
-    "metrics": {
-        "row": NUMBER,
-        "max_diff": NUMBER,
-        "min_diff": NUMBER,
-        "mean_diff": NUMBER,
-        "norm_diff": NUMBER,
-        "max_relative": NUMBER,
-        "min_relative": NUMBER,
-        "mean_relative": NUMBER,
-        "norm_relative": NUMBER,
-        "measurement": TEXT,
-        "measurement_problem": TEXT,
-        "values_equal": TRUTH,
-        "cosine": NUMBER,
-        "euclidean_distance": NUMBER,
-        "max_abs_error": NUMBER,
-        "max_relative_error": NUMBER,
-        "one_thousandth_ratio": NUMBER,
-        "five_thousandths_ratio": NUMBER,
-        "scale_norm": NUMBER,
-        "scale_max": NUMBER,
-    },
+    "metrics": {"row": NUMBER} | {metric.name: _CONTENTS[metric.type] for metric in metrics()},
     "verdicts": {"row": NUMBER, "outcome": TEXT, "verdict": TEXT, "messages": TEXTS},
 }
 """The views of a rule, and the columns that each must have, with what stands in them."""
 
 _TYPES = {
-    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL.*"),
-    TEXT: re.compile(r"VARCHAR|ENUM.*"),
+    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"),
+    TEXT: re.compile(r"VARCHAR|ENUM\(.*\)"),
     TRUTH: re.compile(r"BOOLEAN"),
     TEXTS: re.compile(
         r"(VARCHAR|\"NULL\"|INTEGER)\[\]"

@@ -21,6 +21,7 @@ from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, views
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.schema import COMPARISON_VERSION
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
@@ -247,7 +248,9 @@ def _described(
         "golden": sides[1].run,
         "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},
         "mappings": {field.name: len(getattr(mappings, field.name)) for field in fields(mappings)},
+        "version": COMPARISON_VERSION,
         "lakeprobe": __version__,
+        "metrics": list(dict.fromkeys(metric for report in reports for metric in report.own_metrics)),
         "pairs": [
             {
                 "step": report.target.step,

@@ -12,17 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lakeprobe import resources
+from lakeprobe import metrics, resources
 from lakeprobe.compare import limits, mapping_tables, noise, searching
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, lock, set_variable, useful_threads
+from lakeprobe.lake.connection import columns_of, connect, define_macros, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
-from lakeprobe.resources import file_pattern, quote_text
+from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -104,6 +104,8 @@ class PairReport:
     idle: tuple[tuple[str, str, str], ...]
     searched: searching.Counts | None = None
     """How the rows ended, where a mapping was searched."""
+    own_metrics: tuple[str, ...] = ()
+    """The metrics that only the rule knows."""
 
 
 def compare_units_apart(task: PairTask) -> PairReport:
@@ -133,6 +135,7 @@ def compare_units(task: PairTask) -> PairReport:
             _pair(connection, rule, pending)
             _work_out(connection, rule, "metrics", pending)
             _check_metrics(connection, rule)
+            own_metrics = _keep_metrics(connection, rule)
             for view in ("differences", "verdicts"):
                 _work_out(connection, rule, view, pending)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
@@ -150,7 +153,9 @@ def compare_units(task: PairTask) -> PairReport:
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
-    return PairReport(*units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched)
+    return PairReport(
+        *units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched, own_metrics
+    )
 
 
 def _prepare(
@@ -167,6 +172,7 @@ def _prepare(
     for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
+    _create_table(connection, "same_contents", metrics.same_contents())
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
     usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
     if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
@@ -252,7 +258,7 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
     """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
-        connection.execute(resources.sql("macros/no_tensor_metrics"))
+        connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
         return
     from lakeprobe.tensors.udf import register
 
@@ -280,6 +286,19 @@ def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
             f"{rule.origin}: metrics has no row for {missing} pairs; every pair of one kind has one, or would pass "
             "unseen (docs/rules.md)"
         )
+
+
+def _keep_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> tuple[str, ...]:
+    """Define metrics_kept, what results keeps of the metrics. Returns those that only the rule knows."""
+    found, passed_on = columns_of(connection, "metrics"), columns_of(connection, "paired")
+    try:
+        own = metrics.own(found, taken=passed_on)
+    except ValueError as error:
+        raise RuleError(f"{rule.origin}: the view metrics: {error} (docs/rules.md)") from error
+    for column in found.keys() & passed_on.keys() - {"row"}:
+        connection.execute(f"ALTER TABLE metrics DROP COLUMN {quote_identifier(column)}")
+    connection.execute(f"CREATE VIEW metrics_kept AS {metrics.kept(own)}")
+    return tuple(own)
 
 
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: dict[str, str]) -> None:

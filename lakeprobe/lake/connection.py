@@ -17,6 +17,7 @@ _MACROS = (
     "relative", "is_device", "same_shape", "is_within", "known_before",
     "user_frame", "leaf_text", "farthest_statistic", "statistic_text", "requires_grad_text",
     "message", "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
+    "run_of", "step_of", "rank_of",
 )  # fmt: skip
 
 CELL_MACROS = (
@@ -55,12 +56,10 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
 
-def define_view(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, files: str) -> None:
-    """Define the view `name` over the Parquet files of a comparison that the pattern `files` names in `folder`."""
-    pattern = f"{resources.file_pattern(folder)}/{files}"
-    types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
-    query = f"FROM read_parquet({quote_text(pattern)}, hive_partitioning = true, hive_types = {types})"
-    connection.execute(f"CREATE VIEW {resources.quote_identifier(name)} AS {query}")
+def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+    """The columns of a table or view of ours, each with its SQL type."""
+    found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
+    return dict(found)
 
 
 def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:

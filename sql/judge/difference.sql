@@ -24,7 +24,16 @@ WITH
     sides AS (
         SELECT
             p.*,
-            m.* EXCLUDE (row),
+            m.values_equal,
+            m.measurement,
+            m.max_diff,
+            m.min_diff,
+            m.mean_diff,
+            m.norm_diff,
+            m.max_abs_error,
+            m.euclidean_distance,
+            m.scale_max,
+            m.scale_norm,
             getvariable('noise_factor') * greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) AS noise,
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(

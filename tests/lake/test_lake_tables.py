@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.ingest.tables import TableReport, staged_tables
 from lakeprobe.lake import layout, staging, store, tables, views
+from lakeprobe.lake.connection import connect
 from lakeprobe.readers.foreign_tables import TableFile, find
 from lakeprobe.readers.source import Listing
 
@@ -162,7 +163,7 @@ def test_no_view_of_the_lake_is_shadowed(lake: Path, tmp_path: Path) -> None:
         write(tmp_path / f"out/{name}.csv")
     ingest(lake, tmp_path / "out")
     layout.comparison_folder(lake, "Night").mkdir(parents=True)
-    with duckdb.connect() as connection:
+    with connect() as connection:
         views.define(connection, lake)
         for name in ("Tensors", "results", "api_table", "night"):
             assert connection.sql(f'SELECT count(*) FROM "tables.{name}"').fetchall() == [(2,)]
