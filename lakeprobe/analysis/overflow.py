@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _judge_leaves(
     keep(stages, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
     # in a clean run nothing can have been handed on, so the most expensive stage has nothing to do: no run is NULL
     [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
-    keep(stages, "overflow_transfers", "communication/transfers", {"run": None if is_clean else run})
+    keep_transfers(stages, None if is_clean else run, "overflow_transfers")
     if comparison is not None:
         keep(stages, "overflow_golden", "overflow/golden_comparison", {"comparison": comparison})
     elif golden is not None:

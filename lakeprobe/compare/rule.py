@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,6 +133,25 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
             connection.execute(statement.query)
         except duckdb.Error as error:
             raise RuleError(f"{rule.origin}: {first_line(error)}") from error
+
+
+def names(rule: Rule) -> frozenset[str]:
+    """The words in the SQL of `rule`, in lower case, but those in comments: what it names is among them."""
+    return _names(rule.sql)
+
+
+@cache
+def _names(sql: str) -> frozenset[str]:
+    import duckdb
+
+    encoded, tokens = sql.encode(), duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
+    texts = (
+        encoded[start:end].decode(errors="replace")
+        for (start, kind), end in zip(tokens, ends, strict=True)
+        if kind != duckdb.token_type.comment
+    )
+    return frozenset(word.lower() for text in texts for word in re.findall(r"\w+", text))
 
 
 def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str) -> None:
