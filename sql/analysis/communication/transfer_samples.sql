@@ -3,4 +3,7 @@
 -- parameters: the tables transfer_calls and transfer_ways
 SELECT calls.*
 FROM transfer_calls AS calls
-SEMI JOIN transfer_ways AS sampled ON sampled.step = calls.step AND sampled.rank = calls.rank AND sampled.sample = calls.seq
+SEMI JOIN transfer_ways AS ways
+    ON ways.step = calls.step
+    AND ways.rank = calls.rank
+    AND ways.sample = calls.seq
