@@ -20,7 +20,6 @@ from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros
-from lakeprobe.mapping import strict_yaml
 from lakeprobe.readers import result_tables
 from lakeprobe.readers.result_tables import ResultFile
 
@@ -38,8 +37,6 @@ _DIGESTS = (_RESULT, "MD5")
 
 _SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH MD5")
 """What a cell is made of, beside the metric itself."""
-
-_EXAMPLE = "api: and below it '- Distributed.all_reduce'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +64,6 @@ class Sheet:
     metric: str
     rows: duckdb.DuckDBPyRelation
     absent: tuple[str, ...]
-
-
-def read_config(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The APIs and metrics that msprobe's config.yaml of merge_result names: `api`, and `compare_index` if it is there.
-
-    Raises UsageError with the line of what is wrong.
-    """
-    root = strict_yaml.read(path)
-    if not isinstance(root, strict_yaml.Mapping):
-        raise UsageError(f"{path} names no APIs; write {_EXAMPLE}")
-    lists = {"api": (), "compare_index": ()} | {key.value: _names(key, value) for key, value in root.pairs}
-    if not lists["api"]:
-        raise root.error("api is missing or empty", f"write {_EXAMPLE}, or use --api instead of the file")
-    return lists["api"], lists["compare_index"]
-
-
-def _names(key: strict_yaml.Text, value: strict_yaml.Node) -> tuple[str, ...]:
-    if key.value not in ("api", "compare_index"):
-        raise key.error(f"the key {key.value!r} is unknown", "write api or compare_index")
-    if isinstance(value, strict_yaml.Text) and value.is_missing:
-        return ()
-    if not isinstance(value, strict_yaml.List):
-        raise key.error(f"{key.value} is no list", f"write {_EXAMPLE}")
-    names = tuple(item.value for item in value.items if isinstance(item, strict_yaml.Text) and item.value)
-    if len(names) < len(value.items):
-        raise key.error(f"an element of {key.value} is no name", f"write {_EXAMPLE}")
-    return names
 
 
 def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, ...], tuple[Path, ...]]:

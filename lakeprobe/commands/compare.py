@@ -182,8 +182,9 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
 
     from lakeprobe import diagnostics
     from lakeprobe import output as stdout
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports import files
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as beside:
         result = opened.comparison(report.name)

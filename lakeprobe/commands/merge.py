@@ -60,14 +60,15 @@ def merge(
     from lakeprobe import diagnostics
     from lakeprobe.analysis import merge as merging
     from lakeprobe.lake import store
-    from lakeprobe.session import query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.readers import merge_config
 
     form = format.value if format else "xlsx" if output else "table"
     if output is None and form not in forms.writers(forms.ROWS):
         raise UsageError(f"--format {form} is a file; name its folder with -o")
     if output is not None and form == "table":
         raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or no -o")
-    apis, metrics = merging.read_config(config) if config else ((), ())
+    apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)
     planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), step)

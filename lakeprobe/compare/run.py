@@ -11,13 +11,13 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Asked, Pair, Side, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, views
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings

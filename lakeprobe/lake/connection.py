@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": threads} if threads else {})
     define_macros(connection, _MACROS)
     return connection
+
+
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Turn an error of DuckDB, which may come as late as when rows are fetched, into a RuleError or LakeError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise LakeError(str(error).strip()) from error
+    except duckdb.Error as error:
+        raise RuleError(str(error).strip()) from error
 
 
 def useful_threads(rows: int, most: int) -> int:
