@@ -207,8 +207,9 @@ class Lake:
         Options and errors: `lakeprobe.analysis.overflow.overflow`.
         """
         run, comparison = self._run_of(name)
+        thresholds = comparisons.load(self.path, comparison).thresholds if comparison else None
         with query_errors():
-            return overflowing.overflow(self._connection, run, comparison=comparison, **options)
+            return overflowing.overflow(self._connection, run, comparison=comparison, thresholds=thresholds, **options)
 
     def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
         """Where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""

@@ -250,6 +250,7 @@ def _described(
         "mappings": {field.name: len(getattr(mappings, field.name)) for field in fields(mappings)},
         "version": COMPARISON_VERSION,
         "lakeprobe": __version__,
+        "thresholds": dict(reports[0].thresholds),
         "metrics": list(dict.fromkeys(metric for report in reports for metric in report.own_metrics)),
         "pairs": [
             {

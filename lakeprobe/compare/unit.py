@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import partial
@@ -85,6 +86,8 @@ class PairReport:
     """How the rows ended, where a mapping was searched."""
     own_metrics: tuple[str, ...] = ()
     """The metrics that only the rule knows."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Every threshold, as the rule left it."""
 
 
 def compare_units_apart(task: PairTask) -> PairReport:
@@ -110,7 +113,7 @@ def compare_units(task: PairTask) -> PairReport:
             rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
             rules.run(connection, rule)
-            _check_thresholds(connection, rule)
+            thresholds = _check_thresholds(connection, rule)
             _pair(connection, rule, pending)
             work_out(connection, rule, pending, "metrics")
             _check_metrics(connection, rule)
@@ -133,7 +136,7 @@ def compare_units(task: PairTask) -> PairReport:
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
     return PairReport(
-        *units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched, own_metrics
+        *units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched, own_metrics, thresholds
     )
 
 
@@ -203,10 +206,12 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
     register(connection, threads, files)
 
 
-def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict[str, float]:
+    """The thresholds as the rule leaves them. Raises RuleError for one that is no number, or is misspelt."""
     names = [name for (name,) in _rows(connection, "SELECT name FROM thresholds")]
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
-    for name, value in zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True):
+    values = dict(zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True))
+    for name, value in values.items():
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
     for (variable,) in _rows(connection, "SELECT name FROM duckdb_variables()"):
@@ -215,6 +220,7 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
             raise RuleError(
                 f"{rule.origin}: there is no threshold {variable}; {meant[0]} is meant, or call it otherwise"
             )
+    return {name: float(value) for name, value in values.items()}
 
 
 def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class StoredComparison:
     unpaired: tuple[UnitKey, ...]
     incomplete: tuple[UnitKey, ...] = ()
     metrics: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Every threshold as the rule left it; none of a comparison of an older release."""
 
 
 _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))
@@ -101,7 +104,7 @@ def load(lake: Path, name: str) -> StoredComparison:
         )
         return StoredComparison(
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
-            incomplete, tuple(described.get("metrics", ())),
+            incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
         )  # fmt: skip
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
