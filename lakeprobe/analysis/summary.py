@@ -108,10 +108,7 @@ def summarise(comparison: StoredComparison) -> Summary:
                 views.define_over(connection, name, comparison.folder, pattern)
             else:  # an older comparison has no suspects
                 connection.execute(f"CREATE VIEW {name} AS {views.empty(name)}")
-        own = metrics.own_of_results(columns_of(connection, "results"))
-        connection.execute(
-            f"CREATE VIEW own_metrics AS SELECT step, rank, row, {metrics.own_text(own)} AS text FROM results"
-        )
+        _define_own_metrics(connection)
         query.keep(connection, "findings", "findings_by_op")
         keep_noise_ends(connection, comparison)
         query.keep(connection, "summary_ops", "summary_ops")
@@ -122,6 +119,14 @@ def summarise(comparison: StoredComparison) -> Summary:
         return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
     finally:
         connection.close()
+
+
+def _define_own_metrics(connection: duckdb.DuckDBPyConnection) -> None:
+    """The view own_metrics: the text of the metrics that only the rule knows, by row; empty where there are none."""
+    own = metrics.own_of_results(columns_of(connection, "results"))
+    rows = "results" if own else "results WHERE false"
+    query = f"SELECT step, rank, row, {metrics.own_text(own)} AS text FROM {rows}"
+    connection.execute(f"CREATE VIEW own_metrics AS {query}")
 
 
 def outcomes_in_lake(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""One number, one place: analyses go by the thresholds of judge/thresholds.sql, as the rule of a comparison left them."""
+"""One number, one place: analyses go by the thresholds of judge/thresholds.sql, as a rule left them."""
 
 from __future__ import annotations
 
