@@ -23,7 +23,7 @@ from lakeprobe.lake import layout
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.search import search
-from lakeprobe.own_process import prepare
+from lakeprobe.system.own_process import prepare
 
 Json = dict[str, Any]
 Call = tuple[str, str, list[str], list[str]]

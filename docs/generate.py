@@ -1,5 +1,6 @@
 """Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml,
-answers.md from comparisons of the bundled dumps.
+answers.md from comparisons of the bundled dumps, and the tables in rules.md from thresholds, metrics and the contract
+of rules.
 
 python docs/generate.py writes the pages; with --check nothing is written, and the exit code is 1 if a page is stale.
 The command page is made from the commands' own arguments and docstrings, not from the text of --help, which every
@@ -18,10 +19,13 @@ from typing import Any, get_args, get_type_hints
 from typer import Typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from lakeprobe import resources
 from lakeprobe.cli import app
+from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
+from lakeprobe.lake.connection import connect
 from lakeprobe.lake.views import NOISE, PAIRS, RESULTS, SUSPECTS
-from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, table
+from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, metrics, table
 
 FOLDER = Path(__file__).resolve().parent
 MADE = "<!-- Made by docs/generate.py: edit {source} and run it again. -->"
@@ -103,9 +107,50 @@ def answers_page() -> str:
     return str(answers.page())
 
 
+def rules_page() -> str:
+    """The page of rules, whose tables of thresholds, views and metrics are made anew."""
+    text = _read(FOLDER / "rules.md") or ""
+    for name, lines in (("thresholds", _thresholds()), ("views", _rule_views()), ("metrics", _metrics())):
+        begin, end = f"<!-- {name}: made by docs/generate.py -->", "<!-- end -->"
+        before, _, rest = text.partition(begin)
+        text = "\n".join((before + begin, *lines, end)) + rest.partition(end)[2]
+    return text
+
+
+def _thresholds() -> Iterator[str]:
+    """The table of thresholds, of sql/judge/thresholds.sql."""
+    yield from ("| Threshold | Default | Between frameworks | Meaning |", "|---|---|---|---|")
+    with connect() as connection:
+        usual, between = (
+            connection.execute(
+                f"WITH comparison_kind AS (SELECT {differs} AS cross_framework) "
+                f"SELECT name, value, meaning FROM ({resources.sql('judge/thresholds')})"
+            ).fetchall()
+            for differs in ("false", "true")
+        )
+    for (name, value, meaning), (_, other, _) in zip(usual, between, strict=True):
+        changed = "" if other == value else f"{float(other):g}"
+        yield f"| `{name}` | {float(value):g} | {changed} | {_cell(meaning)} |"
+
+
+def _rule_views() -> Iterator[str]:
+    yield from ("| View | Columns |", "|---|---|")
+    for view, columns in CONTRACT.items():
+        yield f"| `{view}` | {', '.join(f'`{column}`' for column in columns)} |"
+
+
+def _metrics() -> Iterator[str]:
+    yield from ("| Metric | Of | Formula | Meaning | Header in csv and xlsx |", "|---|---|---|---|---|")
+    of = {"statistics": "recorded statistics, scalars", "tensor": "saved tensors"}
+    for metric in metrics():
+        header = metric.header or ("" if metric.kept else "not kept")
+        yield f"| `{metric.name}` | {of[metric.of]} | {_cell(metric.formula)} | {_cell(metric.meaning)} | {header} |"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "lake.md": lake_page,
+    "rules.md": rules_page,
     "answers.md": answers_page,
 }
 """The generated pages."""

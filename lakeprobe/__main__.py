@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeprobe import own_process
+from lakeprobe.system import own_process
 
 
 def main() -> None:

@@ -22,11 +22,12 @@ from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.lake import store
+from lakeprobe.lake.connection import query_errors
 from lakeprobe.reports.blame_text import blame_text
 from lakeprobe.reports.communication_text import communication_text
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.reports.overflow_text import overflow_text
-from lakeprobe.session import Lake, query_errors
+from lakeprobe.session import Lake
 
 if TYPE_CHECKING:
     import duckdb

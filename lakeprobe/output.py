@@ -9,12 +9,13 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lakeprobe import forms
+
 Row = Sequence[Any]
-Writer = Callable[[Sequence[str], Iterable[Row]], None]
 
 
 _PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
@@ -43,9 +44,9 @@ def text(lines: str) -> None:
 
 
 def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
-    """Write a relation in `format`, one of FORMATS."""
+    """Write a relation in `format`, one of those that `lakeprobe.forms` has for rows."""
     with _reader_may_leave():
-        FORMATS[format](columns, values)
+        forms.writers(forms.ROWS)[format](columns, values)
 
 
 @contextmanager
@@ -96,17 +97,20 @@ def _folded_line(line: str) -> list[str]:
     )
 
 
-def _table(columns: Sequence[str], values: Iterable[Row]) -> None:
+def write_table(columns: Sequence[str], values: Iterable[Row]) -> None:
+    """Write rows as aligned columns."""
     sys.stdout.write(aligned(columns, values))
 
 
-def _csv(columns: Sequence[str], values: Iterable[Row]) -> None:
+def write_csv(columns: Sequence[str], values: Iterable[Row]) -> None:
+    """Write rows as csv; line breaks in cells are written as \\n."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_cell(value) for value in row] for row in values)
 
 
-def _json(columns: Sequence[str], values: Iterable[Row]) -> None:
+def write_json(columns: Sequence[str], values: Iterable[Row]) -> None:
+    """Write rows as one JSON object per line."""
     for row in values:
         sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False) + "\n")
 
@@ -116,7 +120,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return str(value).replace("\n", "\\n")
-
-
-FORMATS: dict[str, Writer] = {"table": _table, "csv": _csv, "json": _json}
-"""How a relation can be written; json is one object per line."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT_VERSION = 2
-"""Version of the lake's layout. A lake with a higher number was written by a newer lakeprobe."""
+"""Version of the lake's layout and of its units. A lake with a higher number was written by a newer lakeprobe."""
+
+COMPARISON_VERSION = 1
+"""Version of what a comparison keeps. A new column needs no new one: where older results lack it, it is NULL."""
 
 UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")
 """The tables of a unit, each a Parquet file of its name (values: any number of files)."""
@@ -40,13 +43,57 @@ class Table:
     columns: tuple[Column, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is measured of a pair of leaves; schemas/data/metrics.yaml declares it and says what the fields mean."""
+
+    name: str
+    type: str
+    of: str
+    meaning: str
+    unit: str | None = None
+    formula: str | None = None
+    struct: str = ""
+    same: Mapping[str, bool | float] = field(default_factory=dict)
+    kept: bool = True
+    table: str | None = None
+    header: str = ""
+    cell: str = ""
+    finding: bool = False
+
+    @property
+    def column(self) -> Column:
+        """The column that the metric is in results."""
+        formula = f" ({self.formula})" if self.formula else ""
+        return Column(self.name, self.type, f"{self.meaning}{formula}", self.unit)
+
+
+@cache
+def metrics() -> tuple[Metric, ...]:
+    """All metrics, in the order in which results and reports have them."""
+    return tuple(Metric(**metric) for metric in _described("data/metrics")["metrics"])
+
+
 @cache
 def table(name: str) -> Table:
     """The table `name` as its YAML file describes it."""
+    described = _described(name)
+    return Table(described["table"], described["grain"], tuple(_columns(described["columns"])))
+
+
+def _columns(described: list[dict[str, Any]]) -> Iterator[Column]:
+    """The columns of a table; the entry `metrics` stands for those metrics that are kept."""
+    for column in described:
+        if "metrics" in column:
+            yield from (metric.column for metric in metrics() if metric.kept)
+        else:
+            yield Column(**column)
+
+
+def _described(name: str) -> dict[str, Any]:
     text = (resources.folder("schemas") / f"{name}.yaml").read_text(encoding="utf-8")
-    described = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
-    columns = tuple(Column(**column) for column in described["columns"])
-    return Table(described["table"], described["grain"], columns)
+    described: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+    return described
 
 
 @cache

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,14 +22,14 @@ from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
-from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
+from lakeprobe.errors import TensorError, UsageError
+from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.lake.connection import connect
+from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.reports import files
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
@@ -44,19 +42,6 @@ if TYPE_CHECKING:
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
-
-
-@contextmanager
-def query_errors() -> Iterator[None]:
-    """Turn an error of DuckDB, which may come as late as when rows are fetched, into a RuleError or LakeError."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.IOException as error:
-        raise LakeError(str(error).strip()) from error
-    except duckdb.Error as error:
-        raise RuleError(str(error).strip()) from error
 
 
 class Lake:
@@ -222,8 +207,9 @@ class Lake:
         Options and errors: `lakeprobe.analysis.overflow.overflow`.
         """
         run, comparison = self._run_of(name)
+        thresholds = comparisons.load(self.path, comparison).thresholds if comparison else None
         with query_errors():
-            return overflowing.overflow(self._connection, run, comparison=comparison, **options)
+            return overflowing.overflow(self._connection, run, comparison=comparison, thresholds=thresholds, **options)
 
     def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
         """Where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""

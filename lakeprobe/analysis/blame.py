@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
 from lakeprobe.analysis.summary import outcomes_in_lake
+from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
@@ -85,7 +86,8 @@ def blame(
     if step is not None and step not in steps:
         raise UsageError(f"comparison {name} has no step {step} (it has {', '.join(map(str, steps))})")
     with apart(connection) as stages:
-        keep(stages, "transfers", "communication/transfers", {"run": comparison.target})
+        set_thresholds(stages, comparison.thresholds)
+        keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None
         _keep_repeat(stages, comparison, repeated)
         keep(stages, "leaf_errors", "leaf_errors", {"comparison": name})

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,7 +40,7 @@ class Communication:
 def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBPyRelation:
     """Every collective call, send and receive of `run`, with its group, partners and tensors."""
     with apart(connection) as stages:
-        _keep_transfers(stages, run)
+        keep_transfers(stages, run)
         return answer(connection, stages, "communication/transfers_in_order")
 
 
@@ -53,7 +54,7 @@ def communication(
     sql/analysis/communication says what that is). A tensor that cannot be read is a reason, not an error.
     """
     with apart(connection) as stages:
-        _keep_transfers(stages, run)
+        keep_transfers(stages, run)
         _keep_laws(stages, run)
         changed = None
         asked = {"step": step}
@@ -67,10 +68,6 @@ def communication(
             laws=answer(connection, stages, "communication/laws_in_order", asked),
             changed=changed,
         )
-
-
-def _keep_transfers(stages: duckdb.DuckDBPyConnection, run: str) -> None:
-    keep(stages, "transfers", "communication/transfers", {"run": run})
 
 
 def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:

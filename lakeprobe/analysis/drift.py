@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
 from lakeprobe.compare.plan import pair_units
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
@@ -25,9 +25,6 @@ METRICS = ("norm", "mean", "max", "min", "error")
 
 THRESHOLD = 0.001
 """A row leaves golden where it is farther from it than this share of golden's tensor."""
-
-NOISE_FACTOR = 16.0
-"""Within so many spacings of the dtype a distance is float noise, whatever the threshold (sql/judge/thresholds.sql)."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,7 @@ def drift(
     _check(golden, runs, metric, threshold)
     everyone = [golden, *runs]
     with apart(connection) as stages:
+        set_thresholds(stages, across=_are_of_two_frameworks(stages, everyone))
         _pair(stages, golden, runs, ranks)
         keep(stages, "drift_ops", "drift/ops", {"runs": everyone})
         _choose(stages, golden, [names] if isinstance(names, str) else names)
@@ -82,7 +80,7 @@ def drift(
         keep(stages, "drift_leaves", "drift/leaves", {"runs": everyone})
         keep(stages, "drift_incoming", "drift/incoming", {"golden": golden})
         keep_repeat_rows(stages, noise)
-        limits = {"metric": metric, "threshold": threshold, "noise_factor": NOISE_FACTOR}
+        limits = {"metric": metric, "threshold": threshold}
         keep(stages, "drift_points", "drift/points", {"golden": golden, **limits})
         if not stages.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:
             raise UsageError(
@@ -113,6 +111,13 @@ def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> N
         raise UsageError(f"there is no metric {metric}; take one of {', '.join(METRICS)}")
     if not (threshold >= 0 and math.isfinite(threshold)):
         raise UsageError(f"the threshold {threshold} is no share of a tensor; take 0 or more, such as {THRESHOLD}")
+
+
+def _are_of_two_frameworks(stages: duckdb.DuckDBPyConnection, runs: Sequence[str]) -> bool:
+    """Whether the runs are not all of one framework: then noise is as wide as between two in a comparison."""
+    query = "SELECT count(DISTINCT framework) > 1 FROM dumps WHERE list_contains($runs, run)"
+    [(are,)] = stages.execute(query, {"runs": list(runs)}).fetchall()
+    return bool(are)
 
 
 def _pair(stages: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
+from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
 from lakeprobe.errors import UsageError
 
@@ -88,7 +89,7 @@ def first_difference(
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep(stages, "leaf_errors", "leaf_errors", name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
-        keep(stages, "transfers", "communication/transfers", run)
+        keep_transfers(stages, comparison.target)
         keep(stages, "late_digests", "first_difference/late_digests", name)
         keep(stages, "doubtful", "first_difference/doubtful", name)
         keep(stages, "early_gradients", "first_difference/early_gradients", run)

@@ -14,13 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeprobe import resources
+from lakeprobe import metrics, resources
 from lakeprobe.analysis.query import answer, apart, keep
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.lake.connection import CELL_MACROS, define_macros
-from lakeprobe.mapping import strict_yaml
+from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros
 from lakeprobe.readers import result_tables
 from lakeprobe.readers.result_tables import ResultFile
 
@@ -31,22 +30,13 @@ if TYPE_CHECKING:
 NAME = "NPU Name"
 """The header of the row names, as in msprobe's workbook."""
 
-_METRICS = {
-    "statistics": (
-        "Max diff", "Min diff", "Mean diff", "L2norm diff",
-        "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
-    ),
-    "tensor": (
-        "Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio",
-    ),
-    "digest": ("Result", "MD5"),
-}  # fmt: skip
 _GRADIENTS = "Requires_grad Consistent"
 _RESULT = "Result"
+_DIGESTS = (_RESULT, "MD5")
+"""What is merged of a comparison of digests, where nothing is measured."""
+
 _SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH MD5")
 """What a cell is made of, beside the metric itself."""
-
-_EXAMPLE = "api: and below it '- Distributed.all_reduce'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +64,6 @@ class Sheet:
     metric: str
     rows: duckdb.DuckDBPyRelation
     absent: tuple[str, ...]
-
-
-def read_config(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The APIs and metrics that msprobe's config.yaml of merge_result names: `api`, and `compare_index` if it is there.
-
-    Raises UsageError with the line of what is wrong.
-    """
-    root = strict_yaml.read(path)
-    if not isinstance(root, strict_yaml.Mapping):
-        raise UsageError(f"{path} names no APIs; write {_EXAMPLE}")
-    lists = {"api": (), "compare_index": ()} | {key.value: _names(key, value) for key, value in root.pairs}
-    if not lists["api"]:
-        raise root.error("api is missing or empty", f"write {_EXAMPLE}, or use --api instead of the file")
-    return lists["api"], lists["compare_index"]
-
-
-def _names(key: strict_yaml.Text, value: strict_yaml.Node) -> tuple[str, ...]:
-    if key.value not in ("api", "compare_index"):
-        raise key.error(f"the key {key.value!r} is unknown", "write api or compare_index")
-    if isinstance(value, strict_yaml.Text) and value.is_missing:
-        return ()
-    if not isinstance(value, strict_yaml.List):
-        raise key.error(f"{key.value} is no list", f"write {_EXAMPLE}")
-    names = tuple(item.value for item in value.items if isinstance(item, strict_yaml.Text) and item.value)
-    if len(names) < len(value.items):
-        raise key.error(f"an element of {key.value} is no name", f"write {_EXAMPLE}")
-    return names
 
 
 def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, ...], tuple[Path, ...]]:
@@ -149,7 +112,7 @@ def plan(
         layout=kind,
         steps=tuple(all_steps),
         ranks=tuple(sorted({unit.rank for unit in units} | {file.rank for file in found})),
-        metrics=_chosen(tuple(metrics), kind, bool(stored), found),
+        metrics=_chosen(tuple(metrics), kind, stored, found),
         apis=tuple(apis),
     )
 
@@ -173,17 +136,23 @@ def _only_layout(layouts: set[str]) -> str:
 
 
 def _chosen(
-    asked: tuple[str, ...], layout: str, has_comparison: bool, files: tuple[ResultFile, ...]
+    asked: tuple[str, ...], layout: str, comparisons: tuple[StoredComparison, ...], files: tuple[ResultFile, ...]
 ) -> tuple[str, ...]:
-    """The metrics to show. All are those of msprobe 26.2 that a source has, and those that users added to msprobe."""
+    """The metrics to show: those that a source has, also what users added to msprobe or by a rule of their own."""
     headers = {header for file in files for header in file.headers}
-    added = [metric for file in files for metric in file.metrics if metric not in _METRICS[layout]]
-    known = dict.fromkeys([*_METRICS[layout], *added, _GRADIENTS])
-    usual = [metric for metric in known if has_comparison or metric in headers or metric == "MD5"]
+    own = [metric for one in comparisons for metric in one.metrics]
+    added = [metric for file in files for metric in file.metrics]
+    known = dict.fromkeys([*_declared(layout), *own, *added, _GRADIENTS])
+    usual = [metric for metric in known if comparisons or metric in headers or metric == "MD5"]
     allowed = dict.fromkeys([*usual, _RESULT])
     if unknown := [metric for metric in asked if metric not in allowed]:
         raise UsageError(f"there is no metric {unknown[0]!r} of {layout}; use {', '.join(allowed)}")
     return tuple(dict.fromkeys(asked or usual))
+
+
+def _declared(layout: str) -> tuple[str, ...]:
+    """The metrics that lakeprobe knows of a layout, by their headers."""
+    return _DIGESTS if layout == "digest" else metrics.headers(layout)
 
 
 def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Sheet]:
@@ -238,23 +207,33 @@ def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPy
 def _each(stages: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
     """Every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
     pattern = _pattern(merge.apis)
-    lake_table = (
-        f"WITH results AS ({resources.sql('analysis/merge/results')}), cells AS ({resources.sql('reports/cells')}) "
-        f"{resources.sql('analysis/merge/lake_table')}"
-    )
+    lake_table = _lake_table(stages, merge)
     _define_cells(stages)
     _keep_files(stages, merge, pattern)
     for step, metric in product(merge.steps, merge.metrics):
         stages.execute("CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, place INTEGER, name TEXT, text TEXT)")
         chosen = {"layout": merge.layout, "metric": metric}
-        ours = (*_METRICS[merge.layout], _GRADIENTS, _RESULT)
-        for stored in merge.comparisons if metric in ours else ():
+        ours = (*_declared(merge.layout), _GRADIENTS, _RESULT)
+        for stored in (stored for stored in merge.comparisons if metric in (*ours, *stored.metrics)):
             _add_cells(stages, lake_table, chosen | {"comparison": stored.name, "step": step, "apis": pattern})
         if merge.files:
             _add_cells(stages, "FROM merge_files", chosen)
         _check_any(stages, merge)
         stages.execute(resources.sql("analysis/merge/namesakes"))
         yield step, metric
+
+
+def _lake_table(stages: duckdb.DuckDBPyConnection, merge: Merge) -> str:
+    """The query for msprobe's table of a comparison, with the metrics that its rule added."""
+    if not merge.comparisons:
+        return ""
+    own = metrics.own_of_results(columns_of(stages, "results"))
+    return (
+        f"WITH results AS ({resources.sql('analysis/merge/results')}), "
+        f"cell_texts AS ({resources.sql('reports/cell_texts')}), "
+        f"metric_cells AS ({metrics.cells(merge.layout, own)}), "
+        f"cells AS ({resources.sql('reports/cells')}) {resources.sql('analysis/merge/lake_table')}"
+    )
 
 
 def _check_any(stages: duckdb.DuckDBPyConnection, merge: Merge) -> None:
@@ -277,11 +256,14 @@ def _define_cells(stages: duckdb.DuckDBPyConnection) -> None:
 
 def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
     """The chosen rows of all result files as the temporary table merge_files."""
+    import pyarrow as pa
+
     headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
     table = resources.sql("analysis/merge/file_table")
     statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
     for file in merge.files:
-        stages.register("file_texts", result_tables.texts(file, headers))
+        texts = result_tables.texts(file, headers)
+        stages.register("file_texts", texts.append_column("place", pa.array(range(len(texts)), pa.int64())))
         stages.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
         stages.unregister("file_texts")
         statement = "INSERT INTO merge_files"

@@ -6,11 +6,13 @@ Told from the recorded statistics, so every kind of dump that has them will do. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
+from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,11 +55,13 @@ def overflow(
     step: int | None = None,
     level: str = "medium",
     most: int | None = None,
+    thresholds: Mapping[str, float] | None = None,
 ) -> Overflow:
     """Find NaN and inf in `run`, a run of the lake whose views `connection` has.
 
     What is not finite in the run `golden` under the same names, or in what `comparison` (of which `run` is the target)
     holds against it, is expected. `level` is the mildest that `ops` lists; `most` bounds `births` and `ops`.
+    `thresholds` are those that the comparison's rule changed.
 
     Raises UsageError for a run, golden run or step that the lake has not, a level of another name, or both a golden run
     and a comparison.
@@ -67,6 +71,7 @@ def overflow(
     if golden is not None and comparison is not None:
         raise UsageError(f"the comparison {comparison} has its golden run; leave --golden {golden} out")
     with apart(connection) as stages:
+        set_thresholds(stages, thresholds)
         _check_units(stages, run, step)
         if golden is not None:
             _check_units(stages, golden, step)
@@ -114,7 +119,7 @@ def _judge_leaves(
     keep(stages, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
     # in a clean run nothing can have been handed on, so the most expensive stage has nothing to do: no run is NULL
     [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
-    keep(stages, "overflow_transfers", "communication/transfers", {"run": None if is_clean else run})
+    keep_transfers(stages, None if is_clean else run, "overflow_transfers")
     if comparison is not None:
         keep(stages, "overflow_golden", "overflow/golden_comparison", {"comparison": comparison})
     elif golden is not None:

@@ -38,6 +38,16 @@ def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: M
     stages.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
 
 
+def set_thresholds(
+    stages: duckdb.DuckDBPyConnection, changed: Mapping[str, float] | None = None, *, across: bool = False
+) -> None:
+    """Set a variable per threshold: its default (`across`: between two frameworks), or what a rule made of it."""
+    query = f"WITH comparison_kind AS (SELECT $across AS cross_framework) FROM ({resources.sql('judge/thresholds')})"
+    defaults = {name: value for name, value, _ in stages.execute(query, {"across": across}).fetchall()}
+    for name, value in (defaults | dict(changed or {})).items():
+        set_variable(stages, name, float(value))
+
+
 def answer(
     connection: duckdb.DuckDBPyConnection,
     stages: duckdb.DuckDBPyConnection,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe import resources
+from lakeprobe import metrics, resources
 from lakeprobe.analysis import query
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, SUSPECTS_FILE, StoredComparison
-from lakeprobe.lake.connection import connect, define_view
+from lakeprobe.lake.connection import columns_of, connect
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,12 +25,16 @@ MOST_LEAVES = 6
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One leaf of an op that differs: its name after the op, what differs, and both sides in short."""
+    """One leaf of an op that differs: its name after the op, what differs, and both sides in short.
+
+    `metrics`: those that only the rule knows, as a text.
+    """
 
     slot: str
     difference: str
     target: str
     golden: str
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +105,10 @@ def summarise(comparison: StoredComparison) -> Summary:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
             pattern = f"step=*/rank=*/{file}"
             if next(comparison.folder.glob(pattern), None) is not None:
-                define_view(connection, name, comparison.folder, pattern)
+                views.define_over(connection, name, comparison.folder, pattern)
             else:  # an older comparison has no suspects
                 connection.execute(f"CREATE VIEW {name} AS {views.empty(name)}")
+        _define_own_metrics(connection)
         query.keep(connection, "findings", "findings_by_op")
         keep_noise_ends(connection, comparison)
         query.keep(connection, "summary_ops", "summary_ops")
@@ -114,6 +119,14 @@ def summarise(comparison: StoredComparison) -> Summary:
         return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
     finally:
         connection.close()
+
+
+def _define_own_metrics(connection: duckdb.DuckDBPyConnection) -> None:
+    """The view own_metrics: the text of the metrics that only the rule knows, by row; empty where there are none."""
+    own = metrics.own_of_results(columns_of(connection, "results"))
+    rows = "results" if own else "results WHERE false"
+    query = f"SELECT step, rank, row, {metrics.own_text(own)} AS text FROM {rows}"
+    connection.execute(f"CREATE VIEW own_metrics AS {query}")
 
 
 def outcomes_in_lake(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[Outcome]:

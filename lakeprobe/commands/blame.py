@@ -35,8 +35,9 @@ def blame(
     """
     from lakeprobe import output
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat, noise=noise)

@@ -15,9 +15,10 @@ def check(lake: LakeOption = None) -> None:
     Example: lakeprobe check
     """
     from lakeprobe import diagnostics, output
-    from lakeprobe.collect.writing.settle import tell_set_aside
+    from lakeprobe.journals.settle import tell_set_aside
     from lakeprobe.lake import audits, store
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         violations = audits.run(opened.sql)

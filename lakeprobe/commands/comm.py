@@ -34,8 +34,9 @@ def comm(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.communication_text import communication_text
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         found = opened.communication(name, step=step)

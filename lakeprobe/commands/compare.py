@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakeprobe import forms
 from lakeprobe.commands.options import (
     JobsOption,
     LakeOption,
@@ -25,21 +26,16 @@ if TYPE_CHECKING:
     from lakeprobe.compare.run import CompareReport
     from lakeprobe.mapping.files import Mappings
 
+    Format = StrEnum
+else:
+    Format = forms.choices(forms.COMPARISON)
+
 
 class FailOn(StrEnum):
     """The findings that make the command end with 1."""
 
     WARNING = "warning"
     ERROR = "error"
-
-
-class Format(StrEnum):
-    """The forms a comparison can be written in."""
-
-    CSV = "csv"
-    XLSX = "xlsx"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 def compare(
@@ -152,7 +148,7 @@ def compare(
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
     _tell(report)
-    covered = _answer(report, output, format or Format.CSV)
+    covered = _answer(report, output, format.value if format else "csv")
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
@@ -180,18 +176,19 @@ def _tell(report: CompareReport) -> None:
         diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files do nothing")
 
 
-def _answer(report: CompareReport, output: Path | None, format: Format) -> Coverage:
+def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage:
     """Show the answer, and write the files into `output` meanwhile, if it is given."""
     from concurrent.futures import ThreadPoolExecutor
 
     from lakeprobe import diagnostics
     from lakeprobe import output as stdout
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports import files
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as beside:
         result = opened.comparison(report.name)
-        writing = beside.submit(result.write, output, format.value) if output is not None else None
+        writing = beside.submit(result.write, output, format) if output is not None else None
         text = str(result)
         stdout.text(text)
         if output is not None and writing is not None:

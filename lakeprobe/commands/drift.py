@@ -78,8 +78,9 @@ def drift(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports import picture as pictures
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     if picture is not None:
         pictures.checked(picture)

@@ -45,8 +45,9 @@ def first_diff(
     """
     from lakeprobe import diagnostics
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.diff_analyze import write
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)

@@ -17,9 +17,10 @@ def ls(lake: LakeOption = None) -> None:
     Example: lakeprobe ls --lake ./lake
     """
     from lakeprobe import output, resources
-    from lakeprobe.collect.writing.settle import tell_set_aside
+    from lakeprobe.journals.settle import tell_set_aside
     from lakeprobe.lake import store, tables
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         runs = opened.sql(resources.sql("reports/runs"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakeprobe import forms
 from lakeprobe.commands.options import LakeOption
 from lakeprobe.errors import UsageError
 
@@ -18,14 +19,9 @@ if TYPE_CHECKING:
 
     from lakeprobe.analysis.merge import Merge, Sheet
 
-
-class Format(StrEnum):
-    """The forms of a merge."""
-
-    TABLE = "table"
-    CSV = "csv"
-    XLSX = "xlsx"
-    PARQUET = "parquet"
+    Format = StrEnum
+else:
+    Format = forms.choices(forms.MERGE, "table")
 
 
 _MOST_RANKS = 16
@@ -64,14 +60,15 @@ def merge(
     from lakeprobe import diagnostics
     from lakeprobe.analysis import merge as merging
     from lakeprobe.lake import store
-    from lakeprobe.session import query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.readers import merge_config
 
-    form = format or (Format.XLSX if output else Format.TABLE)
-    if output is None and form in (Format.XLSX, Format.PARQUET):
+    form = format.value if format else "xlsx" if output else "table"
+    if output is None and form not in forms.writers(forms.ROWS):
         raise UsageError(f"--format {form} is a file; name its folder with -o")
-    if output is not None and form is Format.TABLE:
+    if output is not None and form == "table":
         raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or no -o")
-    apis, metrics = merging.read_config(config) if config else ((), ())
+    apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)
     planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), step)
@@ -114,10 +111,10 @@ def _noted(sheets: Iterable[Sheet]) -> Iterator[Sheet]:
         yield sheet
 
 
-def _show(planned: Merge, sheets: Iterable[Sheet], form: Format, most: int) -> None:
+def _show(planned: Merge, sheets: Iterable[Sheet], form: str, most: int) -> None:
     from lakeprobe import output
 
-    if form is Format.CSV:
+    if form == "csv":
         columns = ["step", "metric", "NPU Name", *(f"rank{rank}" for rank in planned.ranks)]
         output.rows(columns, (row for sheet in sheets for row in _rows(sheet)), "csv")
         return

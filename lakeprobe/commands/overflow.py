@@ -47,8 +47,9 @@ def overflow(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.overflow_text import overflow_text
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     is_text = format is Format.TABLE
     bound = _MOST_BIRTHS if is_text and most is None else most

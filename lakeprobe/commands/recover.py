@@ -15,7 +15,7 @@ def recover(lake: LakeOption = None) -> None:
 
     Example: lakeprobe recover
     """
-    from lakeprobe.collect.writing import settle
+    from lakeprobe.journals import settle
     from lakeprobe.lake import store
 
     code = settle.recover(store.check(store.choose(lake)), again=True)

@@ -23,8 +23,9 @@ def show(
     from lakeprobe import output
     from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
+    from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports import terminal
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         if run is not None and run not in opened.runs:

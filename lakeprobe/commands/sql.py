@@ -26,7 +26,8 @@ def sql(
     from lakeprobe import output
     from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.session import Lake
 
     if query is not None and file is not None:
         raise UsageError("give a query or --file, not both")

@@ -20,7 +20,8 @@ def unmatched(
     """
     from lakeprobe import output
     from lakeprobe.lake import store
-    from lakeprobe.session import Lake, query_errors
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)

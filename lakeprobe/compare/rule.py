@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,43 +17,24 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.schema import metrics
 
 if TYPE_CHECKING:
     import duckdb
 
 NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
+_CONTENTS = {"DOUBLE": NUMBER, "VARCHAR": TEXT, "BOOLEAN": TRUTH}
 CONTRACT = {
     "op_pairs": {"target_seq": NUMBER, "golden_seq": NUMBER, "matched_by": TEXT},
     "pairs": {"target_row": NUMBER, "golden_row": NUMBER, "matched_by": TEXT},
-    "metrics": {
-        "row": NUMBER,
-        "max_diff": NUMBER,
-        "min_diff": NUMBER,
-        "mean_diff": NUMBER,
-        "norm_diff": NUMBER,
-        "max_relative": NUMBER,
-        "min_relative": NUMBER,
-        "mean_relative": NUMBER,
-        "norm_relative": NUMBER,
-        "measurement": TEXT,
-        "measurement_problem": TEXT,
-        "values_equal": TRUTH,
-        "cosine": NUMBER,
-        "euclidean_distance": NUMBER,
-        "max_abs_error": NUMBER,
-        "max_relative_error": NUMBER,
-        "one_thousandth_ratio": NUMBER,
-        "five_thousandths_ratio": NUMBER,
-        "scale_norm": NUMBER,
-        "scale_max": NUMBER,
-    },
+    "metrics": {"row": NUMBER} | {metric.name: _CONTENTS[metric.type] for metric in metrics()},
     "verdicts": {"row": NUMBER, "outcome": TEXT, "verdict": TEXT, "messages": TEXTS},
 }
 """The views of a rule, and the columns that each must have, with what stands in them."""
 
 _TYPES = {
-    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL.*"),
-    TEXT: re.compile(r"VARCHAR|ENUM.*"),
+    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"),
+    TEXT: re.compile(r"VARCHAR|ENUM\(.*\)"),
     TRUTH: re.compile(r"BOOLEAN"),
     TEXTS: re.compile(
         r"(VARCHAR|\"NULL\"|INTEGER)\[\]"
@@ -151,6 +133,25 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
             connection.execute(statement.query)
         except duckdb.Error as error:
             raise RuleError(f"{rule.origin}: {first_line(error)}") from error
+
+
+def names(rule: Rule) -> frozenset[str]:
+    """The words in the SQL of `rule`, in lower case, but those in comments: what it names is among them."""
+    return _names(rule.sql)
+
+
+@cache
+def _names(sql: str) -> frozenset[str]:
+    import duckdb
+
+    encoded, tokens = sql.encode(), duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
+    texts = (
+        encoded[start:end].decode(errors="replace")
+        for (start, kind), end in zip(tokens, ends, strict=True)
+        if kind != duckdb.token_type.comment
+    )
+    return frozenset(word.lower() for text in texts for word in re.findall(r"\w+", text))
 
 
 def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str) -> None:

@@ -11,16 +11,17 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.collect.writing.settle import settle
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Asked, Pair, Side, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, views
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.schema import COMPARISON_VERSION
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
@@ -247,7 +248,10 @@ def _described(
         "golden": sides[1].run,
         "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},
         "mappings": {field.name: len(getattr(mappings, field.name)) for field in fields(mappings)},
+        "version": COMPARISON_VERSION,
         "lakeprobe": __version__,
+        "thresholds": dict(reports[0].thresholds),
+        "metrics": list(dict.fromkeys(metric for report in reports for metric in report.own_metrics)),
         "pairs": [
             {
                 "step": report.target.step,

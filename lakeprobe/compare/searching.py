@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
+from lakeprobe.compare.stages import SEARCHED
 from lakeprobe.lake.comparison import PAIRS_FILE
 from lakeprobe.resources import quote_text
 
@@ -39,7 +41,7 @@ class Counts:
 
 def is_asked(rule: Rule) -> bool:
     """Whether `rule` builds on what a search found."""
-    return "_searched" in rule.sql.lower()
+    return not rules.names(rule).isdisjoint(SEARCHED)
 
 
 def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:

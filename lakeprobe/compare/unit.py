@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lakeprobe import resources
-from lakeprobe.compare import limits, mapping_tables, noise, searching
+from lakeprobe import metrics, resources
+from lakeprobe.compare import limits, mapping_tables, noise, searching, stages
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
+from lakeprobe.compare.stages import Case, Pending, work_out
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, lock, set_variable, useful_threads
+from lakeprobe.lake.connection import columns_of, connect, define_macros, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
-from lakeprobe.resources import file_pattern, quote_text
+from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 
 if TYPE_CHECKING:
     import duckdb
-
-_MATCHES = {"match_exact": "match/exact", "match_renamed": "match/renamed", "op_pairs": "match/exact"}
-_SEARCHES = {
-    "match_layer": {"layer_scopes": "match/layer_scopes", "match_layer": "match/layer"},
-    "match_fuzzy": {"match_fuzzy": "match/fuzzy"},
-}
-"""Ways to pair ops that take their time, with the views of each: there where a rule names them, worked out once."""
-
-_DEFAULTS = {
-    "paired": "compare/paired",
-    "metrics_statistics": "metrics/statistics",
-    "metrics_tensor": "metrics/tensor",
-    "metrics_default": "metrics/default",
-    "metrics": "metrics/default",
-    "differences": "judge/difference",
-    "verdicts_default": "judge/verdicts",
-    "left_over": "match/left_over",
-    "verdicts_searched": "judge/searched",
-    "verdicts": "judge/verdicts",
-}
-"""The views that a rule finds, and the SQL that defines them; it replaces op_pairs, pairs, metrics and verdicts."""
 
 _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
@@ -104,6 +84,10 @@ class PairReport:
     idle: tuple[tuple[str, str, str], ...]
     searched: searching.Counts | None = None
     """How the rows ended, where a mapping was searched."""
+    own_metrics: tuple[str, ...] = ()
+    """The metrics that only the rule knows."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Every threshold, as the rule left it."""
 
 
 def compare_units_apart(task: PairTask) -> PairReport:
@@ -129,12 +113,13 @@ def compare_units(task: PairTask) -> PairReport:
             rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
             rules.run(connection, rule)
-            _check_thresholds(connection, rule)
+            thresholds = _check_thresholds(connection, rule)
             _pair(connection, rule, pending)
-            _work_out(connection, rule, "metrics", pending)
+            work_out(connection, rule, pending, "metrics")
             _check_metrics(connection, rule)
+            own_metrics = _keep_metrics(connection, rule)
             for view in ("differences", "verdicts"):
-                _work_out(connection, rule, view, pending)
+                work_out(connection, rule, pending, view)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
             is_rounding = _find_suspects(connection, task)
             searched = searching.write(connection, task.staged) if searching.is_asked(rule) else None
@@ -150,15 +135,15 @@ def compare_units(task: PairTask) -> PairReport:
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
-    return PairReport(*units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched)
+    return PairReport(
+        *units, kind, rule, rows, is_rounding, dumped, is_structure, incomplete, idle, searched, own_metrics, thresholds
+    )
 
 
-def _prepare(
-    connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path
-) -> tuple[Rule, dict[str, str]]:
-    """Load both sides, set the thresholds, define the views that the rule can find, and lock the connection.
+def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> tuple[Rule, Pending]:
+    """Load both sides, set the thresholds, define the views that the rule names, and lock the connection.
 
-    Returns the rule, and the SQL of the views that come after all that the rule names: they are not defined yet.
+    Returns the rule, and the stages that are not defined yet.
     """
     define_macros(connection, _MACROS)
     _load(connection, task, target, golden)
@@ -167,6 +152,7 @@ def _prepare(
     for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
+    _create_table(connection, "same_contents", metrics.same_contents())
     connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
     usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
     if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
@@ -178,9 +164,7 @@ def _prepare(
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
-    pending = _views(rule, is_mapped=is_mapped or not task.mappings.is_empty)
-    for view in _up_to_the_last_named(pending, rule):
-        connection.execute(f"CREATE VIEW {view} AS {resources.sql(pending.pop(view))}")
+    pending = stages.define(connection, Case(rules.names(rule), is_mapped or not task.mappings.is_empty))
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
@@ -212,58 +196,23 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -
             _create_table(cursor, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
 
 
-def _views(rule: Rule, is_mapped: bool) -> dict[str, str]:
-    """The views to define, in an order in which each finds those that it reads from, and the SQL of each."""
-    if is_mapped:
-        names, slots = {"renamed_ops": "match/renamed_ops", "match_data": "match/data"}, "match/slots_mapped"
-    else:
-        names, slots = {"renamed_ops": "match/unchanged_ops"}, "match/slots"
-    pairs = {"pairs_default": slots, "pairs_searched": "match/searched", "pairs": slots}
-    views = names | _MATCHES | _searches(rule) | pairs | _DEFAULTS
-    return {view: file for view, file in views.items() if _is_wanted(rule, view)}
-
-
-def _is_wanted(rule: Rule, view: str) -> bool:
-    """Whether to define `view`: what replaces others or builds on a search only where the rule names it."""
-    if view.endswith("_default"):
-        return _names(rule, view) or _names(rule, view.replace("_default", "_searched"))
-    if view.endswith("_searched"):
-        return _names(rule, view)
-    return view != "left_over" or searching.is_asked(rule)
-
-
-def _up_to_the_last_named(views: Iterable[str], rule: Rule) -> list[str]:
-    """Those of `views` that must be there when the rule runs: what it names, and all that comes before."""
-    views = list(views)
-    return views[: max((place for place, view in enumerate(views, start=1) if _names(rule, view)), default=0)]
-
-
-def _names(rule: Rule, view: str) -> bool:
-    """Whether `view` stands in the rule, in whatever case; in another word, perhaps."""
-    return view in rule.sql.lower()
-
-
-def _searches(rule: Rule) -> dict[str, str]:
-    """The views of the searches that `rule` names, and the SQL of each."""
-    named = [views for search, views in _SEARCHES.items() if _names(rule, search)]
-    return {view: file for views in named for view, file in views.items()}
-
-
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
     """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
-        connection.execute(resources.sql("macros/no_tensor_metrics"))
+        connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
         return
     from lakeprobe.tensors.udf import register
 
     register(connection, threads, files)
 
 
-def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict[str, float]:
+    """The thresholds as the rule leaves them. Raises RuleError for one that is no number, or is misspelt."""
     names = [name for (name,) in _rows(connection, "SELECT name FROM thresholds")]
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
-    for name, value in zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True):
+    values = dict(zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True))
+    for name, value in values.items():
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
     for (variable,) in _rows(connection, "SELECT name FROM duckdb_variables()"):
@@ -272,6 +221,7 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None
             raise RuleError(
                 f"{rule.origin}: there is no threshold {variable}; {meant[0]} is meant, or call it otherwise"
             )
+    return {name: float(value) for name, value in values.items()}
 
 
 def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
@@ -283,17 +233,31 @@ def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
         )
 
 
-def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: dict[str, str]) -> None:
-    for view in ("renamed_ops", *_searches(rule), "op_pairs", "pairs"):
-        _work_out(connection, rule, view, pending)
+def _keep_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> tuple[str, ...]:
+    """Define metrics_kept, what results keeps of the metrics. Returns those that only the rule knows."""
+    found, passed_on = columns_of(connection, "metrics"), columns_of(connection, "paired")
+    try:
+        own = metrics.own(found, taken=passed_on)
+    except ValueError as error:
+        raise RuleError(f"{rule.origin}: the view metrics: {error} (docs/rules.md)") from error
+    for column in found.keys() & passed_on.keys() - {"row"}:
+        connection.execute(f"ALTER TABLE metrics DROP COLUMN {quote_identifier(column)}")
+    connection.execute(f"CREATE VIEW metrics_kept AS {metrics.kept(own)}")
+    return tuple(own)
+
+
+def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -> None:
+    searches = (stage for name, made in stages.SEARCHES.items() if name in rules.names(rule) for stage in made)
+    for view in ("renamed_ops", *searches, "op_pairs", "pairs"):
+        work_out(connection, rule, pending, view)
     if not _only_value(connection, resources.sql("compare/pairs_sound")):
         side, row, count = _rows(connection, resources.sql("compare/paired_twice"))[0]
         what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
-    _work_out(connection, rule, "paired", pending)
+    work_out(connection, rule, pending, "paired")
     if searching.is_asked(rule):
-        _work_out(connection, rule, "left_over", pending)
+        work_out(connection, rule, pending, "left_over")
 
 
 def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
@@ -326,21 +290,6 @@ def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
         raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
     row, count = _rows(connection, resources.sql("compare/verdict_missing"))[0]
     raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
-
-
-def _work_out(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str, pending: dict[str, str]) -> None:
-    """Make the table `view`: of the view of that name, if it is defined, else of the SQL that is `pending` for it."""
-    while view in pending:
-        name = next(iter(pending))
-        made = "TABLE" if name == view else "VIEW"  # a view that is pending before it is one that it reads from
-        connection.execute(f"CREATE {made} {name} AS {resources.sql(pending.pop(name))}")
-        if name == view:
-            return
-    if view in rules.CONTRACT:
-        rules.check_contract(connection, rule, view)
-    connection.execute(f"CREATE TABLE made AS FROM {view}")
-    connection.execute(f"DROP VIEW {view}")
-    connection.execute(f"ALTER TABLE made RENAME TO {view}")
 
 
 def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.schema import COMPARISON_VERSION
 
 DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
@@ -43,7 +45,11 @@ class ComparedUnit:
 
 @dataclass(frozen=True, slots=True)
 class StoredComparison:
-    """What comparison.yaml says. `unpaired` units have no counterpart, `incomplete` ones were cut off."""
+    """What comparison.yaml says.
+
+    `unpaired` units have no counterpart, `incomplete` ones were cut off. `metrics` are those that only the rule knows:
+    columns of results that schemas/data/metrics.yaml does not declare.
+    """
 
     name: str
     folder: Path
@@ -53,6 +59,12 @@ class StoredComparison:
     units: tuple[ComparedUnit, ...]
     unpaired: tuple[UnitKey, ...]
     incomplete: tuple[UnitKey, ...] = ()
+    metrics: tuple[str, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Every threshold as the rule left it; none of a comparison of an older release."""
+
+
+_UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))
 
 
 def describe(path: Path, described: dict[str, Any]) -> None:
@@ -63,7 +75,10 @@ def describe(path: Path, described: dict[str, Any]) -> None:
 
 
 def load(lake: Path, name: str) -> StoredComparison:
-    """The comparison `name`. Raises UsageError if there is none."""
+    """The comparison `name`, of this release or an older one.
+
+    Raises UsageError if there is none, and LakeError for one that is damaged or that a newer release made.
+    """
     folder = layout.comparison_folder(lake, name)
     path = folder / DESCRIPTION_FILE
     if not path.is_file():
@@ -71,8 +86,17 @@ def load(lake: Path, name: str) -> StoredComparison:
         raise UsageError(f"there is no comparison {name} in {lake} (there: {there})")
     try:
         described = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+        version = described.get("version", 0)
+        if version > COMPARISON_VERSION:
+            raise LakeError(
+                f"the comparison {name} has the version {version}, this lakeprobe knows {COMPARISON_VERSION}; "
+                "compare again, or install a newer lakeprobe"
+            )
         units = tuple(
-            ComparedUnit(**pair, folder=folder / f"step={pair['step']}" / f"rank={pair['rank']}")
+            ComparedUnit(
+                **{key: value for key, value in pair.items() if key in _UNIT_FIELDS},
+                folder=folder / f"step={pair['step']}" / f"rank={pair['rank']}",
+            )
             for pair in described["pairs"]
         )
         unpaired, incomplete = (
@@ -80,7 +104,7 @@ def load(lake: Path, name: str) -> StoredComparison:
         )
         return StoredComparison(
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
-            incomplete,
+            incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
         )  # fmt: skip
-    except (yaml.YAMLError, KeyError, TypeError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 _MACROS = (
     "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "finite_part", "difference", "exact_difference",
     "relative", "is_device", "same_shape", "is_within", "known_before",
-    "user_frame", "leaf_text", "farthest_statistic", "statistic_text", "requires_grad_text",
-    "message", "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
+    "user_frame", "leaf_text", "root_elements", "farthest_statistic", "statistic_text", "requires_grad_text",
+    "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
+    "run_of", "step_of", "rank_of",
 )  # fmt: skip
 
 CELL_MACROS = (
@@ -38,6 +41,19 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Turn an error of DuckDB, which may come as late as when rows are fetched, into a RuleError or LakeError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise LakeError(str(error).strip()) from error
+    except duckdb.Error as error:
+        raise RuleError(str(error).strip()) from error
+
+
 def useful_threads(rows: int, most: int) -> int:
     """How many of `most` threads are of use for tables of `rows` rows."""
     return max(1, min(most, rows // _ROWS_PER_THREAD))
@@ -55,12 +71,10 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
 
-def define_view(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, files: str) -> None:
-    """Define the view `name` over the Parquet files of a comparison that the pattern `files` names in `folder`."""
-    pattern = f"{resources.file_pattern(folder)}/{files}"
-    types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
-    query = f"FROM read_parquet({quote_text(pattern)}, hive_partitioning = true, hive_types = {types})"
-    connection.execute(f"CREATE VIEW {resources.quote_identifier(name)} AS {query}")
+def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+    """The columns of a table or view of ours, each with its SQL type."""
+    found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
+    return dict(found)
 
 
 def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:

@@ -6,12 +6,7 @@ change places in a single system call where Linux offers it, so there is no mome
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import fcntl
-import os
 import shutil
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +14,7 @@ from pathlib import Path
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
-
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
+from lakeprobe.system import files
 
 
 @contextmanager
@@ -73,10 +66,8 @@ def locked(lake: Path, label: str) -> Iterator[None]:
     path = _lock_file(lake, label)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LakeError(f"{lake}: another process is writing {label}; wait for it to end") from None
+        if not files.lock(file):
+            raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
         yield
 
 
@@ -85,22 +76,8 @@ def put_in_place(staged_folder: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         staged_folder.rename(target)
-    elif not _exchange(staged_folder, target):
+    elif not files.exchange(staged_folder, target):
         old = staged_folder.with_name(staged_folder.name + ".old")
         target.rename(old)
         staged_folder.rename(target)
         old.unlink() if old.is_symlink() else shutil.rmtree(old)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap two folders atomically. False where the system cannot."""
-    if not sys.platform.startswith("linux"):
-        return False
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if renameat2 is None:
-        return False
-    if renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
-        return True
-    if ctypes.get_errno() in (errno.EINVAL, errno.ENOSYS):  # a file system without it
-        return False
-    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))

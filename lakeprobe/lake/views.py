@@ -33,8 +33,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
     set_variable(connection, "lake", str(lake))
     set_variable(connection, "lake_files", file_pattern(lake))
     for name in (*UNIT_TABLES, *_PARTITIONS):
-        query = resources.sql(f"catalog/{name}") if _has_files(lake, name) else empty(name)
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {_query(connection, lake, name)}")
     connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {resources.sql(f'catalog/{REFERENCES}')}")
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
@@ -50,6 +49,36 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
             )
 
 
+def define_over(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, files: str) -> None:
+    """Define the view `name` over those Parquet files of one comparison that the pattern `files` names in `folder`."""
+    pattern = quote_text(f"{file_pattern(folder)}/{files}")
+    types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
+    query = f"FROM read_parquet({pattern}, hive_partitioning = true, hive_types = {types}, union_by_name = true)"
+    if name in _PARTITIONS:
+        query = _with_all_columns(name, query, with_partitions=False)
+    connection.execute(f"CREATE VIEW {name} AS {query}")
+
+
+def _query(connection: duckdb.DuckDBPyConnection, lake: Path, name: str) -> str:
+    """What the view `name` is of `lake`. A file that an older release wrote has NULL where a column came later."""
+    if not _has_files(lake, name):
+        return empty(name)
+    query = resources.sql(f"catalog/{name}")
+    if name in _PARTITIONS:
+        return _with_all_columns(name, query)
+    columns = ", ".join(
+        f"{quote_text(column)}: {{name: {quote_text(column)}, type: {quote_text(type)}, default_value: NULL}}"
+        for column, type in ((column.name, column.type) for column in table(name).columns)
+    )
+    connection.execute(f"CREATE OR REPLACE MACRO columns_of_{name}() AS MAP {{{columns}}}")
+    return query
+
+
+def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) -> str:
+    """`query` with all columns of the table `name` in their order, and behind them the metrics that only rules know."""
+    return f"({empty(name, with_partitions=with_partitions)}) UNION ALL BY NAME ({query})"
+
+
 def _has_files(lake: Path, name: str) -> bool:
     if name == NOISE:
         pattern = "noise/noise=*/noise.parquet"
@@ -60,11 +89,10 @@ def _has_files(lake: Path, name: str) -> bool:
     return next(lake.glob(pattern), None) is not None
 
 
-def empty(name: str) -> str:
+def empty(name: str, *, with_partitions: bool = True) -> str:
     """A query with the columns of the table `name` and no rows."""
-    key = _PARTITIONS.get(name, "run")
-    types = {key: "VARCHAR", "step": "INTEGER", "rank": "INTEGER"} | {
-        column.name: column.type for column in table(name).columns
-    }
+    types = {column.name: column.type for column in table(name).columns}
+    if with_partitions:
+        types = {_PARTITIONS.get(name, "run"): "VARCHAR", "step": "INTEGER", "rank": "INTEGER"} | types
     columns = ", ".join(f"NULL::{type} AS {quote_identifier(column)}" for column, type in types.items())
     return f"SELECT {columns} WHERE false"

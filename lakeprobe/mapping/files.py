@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from lakeprobe import strict_yaml
 from lakeprobe.errors import UsageError
-from lakeprobe.mapping import strict_yaml
-from lakeprobe.mapping.strict_yaml import List, Mapping, Node, Text
 from lakeprobe.readers import names
+from lakeprobe.strict_yaml import List, Mapping, Node, Text
 
 Api = tuple[str, str]
 Slot = tuple[str, str, str | None, str, str | None]

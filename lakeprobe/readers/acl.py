@@ -49,7 +49,7 @@ from lakeprobe.readers.acl_message import (
 )
 from lakeprobe.readers.kernel_names import dtype_of
 from lakeprobe.readers.names import OpName
-from lakeprobe.readers.source import ContentOf, Emit, Listing, Place, Source, Summary, place_of
+from lakeprobe.readers.source import ContentOf, Emit, Listing, Place, Source, Summary, numbered, place_of
 from lakeprobe.readers.tables import Tables
 
 NAME = "Ascend kernel dump"
@@ -62,8 +62,7 @@ _FILE = re.compile(
 _DIGITS = re.compile(r"[0-9]+")
 _TIME = re.compile(r"[0-9]{14}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_RANK = re.compile(r"rank_([0-9]{1,9})")
-_STEP = re.compile(r"step[0-9]{1,9}")
+_RANK, _STEP = numbered("rank", "_"), numbered("step")
 _LARGEST_MAPPING = 1 << 26
 """Bytes of a mapping.csv that is read."""
 

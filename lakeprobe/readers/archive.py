@@ -12,12 +12,11 @@ import errno
 import io
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PosixPath, PurePosixPath
 from tarfile import TarInfo
 from typing import IO, Any, BinaryIO, Self, cast
 
@@ -27,12 +26,8 @@ from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import archive_tar, archive_zip
 from lakeprobe.readers.archive_index import ARCHIVE, DAMAGED, LEFT_OUT, SPOOL, UNPACK, Index, Member, Members
 from lakeprobe.readers.dump import TENSOR_FOLDER
-from lakeprobe.window import PathInFile, Window
-
-if sys.platform == "win32":
-    from pathlib import WindowsPath as _SystemPath
-else:
-    from pathlib import PosixPath as _SystemPath
+from lakeprobe.system.files import read_at
+from lakeprobe.system.window import PathInFile, Window
 
 MOST_UNPACKED_RATIO = 200
 """Bytes unpacked for each byte of the archive: text packs to a tenth, tensors hardly; only zeros pack to a 1000th."""
@@ -165,7 +160,7 @@ def _unpickled(path: str, archive: str, folder: str) -> ArchivePath:
     return ArchivePath(path)
 
 
-class ArchivePath(_SystemPath, PathInFile):
+class ArchivePath(PosixPath, PathInFile):
     """A path in an archive that is open. What lies in no open archive does not exist."""
 
     __slots__ = ()
@@ -308,7 +303,7 @@ class _Part(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")[: max(0, self._length - self._position)]
-        got = os.preadv(self._descriptor, [view], self._offset + self._position) if view else 0
+        got = read_at(self._descriptor, view, self._offset + self._position) if view else 0
         self._position += got
         return got
 

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.archive_index import DAMAGED, MOST_ENTRIES, UNPACK
-from lakeprobe.zip_member import data_offset, raw_name
+from lakeprobe.system.zip_member import data_offset, raw_name
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 """How a zip begins: with a member, or, if it has none, with its end record."""

@@ -10,10 +10,9 @@ import csv
 import gzip
 import io
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -23,7 +22,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from lakeprobe import resources
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.source import Listing
+from lakeprobe.readers.sheets import no_warnings, opened_workbook, readable
+from lakeprobe.readers.source import Listing, numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ _CALLED_A_RESULT = re.compile(
 )
 """Files that must be readable. Another csv or workbook that is damaged is nobody's business here."""
 
-_STEP_FOLDER = re.compile(r"step_?(\d{1,9})")
+_STEP_FOLDER = numbered("step", "_?")
 _RANK_FOLDER = re.compile(r"rank_?(\d{1,9})|[\w-]{0,40}-rank(\d{1,9})-.*")
 """rank3 (compare, grad_probe), rank_3 (monitor_v2), and Dec03_21-34-40-rank3-x1y2 (monitor)."""
 
@@ -47,8 +47,6 @@ _LONGEST_ROW = 64_000_000
 _LONGEST_HEAD = 1 << 20
 _BATCH_ROWS, _BATCH_CHARACTERS = 20_480, 1 << 24
 _MOST_COLUMNS, _MOST_SHEET_ROWS, _SHEET_ROWS_AT_ONCE = 1024, 1 << 20, 500
-_LARGEST_SHARED = 1 << 30
-"""Bytes of what is in a workbook beside its sheets; openpyxl holds it in memory (shared texts, styles)."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?|nan|-?inf")
@@ -439,7 +437,7 @@ def _sections(file: TableFile) -> Iterator[tuple[str, Iterator[Row]]]:
     if not file.path.name.endswith(".xlsx"):
         yield "", _csv_rows(file.path)
         return
-    with _readable(file.path), _workbook(file.path) as workbook:
+    with readable(file.path), opened_workbook(file.path) as workbook:
         for sheet in file.sheets:
             yield sheet, _sheet_rows(file, workbook[sheet])
 
@@ -470,7 +468,7 @@ class _Lines:
 def _csv_rows(path: Path, limit: int = _LONGEST_ROW, errors: str = "strict") -> Iterator[Row]:
     """The rows of a csv, the headers first; an empty line is none. `errors`: what bytes that are not UTF-8 become."""
     csv.field_size_limit(max(limit, csv.field_size_limit()))  # for the whole process: csv knows no other way
-    with _readable(path), ExitStack() as stack:
+    with readable(path), ExitStack() as stack:
         binary: IO[bytes] = stack.enter_context(path.open("rb"))
         if path.name.endswith(".gz"):
             binary = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=binary)))
@@ -488,41 +486,14 @@ def _csv_head(path: Path) -> tuple[str, ...]:
 # ---- workbooks
 
 
-@contextmanager
-def _workbook(path: Path) -> Iterator[Any]:
-    from zipfile import ZipFile
-
-    from openpyxl import load_workbook
-
-    with path.open("rb") as file:
-        with ZipFile(file) as archive:
-            sizes = [part.file_size for part in archive.infolist() if not part.filename.startswith("xl/worksheets/")]
-        if sum(sizes) > _LARGEST_SHARED:
-            raise DumpError(f"{path} unpacks to {sum(sizes)} bytes beside its sheets; let the tool write csv")
-        with _no_warnings():
-            workbook = load_workbook(file, read_only=True)
-        try:
-            yield workbook
-        finally:
-            workbook.close()
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Hide what openpyxl tells of styles and dates that it does not understand."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def _sheet_heads(path: Path) -> dict[str, tuple[str, ...]]:
     """The sheets of a workbook, each with its headers; none for an empty sheet."""
-    with _readable(path), _workbook(path) as workbook:
+    with readable(path), opened_workbook(path) as workbook:
         return {sheet.title: _head(sheet) for sheet in workbook.worksheets}
 
 
 def _head(sheet: Any) -> tuple[str, ...]:
-    with _no_warnings():
+    with no_warnings():
         row = next(sheet.iter_rows(max_row=1, max_col=_MOST_COLUMNS, values_only=True), ())
     return tuple(_cell(value) or "" for value in row[: _filled(row)])
 
@@ -531,7 +502,7 @@ def _sheet_rows(file: TableFile, sheet: Any) -> Iterator[Row]:
     """The rows of a sheet that are not empty, the headers first, each as long as they or as far as it has cells."""
     rows = sheet.iter_rows(max_row=_MOST_SHEET_ROWS, max_col=_MOST_COLUMNS, values_only=True)
     while True:
-        with _readable(file.path), _no_warnings():
+        with readable(file.path), no_warnings():
             some = list(islice(rows, _SHEET_ROWS_AT_ONCE))
         for row in some:
             if filled := _filled(row):
@@ -551,26 +522,3 @@ def _filled(row: Sequence[object]) -> int:
 def _cell(value: object) -> str | None:
     """A cell as text; of a formula its text. Numbers are written as Python does, so that none loses a digit."""
     return None if value is None else str(value) or None
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn what the readers of csv, gzip, zip, XML and workbooks raise for a damaged file into a DumpError."""
-    import struct
-    import zlib
-    from xml.etree.ElementTree import ParseError
-    from zipfile import BadZipFile
-
-    from openpyxl.utils.exceptions import CellCoordinatesException
-
-    damaged = (
-        OSError, EOFError, zlib.error, BadZipFile, csv.Error, ValueError,
-        # what openpyxl and zipfile stumble over in XML and zip folders that hold something else than they expect
-        ParseError, LookupError, TypeError, AttributeError, ArithmeticError, NotImplementedError, RuntimeError,
-        AssertionError, struct.error, CellCoordinatesException,
-    )  # fmt: skip
-    try:
-        yield
-    except damaged as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DumpError(f"{path} cannot be read as a table ({reason}); let the tool write it again") from error

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from lakeprobe.readers.source import Place
+from lakeprobe.readers.source import Place, numbered
 
 _NAME = re.compile(
     r"([^.]+)\.([^.]+)\.(\d{1,10})\.(\d{1,10})\.(\d{1,19})((?:\.\d{1,19})*)"
@@ -32,8 +32,7 @@ _ADUMP_DTYPE = re.compile(r"[A-Z][A-Z0-9_]*")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _DEVICE = re.compile(r"[0-9]{1,6}")
 _TIME = re.compile(r"[0-9]{14,20}")
-_RANK = re.compile(r"rank_([0-9]{1,9})")
-_STEP = re.compile(r"step_([0-9]{1,9})")
+_RANK, _STEP = numbered("rank", "_"), numbered("step", "_")
 _DTYPES = {
     name.lower(): name
     for name in (

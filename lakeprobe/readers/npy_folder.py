@@ -15,15 +15,14 @@ from typing import Any
 from lakeprobe.errors import TensorError
 from lakeprobe.readers import kernel_names, names
 from lakeprobe.readers.dump import TENSOR_FOLDER
-from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
+from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, numbered, place_of
 from lakeprobe.readers.tables import Tables
 
 NAME = "npy folder"
 
 _SUFFIXES = (".npy", ".pt")
 _NUMBERED = re.compile(r"(.+)_(bool|(?:u?int|b?float|complex)\d{1,3})_(\d{1,9})", re.IGNORECASE)
-_STEP = re.compile(r"step_?(\d{1,9})")
-_RANK = re.compile(r"rank_?(\d{0,9})")
+_STEP, _RANK = numbered("step", "_?"), numbered("rank", "_?", least=0)
 
 
 def find(listing: Listing) -> list[Source]:

@@ -9,13 +9,13 @@ import csv
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import DumpError, UsageError
+from lakeprobe.readers.sheets import opened_workbook, readable
 from lakeprobe.resources import quote_identifier, quote_text
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _LONGEST_LINE = 64_000_000
 """Bytes of a row in a csv. Call stacks make them long."""
 
 _BATCH = 10_000
+_MSPROBE = ("a result of msprobe", "msprobe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def _between(headers: Sequence[str]) -> tuple[str, ...]:
 
 def _headers(path: Path) -> tuple[str, ...]:
     """The headers of a file. Raises DumpError for a file of another kind, and for one that cannot be read."""
-    with _readable(path):
+    with readable(path, *_MSPROBE):
         headers = next((found for found, _ in _sheets(path)), ()) if path.suffix == ".xlsx" else _first_line(path)
     if layout_of(headers) is None:
         raise DumpError(f"{path} has no table of msprobe's compare (1.2 or later); leave it out of what is merged")
@@ -136,7 +137,7 @@ def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     there = [header for header in headers if header in file.headers]
-    with _readable(file.path):
+    with readable(file.path, *_MSPROBE):
         table = _workbook_texts(file, there) if file.path.suffix == ".xlsx" else _csv_texts(file, there)
     absent = pa.nulls(table.num_rows, pa.string())
     return pa.table({header: table[header] if header in there else absent for header in headers})
@@ -172,38 +173,14 @@ def _workbook_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
 
 def _sheets(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]]:
     """The headers and rows of each sheet that has a table of a comparison."""
-    from openpyxl import load_workbook
-
-    workbook = load_workbook(path, read_only=True)
-    try:
+    with opened_workbook(path) as workbook:
         for sheet in workbook.worksheets:
             rows = sheet.iter_rows(values_only=True)
             headers = tuple("" if header is None else str(header) for header in next(rows, ()))
             if layout_of(headers):
                 yield headers, rows
-    finally:
-        workbook.close()
 
 
 def _text(value: object) -> str | None:
     """A cell as text. A workbook has no difference between 1 and 1.0."""
     return None if value is None else str(value)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn what the readers of csv, zip, XML and workbooks raise for a damaged file into a DumpError."""
-    import zlib
-    from xml.etree.ElementTree import ParseError
-    from zipfile import BadZipFile
-
-    import duckdb
-
-    damaged = (BadZipFile, zlib.error, ParseError, OSError, EOFError, KeyError, ValueError, csv.Error, duckdb.Error)
-    try:
-        yield
-    except damaged as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DumpError(
-            f"{path} cannot be read as a result of msprobe ({reason}); let msprobe write it again"
-        ) from error

@@ -109,8 +109,15 @@ class Place:
     """The process id of a folder procN, whose rank is not known."""
 
 
-_STEP = re.compile(r"step(\d{1,9})")
-_RANK = re.compile(r"rank(\d{0,9})")
+def numbered(word: str, between: str = "", least: int = 1) -> re.Pattern[str]:
+    """The names of folders that are a word and a number, such as step3 and rank_0; group 1 is the number.
+
+    `between` is what may stand between the two, an expression; `least` is how many digits there must be.
+    """
+    return re.compile(rf"{word}{between}([0-9]{{{least},9}})")
+
+
+_STEP, _RANK = numbered("step"), numbered("rank", least=0)
 _PROCESS = re.compile(r"proc(\d{1,18})")
 PARTS = ("graph", "pynative")
 """The two halves of a mixed dump of MindSpore, each a folder with steps and ranks."""

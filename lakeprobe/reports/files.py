@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe import forms
+from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 from lakeprobe.resources import quote_text
@@ -16,7 +16,8 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
-Writer = Callable[["duckdb.DuckDBPyConnection", ComparedUnit, Path], None]
+WRITERS = forms.writers(forms.COMPARISON)
+"""What writes a pair of units in each form: connection, unit, path."""
 
 
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
@@ -25,8 +26,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     csv and xlsx have msprobe 26.2's headers in its order; json and parquet have the columns of results, with types.
     Several steps go into a folder each. Returns the files. Raises UsageError and LakeError.
     """
-    if format not in WRITERS:
-        raise UsageError(f"--format {format} does not exist; use one of {', '.join(WRITERS)}")
+    write_unit = forms.check(format, WRITERS)
     several_steps = len({unit.step for unit in comparison.units}) > 1
     several_ranks = len({unit.rank for unit in comparison.units}) > 1
     written = []
@@ -38,7 +38,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
             draft = path.with_name(f".{path.name}.{os.getpid()}")
             try:
                 with table.opened(unit) as connection:
-                    WRITERS[format](connection, unit, draft)
+                    write_unit(connection, unit, draft)
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
@@ -78,30 +78,18 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
         moment += 1
 
 
-def _write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+    """Write one pair of units to `path`: msprobe's table as csv."""
     connection.execute(f"COPY msprobe_table TO {quote_text(str(path))} (FORMAT csv, HEADER)")
 
 
-def _write_json(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write_json(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+    """Write one pair of units to `path`: the typed rows as one JSON array."""
     connection.execute(f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT json, ARRAY true)")
 
 
-def _write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+    """Write one pair of units to `path`: the typed rows as Parquet."""
     connection.execute(
         f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)"
     )
-
-
-def _write_workbook(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
-    from lakeprobe.reports import workbook
-
-    workbook.write(connection, unit, path)
-
-
-WRITERS: dict[str, Writer] = {
-    "csv": _write_csv,
-    "xlsx": _write_workbook,
-    "json": _write_json,
-    "parquet": _write_parquet,
-}
-"""The formats that a comparison can be written in."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe import forms
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis.merge import Merge, Sheet
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError
 from lakeprobe.reports.files import free_path
 from lakeprobe.resources import quote_identifier
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import duckdb
     from openpyxl import Workbook
 
-Writer = Callable[["duckdb.DuckDBPyConnection", Iterator[Sheet], Path], list[Path]]
 STEM = "multi_ranks_compare_merge"
 """What the names of msprobe's merged files begin with."""
 
@@ -39,14 +39,13 @@ def write(
     xlsx: a sheet per metric, rows by name, as msprobe writes it. csv: a file per metric. parquet: the long form,
     `lakeprobe.analysis.merge.rows`. Raises UsageError for another format and LakeError where it cannot be written.
     """
-    if format not in WRITERS:
-        raise UsageError(f"--format {format} does not exist; use one of {', '.join(WRITERS)}")
+    write_sheets = forms.check(format, forms.writers(forms.MERGE))
     written = []
     try:
         for step, of_step in groupby(sheets, lambda sheet: sheet.step):
             place = folder / f"step{step}" if len(merge.steps) > 1 else folder
             place.mkdir(parents=True, exist_ok=True)
-            written += WRITERS[format](connection, of_step, place)
+            written += write_sheets(connection, of_step, place)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the merge was not written") from error
     return written
@@ -63,7 +62,8 @@ def _draft(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def _write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+def write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+    """Write the sheets of a step into `folder`: a file per metric. Returns the files."""
     written = []
     for sheet in sheets:
         metric = re.sub(r"\W+", "_", sheet.metric)
@@ -74,7 +74,8 @@ def _write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], f
     return written
 
 
-def _write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+def write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+    """Write the sheets of a step into `folder`: the long form. Returns the files."""
     from pyarrow.parquet import ParquetWriter
 
     path = free_path(folder, STEM, "parquet")
@@ -86,7 +87,8 @@ def _write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet
     return [path]
 
 
-def _write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+def write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
+    """Write the sheets of a step into `folder`: a sheet per metric. Returns the files."""
     from openpyxl import Workbook
 
     from lakeprobe.reports import workbook
@@ -116,7 +118,3 @@ def _add_sheet(book: Workbook, metric: str, headers: list[str], rows: Iterator[t
         for name, *cells in piece:
             named = workbook.styled_cell(page, name, always_text=True)
             page.append([named, *(workbook.styled_cell(page, cell, always_text=are_texts) for cell in cells)])
-
-
-WRITERS: dict[str, Writer] = {"xlsx": _write_workbook, "csv": _write_csv, "parquet": _write_parquet}
-"""The formats that a merge can be written in."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakeprobe import resources
+from lakeprobe import metrics, resources
+from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import CELL_MACROS, connect, define_macros, define_view
+from lakeprobe.lake.connection import CELL_MACROS, columns_of, connect, define_macros
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         _define_digest(connection, unit.kind)
         define_macros(connection, CELL_MACROS)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            define_view(connection, name, unit.folder, file)
+            views.define_over(connection, name, unit.folder, file)
+        own = metrics.own_of_results(columns_of(connection, "results"))
+        connection.execute(f"CREATE VIEW cell_texts AS {resources.sql('reports/cell_texts')}")
+        connection.execute(f"CREATE VIEW metric_cells AS {metrics.cells(unit.kind, own)}")
         connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
         has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall() == [(True,)]
         has_parts = connection.execute("SELECT coalesce(bool_or(part <> ''), false) FROM results").fetchall() == [

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
-from lakeprobe.analysis.summary import OpFinding, Summary
+from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
@@ -168,7 +168,7 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
 def _op_lines(op: OpFinding) -> list[str]:
     lines = [f"  it {_FINDINGS[op.finding]}"]
     if op.finding in ("different", "noise"):
-        lines += [f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}" for leaf in op.leaves]
+        lines += [_leaf_line(leaf) for leaf in op.leaves]
         if op.more_leaves:
             lines.append(f"    … and {op.more_leaves} more: lakeprobe show {op.op}")
     if op.module:
@@ -176,6 +176,11 @@ def _op_lines(op: OpFinding) -> list[str]:
     if op.code:
         lines.append("  at " + " ".join(op.code.split()))
     return lines
+
+
+def _leaf_line(leaf: Leaf) -> str:
+    own = f"; {leaf.metrics}" if leaf.metrics else ""
+    return f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}{own}"
 
 
 def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:

@@ -8,7 +8,7 @@ batches, so memory does not grow with the comparison.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,11 @@ from openpyxl.cell import WriteOnlyCell
 from openpyxl.styles import Font, NamedStyle, PatternFill
 from openpyxl.utils import get_column_letter
 
-from lakeprobe import resources
+from lakeprobe import metrics, resources
 from lakeprobe.analysis.summary import Outcome
 from lakeprobe.analysis.verdict import coverage
 from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.lake.connection import columns_of
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 
@@ -56,12 +57,13 @@ FILLS = {"error": "FFC7CE", "warning": "FFF2CC", "unmatched": "E7E6E6", "unreada
 FILLED_COLUMNS = frozenset({"Result", "NPU Name", "Bench Name"})
 """The cells that are coloured; whole rows would double the time where every row is a finding."""
 
-NUMBERS = {
-    "statistics": ("NormRelativeErr", "NPU l2norm", "Bench l2norm", "NPU max", "Bench max"),
-    "tensor": ("Cosine", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "NPU max", "Bench max"),
+_SIDES = {
+    "statistics": ("NPU l2norm", "Bench l2norm", "NPU max", "Bench max"),
+    "tensor": ("NPU max", "Bench max"),
     "digest": ("NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU MD5", "BENCH MD5"),
 }
-"""What a finding shows of the two sides, by the kind of comparison."""
+NUMBERS = {kind: (*metrics.finding_headers(kind), *sides) for kind, sides in _SIDES.items()}
+"""What a finding shows of its metrics and of the two sides, by the kind of comparison."""
 
 _BATCH = 5_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -74,7 +76,8 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
     workbook = Workbook(write_only=True)
     add_styles(workbook)
     _write_summary(workbook, connection, unit)
-    for title, query in (("findings", _findings(unit.kind)), ("rows", "FROM msprobe_table")):
+    own_metrics = metrics.own_of_results(columns_of(connection, "results"))
+    for title, query in (("findings", _findings(unit.kind, own_metrics)), ("rows", "FROM msprobe_table")):
         _write_table(workbook, title, *columns_and_rows(connection, query))
     workbook.save(path)
 
@@ -128,8 +131,17 @@ def add_styles(workbook: Workbook) -> None:
         workbook.add_named_style(NamedStyle(name, fill=PatternFill("solid", fgColor=colour)))
 
 
-def _findings(kind: str) -> str:
-    columns = ("Result", "NPU Name", "Bench Name", "Err_message", *NUMBERS[kind], "Module", "Line of code")
+def _findings(kind: str, own_metrics: Iterable[str]) -> str:
+    columns = (
+        "Result",
+        "NPU Name",
+        "Bench Name",
+        "Err_message",
+        *own_metrics,
+        *NUMBERS[kind],
+        "Module",
+        "Line of code",
+    )
     chosen = ", ".join(quote_identifier(column) for column in columns)
     return f"FROM ({resources.sql('reports/findings')}) SELECT {chosen}"
 

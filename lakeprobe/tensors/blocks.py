@@ -7,7 +7,6 @@ than its buffers, whereas touched pages of a map count as resident until they ar
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
+from lakeprobe.system.files import read_at
 from lakeprobe.tensors.reference import (
     TensorReference,
     byte_strides,
@@ -87,7 +87,7 @@ def read_exactly(descriptor: int, offset: int, buffer: NDArray[np.uint8], file: 
     rest = buffer.data
     while rest:
         try:
-            got = os.preadv(descriptor, [rest], offset)
+            got = read_at(descriptor, rest, offset)
         except OSError as error:
             raise TensorError(f"cannot read tensor file {file}: {reason(error)}; dump it again") from error
         if got == 0:

@@ -11,7 +11,7 @@ with complex numbers in full, the sign of infinities respected and integers subt
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import fsum
@@ -34,42 +34,29 @@ Floats = NDArray[np.float64]
 
 
 class Partial(NamedTuple):
-    """What a block or a run of blocks adds to a pair's metrics. Counts are of elements."""
+    """What a block or a run of blocks adds to a pair's metrics, merged as `_MERGED` says. Counts are of elements."""
 
-    elements: int
-    differing: bool
-    mismatched: bool
-    target_squares: float
-    difference_squares: float
-    golden_squares: float
-    product: float
-    below_one_thousandth: int
-    below_five_thousandths: int
-    max_difference: float
-    max_relative: float
-    max_golden: float
+    elements: int = 0
+    differing: bool = False
+    mismatched: bool = False
+    target_squares: float = 0.0
+    difference_squares: float = 0.0
+    golden_squares: float = 0.0
+    product: float = 0.0
+    below_one_thousandth: int = 0
+    below_five_thousandths: int = 0
+    max_difference: float = 0.0
+    max_relative: float = 0.0
+    max_golden: float = 0.0
 
 
-MISMATCH = Partial(0, True, True, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+MISMATCH = Partial(differing=True, mismatched=True)
 
 
 def merge(partials: Iterable[Partial]) -> Partial:
     """Adds up sums and takes the greatest of maxima. fsum makes the order of parts irrelevant."""
     parts = list(partials)
-    return Partial(
-        elements=sum(part.elements for part in parts),
-        differing=any(part.differing for part in parts),
-        mismatched=any(part.mismatched for part in parts),
-        target_squares=_total(part.target_squares for part in parts),
-        difference_squares=_total(part.difference_squares for part in parts),
-        golden_squares=_total(part.golden_squares for part in parts),
-        product=_total(part.product for part in parts),
-        below_one_thousandth=sum(part.below_one_thousandth for part in parts),
-        below_five_thousandths=sum(part.below_five_thousandths for part in parts),
-        max_difference=max(part.max_difference for part in parts),
-        max_relative=max(part.max_relative for part in parts),
-        max_golden=max(part.max_golden for part in parts),
-    )
+    return Partial(**{name: merged([getattr(part, name) for part in parts]) for name, merged in _MERGED.items()})
 
 
 def _total(numbers: Iterable[float]) -> float:
@@ -79,6 +66,22 @@ def _total(numbers: Iterable[float]) -> float:
         return fsum(numbers)
     except (OverflowError, ValueError):
         return sum(numbers)
+
+
+_MERGED: dict[str, Callable[[list[Any]], Any]] = {
+    "elements": sum,
+    "differing": any,
+    "mismatched": any,
+    "target_squares": _total,
+    "difference_squares": _total,
+    "golden_squares": _total,
+    "product": _total,
+    "below_one_thousandth": sum,
+    "below_five_thousandths": sum,
+    "max_difference": max,
+    "max_relative": max,
+    "max_golden": max,
+}
 
 
 class Family(NamedTuple):
@@ -260,8 +263,15 @@ def _measure_same(scratch: Scratch, golden: NDArray[Any]) -> Partial:
         np.copyto(wide.reshape(-1)[: reals.size], reals)
     squares = float(_dots(wide, wide).sum())
     size = golden.size
-    greatest = _greatest(golden)
-    return Partial(size, False, False, squares, 0.0, squares, squares, size, size, 0.0, 0.0, greatest)
+    return Partial(
+        elements=size,
+        target_squares=squares,
+        golden_squares=squares,
+        product=squares,
+        below_one_thousandth=size,
+        below_five_thousandths=size,
+        max_golden=_greatest(golden),
+    )
 
 
 def _wide_rows(scratch: Scratch, size: int) -> Floats:

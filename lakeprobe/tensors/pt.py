@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lakeprobe.errors import TensorError
+from lakeprobe.system.zip_member import data_offset
 from lakeprobe.tensors.reference import (
     SMALL_FLOATS,
     TensorReference,
@@ -30,7 +31,6 @@ from lakeprobe.tensors.reference import (
     reason,
     span,
 )
-from lakeprobe.zip_member import data_offset
 
 # A tensor's pickle has about 200 bytes.
 _MAX_PICKLE = 1 << 16

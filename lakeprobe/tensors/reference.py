@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
-from lakeprobe.window import PathInFile
+from lakeprobe.system.window import PathInFile
 
 #: Element types that numpy lacks. Their dtype names are the ones torch and ml_dtypes share.
 SMALL_FLOATS = (

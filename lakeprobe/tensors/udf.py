@@ -1,15 +1,16 @@
 """Gives DuckDB the function `tensor_metrics(target, golden)`, so that SQL can measure tensors by reference.
 
-Contents never travel through SQL: a row carries two spans, and the columns of a `TensorMetrics` come back.
+Contents never travel through SQL: a row carries two spans, and a `TensorMetrics` comes back as a struct.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe import metrics
 from lakeprobe.errors import TensorError
-from lakeprobe.tensors.metrics import TensorMetrics, measure_pairs
+from lakeprobe.tensors.metrics import measure_pairs
 from lakeprobe.tensors.reference import TensorReference
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCE_TYPE = 'STRUCT(file VARCHAR, "offset" BIGINT, length BIGINT, dtype VARCHAR, shape BIGINT[], strides BIGINT[])'
-_SQL_TYPES = {"status": "VARCHAR", "equal": "BOOLEAN", "detail": "VARCHAR"}
-_COLUMNS = {field.name: _SQL_TYPES.get(field.name, "DOUBLE") for field in fields(TensorMetrics)}
-METRICS_TYPE = f"STRUCT({', '.join(f'{name} {sql_type}' for name, sql_type in _COLUMNS.items())})"
+METRICS_TYPE = metrics.struct_type()
 
 
 def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
@@ -73,4 +72,4 @@ def _to_arrow(rows: list[dict[str, Any] | None]) -> pa.Array:
     import pyarrow as pa
 
     types = {"VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
-    return pa.array(rows, pa.struct([(name, types[sql_type]) for name, sql_type in _COLUMNS.items()]))
+    return pa.array(rows, pa.struct([(name, types[sql_type]) for name, sql_type in metrics.struct_columns().items()]))

@@ -30,7 +30,7 @@ WITH
                 if(max_is_mask, NULL, greatest(abs(target_max), abs(golden_max))),
                 if(min_is_mask, NULL, greatest(abs(target_min), abs(golden_min)))
             ) AS magnitude,
-            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements,
+            root_elements_of(golden_shape) AS root_elements,
             target_dtype <> golden_dtype OR NOT same_shape(target_shape, golden_shape, matched_by) AS is_other_tensor
         FROM results
         WHERE

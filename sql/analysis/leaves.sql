@@ -1,6 +1,6 @@
 -- leaves: the first leaves that differ of each op that a summary names, in short.
 -- grain: one leaf of an op of one (step, rank)
--- parameters: $most (leaves of an op); the table summary_ops, the view results
+-- parameters: $most (leaves of an op); the table summary_ops, the views results and own_metrics
 WITH
     ops AS (
         SELECT DISTINCT step, rank, place, target_seq, only_golden_seq FROM summary_ops
@@ -34,7 +34,9 @@ SELECT
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
         statistic_text(apart.name, apart.golden, apart.target), golden_digest
     )
-    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden
+    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
+    coalesce(own_metrics.text, '') AS metrics
 FROM listed
+LEFT JOIN own_metrics USING (step, rank, row)
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
 ORDER BY step, rank, place, row

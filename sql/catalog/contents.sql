@@ -1,13 +1,13 @@
 -- contents: the table contents of every unit in the lake (schemas/contents.yaml), each row with its run, step and rank.
 -- grain: see the schema
--- parameters: lake_files (folder, as a pattern)
+-- parameters: lake_files (folder, as a pattern); the macro columns_of_contents, which names the columns whether a file has them or not
 SELECT
-    run,
-    step,
-    rank,
-    * EXCLUDE (run, step, rank)
+    run_of(filename) AS run,
+    step_of(filename) AS step,
+    rank_of(filename) AS rank,
+    * EXCLUDE (filename)
 FROM read_parquet(
     getvariable('lake_files') || '/run=*/step=*/rank=*/contents.parquet',
-    hive_partitioning = true,
-    hive_types = {'run': VARCHAR, 'step': INTEGER, 'rank': INTEGER}
+    schema = columns_of_contents(),
+    filename = true
 )

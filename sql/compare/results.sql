@@ -2,7 +2,8 @@
 -- grain: one row of the comparison: a pair, or a row of one side without counterpart
 -- A tensor in front of the first op that stands out of rounding noise differs by noise only; so does one behind it that
 --   is no further off than ops round (variables noise_ends and noise_error; compare/noise.py).
--- what a rule gave is cast: all results of a lake are read together, so one type per column
+-- what a rule gave is cast: all results of a lake are read together, so one type per column; metrics_kept are the metrics
+--   of schemas/data/metrics.yaml that are kept, and those that only the rule knows
 -- order: that of paired, which DuckDB keeps through these joins; compare/results_whole checks it
 SELECT
     p.row,
@@ -62,23 +63,10 @@ SELECT
     golden_extra,
     target_digest,
     golden_digest,
-    m.max_diff::DOUBLE AS max_diff,
-    m.min_diff::DOUBLE AS min_diff,
-    m.mean_diff::DOUBLE AS mean_diff,
-    m.norm_diff::DOUBLE AS norm_diff,
-    m.max_relative::DOUBLE AS max_relative,
-    m.min_relative::DOUBLE AS min_relative,
-    m.mean_relative::DOUBLE AS mean_relative,
-    m.norm_relative::DOUBLE AS norm_relative,
-    coalesce(m.measurement::VARCHAR, if(content_problem IS NOT NULL, 'unreadable', NULL)) AS measurement,
-    coalesce(m.measurement_problem::VARCHAR, content_problem) AS measurement_problem,
-    m.values_equal::BOOLEAN AS values_equal,
-    m.cosine::DOUBLE AS cosine,
-    m.euclidean_distance::DOUBLE AS euclidean_distance,
-    m.max_abs_error::DOUBLE AS max_abs_error,
-    m.max_relative_error::DOUBLE AS max_relative_error,
-    m.one_thousandth_ratio::DOUBLE AS one_thousandth_ratio,
-    m.five_thousandths_ratio::DOUBLE AS five_thousandths_ratio,
+    m.* EXCLUDE (row) REPLACE (
+        coalesce(m.measurement, if(content_problem IS NOT NULL, 'unreadable', NULL)) AS measurement,
+        coalesce(m.measurement_problem, content_problem) AS measurement_problem
+    ),
     n.error,
     target_data_name,
     golden_data_name,
@@ -88,7 +76,7 @@ SELECT
 FROM paired AS p
 LEFT JOIN target_ops AS t ON t.seq = p.target_seq
 LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
-LEFT JOIN metrics AS m ON m.row = p.row
+LEFT JOIN metrics_kept AS m ON m.row = p.row
 LEFT JOIN differences AS d ON d.row = p.row
 LEFT JOIN verdicts AS v ON v.row = p.row
 LEFT JOIN (SELECT row, is_like, error FROM noise_leaves) AS n ON n.row = p.row

@@ -24,7 +24,16 @@ WITH
     sides AS (
         SELECT
             p.*,
-            m.* EXCLUDE (row),
+            m.values_equal,
+            m.measurement,
+            m.max_diff,
+            m.min_diff,
+            m.mean_diff,
+            m.norm_diff,
+            m.max_abs_error,
+            m.euclidean_distance,
+            m.scale_max,
+            m.scale_norm,
             getvariable('noise_factor') * greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) AS noise,
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
@@ -35,7 +44,7 @@ WITH
                 if(isfinite(golden_min), abs(golden_min), 0)
             ) AS magnitude,
             greatest(target_norm, golden_norm, incoming.norm) AS norm,
-            sqrt(greatest(coalesce(list_aggregate(golden_shape, 'product'), 1), 1)) AS root_elements,
+            root_elements_of(golden_shape) AS root_elements,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR coalesce(m.measurement = 'unreadable', false)) AS is_unreadable,

@@ -1,4 +1,5 @@
--- thresholds: every number that a verdict or the word "different" hangs on; a rule changes one with SET VARIABLE.
+-- thresholds: every number that a verdict, the word "different" or a cause hangs on; a rule changes one with SET VARIABLE,
+--   and analyses of the comparison go by what it set.
 -- grain: one threshold
 -- parameters: the table comparison_kind; between_frameworks stands in for value where the runs are of two frameworks
 SELECT
@@ -17,5 +18,9 @@ FROM (
         ('thousandth_input', 0.9, 0.9, 'tensors: inputs agree while their share below one thousandth stays above this'),
         ('thousandth_output', 0.6, 0.6, 'tensors: error where inputs agree and an output''s share is below this'),
         ('cosine_input', 0.9, 0.9, 'tensors: inputs agree while their cosine stays above this'),
-        ('cosine_drop', 0.1, 0.1, 'tensors: warning where inputs agree and the cosine falls by more than this')
+        ('cosine_drop', 0.1, 0.1, 'tensors: warning where inputs agree and the cosine falls by more than this'),
+        ('made_growth', 10.0, 10.0, 'blame: an op makes an error where its output is off by more than so many times what comes in explains'),
+        ('carried_share', 0.01, 0.01, 'blame: an input carries an error on if it has at least this share of the largest of its op'),
+        ('same_norm', 0.0001, 0.0001, 'blame: two sights of a value are one where their norms agree to this share'),
+        ('overflow_jump', 100.0, 100.0, 'overflow: an op whose norm grows by more than this factor')
 ) AS thresholds(name, value, between_frameworks, meaning)

@@ -108,7 +108,10 @@ WITH
             d.difference,
             u.seq IS NOT NULL
             -- a buffer to receive into, inside batch_isend_irecv
-            OR (p.role = 'input' AND coalesce(regexp_matches(target_extra, '"op": "i?recv"'), false)) AS skipped,
+            OR (
+                p.role = 'input'
+                AND coalesce(coalesce(target_extra, golden_extra) ->> '$.op' IN ('recv', 'irecv'), false)
+            ) AS skipped,
             p.role = 'output'
             AND d.difference <> 'equal'
             AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
@@ -142,83 +145,124 @@ WITH
         WHERE NOT skipped AND NOT coalesce(set_aside, false) AND NOT late_digest
         GROUP BY op_number
     ),
-    -- one letter per finding, so that texts are only made for rows that have one
-    coded AS (
-        SELECT
-            rows.*,
-            concat(
-                CASE
-                    WHEN
-                        matched
-                        AND coalesce(golden_max_finite AND golden_min_finite, true)
-                        AND NOT coalesce(target_max_finite AND target_min_finite, true)
-                        THEN 'A'
-                END,
-                CASE
-                    WHEN
-                        measurement = 'nonfinite'
-                        OR (
-                            measurement IS NULL
-                            AND (
-                                NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
-                                OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
-                            )
-                        )
-                        THEN 'B'
-                END,
-                CASE
-                    WHEN
-                        is_output
-                        AND coalesce(measurement, 'scalar') = 'scalar'
-                        AND input_norm_error < getvariable('norm_error_input')
-                        AND norm_relative > getvariable('norm_error_output')
-                        AND NOT isnan(norm_relative)
-                        THEN 'C'
-                END,
-                CASE
-                    WHEN
-                        row = first_output
-                        AND input_thousandth > getvariable('thousandth_input')
-                        AND output_thousandth < getvariable('thousandth_output')
-                        THEN 'D'
-                END,
-                CASE WHEN other_requires_grad THEN 'E' END,
-                CASE
-                    WHEN matched AND target_kind <> golden_kind THEN 'F'
-                    WHEN matched AND target_kind IN ('scalar', 'object') AND other_type THEN 'G'
-                    WHEN matched AND target_kind IN ('scalar', 'object') AND difference = 'different' THEN 'H'
-                END,
-                CASE WHEN other_dtype THEN 'I' END,
-                CASE WHEN other_shape THEN 'J' END,
-                CASE WHEN by_digest AND other_digest THEN 'K' END,
-                CASE
-                    WHEN
-                        row = first_output
-                        AND coalesce(measurement, 'scalar') = 'scalar'
-                        AND if(
-                            input_norm_error = 0,
-                            output_norm_error > getvariable('norm_growth_from_zero'),
-                            output_norm_error / input_norm_error > getvariable('norm_growth')
-                        )
-                        THEN 'a'
-                END,
-                CASE
-                    WHEN
-                        row = first_output
-                        AND input_cosine > getvariable('cosine_input')
-                        AND input_cosine - output_cosine > getvariable('cosine_drop')
-                        THEN 'b'
-                END,
-                CASE
-                    WHEN by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest THEN 'c'
-                END
-            ) AS codes
+    judged AS (
+        SELECT rows.*, per_op.* EXCLUDE (op_number), kind = 'digest' AS by_digest
         FROM rows
         LEFT JOIN per_op USING (op_number)
-        CROSS JOIN (SELECT kind = 'digest' AS by_digest FROM comparison_kind)
+        CROSS JOIN comparison_kind
+    ),
+    -- what can be found: how bad it is, in words, and where it holds; a row has its findings in this order
+    found AS (
+        SELECT row, 1 AS place, 'error' AS severity, 'NaN or inf in the target where the golden run has none' AS text
+        FROM judged
+        WHERE
+            matched
+            AND coalesce(golden_max_finite AND golden_min_finite, true)
+            AND NOT coalesce(target_max_finite AND target_min_finite, true)
+        UNION ALL
+        SELECT row, 2 AS place, 'error' AS severity, 'NaN or inf at different places, or inf of different sign' AS text
+        FROM judged
+        WHERE
+            measurement = 'nonfinite'
+            OR (
+                measurement IS NULL
+                AND (
+                    NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
+                    OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
+                )
+            )
+        UNION ALL
+        SELECT row, 3 AS place, 'error' AS severity, 'the norm of this output is off while the inputs agree' AS text
+        FROM judged
+        WHERE
+            is_output
+            AND coalesce(measurement, 'scalar') = 'scalar'
+            AND input_norm_error < getvariable('norm_error_input')
+            AND norm_relative > getvariable('norm_error_output')
+            AND NOT isnan(norm_relative)
+        UNION ALL
+        SELECT row, 4 AS place, 'error' AS severity, 'too few elements of the outputs are within one thousandth while the inputs agree' AS text
+        FROM judged
+        WHERE
+            row = first_output
+            AND input_thousandth > getvariable('thousandth_input')
+            AND output_thousandth < getvariable('thousandth_output')
+        UNION ALL
+        SELECT row, 5 AS place, 'error' AS severity, 'requires_grad differs' AS text
+        FROM judged
+        WHERE
+            other_requires_grad
+        UNION ALL
+        SELECT row, 6 AS place, 'error' AS severity, 'values of different kinds are held against each other' AS text
+        FROM judged
+        WHERE
+            matched AND target_kind <> golden_kind
+        UNION ALL
+        SELECT row, 7 AS place, 'error' AS severity, 'the types of the values differ' AS text
+        FROM judged
+        WHERE
+            matched
+            AND target_kind = golden_kind
+            AND target_kind IN ('scalar', 'object')
+            AND other_type
+        UNION ALL
+        SELECT row, 8 AS place, 'error' AS severity, 'the values differ' AS text
+        FROM judged
+        WHERE
+            matched
+            AND target_kind = golden_kind
+            AND target_kind IN ('scalar', 'object')
+            AND NOT coalesce(other_type, false)
+            AND difference = 'different'
+        UNION ALL
+        SELECT row, 9 AS place, 'error' AS severity, 'the dtypes differ' AS text
+        FROM judged
+        WHERE
+            other_dtype
+        UNION ALL
+        SELECT row, 10 AS place, 'error' AS severity, 'the shapes differ' AS text
+        FROM judged
+        WHERE
+            other_shape
+        UNION ALL
+        SELECT row, 11 AS place, 'error' AS severity, 'the digests differ' AS text
+        FROM judged
+        WHERE
+            by_digest AND other_digest
+        UNION ALL
+        SELECT row, 12 AS place, 'warning' AS severity, 'the norm error grows from the inputs to the outputs' AS text
+        FROM judged
+        WHERE
+            row = first_output
+            AND coalesce(measurement, 'scalar') = 'scalar'
+            AND if(
+                input_norm_error = 0,
+                output_norm_error > getvariable('norm_growth_from_zero'),
+                output_norm_error / input_norm_error > getvariable('norm_growth')
+            )
+        UNION ALL
+        SELECT row, 13 AS place, 'warning' AS severity, 'the cosine falls from the inputs to the outputs' AS text
+        FROM judged
+        WHERE
+            row = first_output
+            AND input_cosine > getvariable('cosine_input')
+            AND input_cosine - output_cosine > getvariable('cosine_drop')
+        UNION ALL
+        SELECT row, 14 AS place, 'warning' AS severity, 'only one side has a digest' AS text
+        FROM judged
+        WHERE
+            by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest
+    ),
+    findings AS (
+        SELECT
+            row,
+            bool_or(severity = 'error') AS has_error,
+            list(severity || ': ' || text ORDER BY place) AS messages
+        FROM found
+        GROUP BY row
     )
 SELECT
-    row,
+    judged.row,
     CASE
         WHEN NOT matched THEN 'unmatched'
         WHEN skipped THEN 'skipped'
@@ -229,8 +273,8 @@ SELECT
     END AS outcome,
     CASE
         WHEN skipped OR set_aside OR late_digest THEN 'skipped'
-        WHEN codes SIMILAR TO '.*[A-Z].*' THEN 'error'
-        WHEN codes <> '' THEN 'warning'
+        WHEN has_error THEN 'error'
+        WHEN findings.row IS NOT NULL THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
         WHEN unreadable THEN 'unreadable'
         ELSE 'pass'
@@ -239,11 +283,8 @@ SELECT
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN ['skipped: the digest is that of later contents']
-        WHEN codes = '' AND NOT unreadable THEN []::VARCHAR[]
-        ELSE
-            list_concat(
-                if(codes = '', [], list_transform(string_split(codes, ''), lambda code: message_of(code))),
-                if(unreadable, ['unreadable: ' || problem], [])
-            )
+        WHEN findings.row IS NULL AND NOT coalesce(unreadable, false) THEN []::VARCHAR[]
+        ELSE list_concat(findings.messages, if(unreadable, ['unreadable: ' || problem], []))
     END AS messages
-FROM coded
+FROM judged
+LEFT JOIN findings ON findings.row = judged.row

@@ -25,7 +25,7 @@ list_sort(
                 'name': 'mean',
                 'target': pair.target_mean,
                 'golden': pair.golden_mean,
-                'scale': pair.golden_norm / sqrt(greatest(coalesce(list_aggregate(pair.golden_shape, 'product'), 1), 1))
+                'scale': pair.golden_norm / root_elements_of(pair.golden_shape)
             }
         ],
         lambda it: {

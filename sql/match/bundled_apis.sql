@@ -2,7 +2,7 @@
 -- grain: one API of MindSpore
 -- parameters: $1 (schemas/data/apis.csv)
 SELECT
-    1000000 + row_number() OVER () AS place,
+    1000000 + row_number() OVER (ORDER BY target_api, golden_api) AS place,
     target_api,
     golden_api
 FROM read_csv($1, header = true, all_varchar = true)

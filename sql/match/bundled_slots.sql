@@ -2,7 +2,7 @@
 -- grain: one slot of one API
 -- parameters: $1 (schemas/data/slots.csv)
 SELECT
-    1000000 + row_number() OVER () AS place,
+    1000000 + row_number() OVER (ORDER BY target_api, golden_api, direction, target_slot, golden_slot) AS place,
     target_api,
     golden_api,
     direction,

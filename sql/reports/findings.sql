@@ -4,7 +4,7 @@
 -- order: by verdict; then NaN and infinities at different places, the smallest share of elements within one thousandth,
 --        the largest error of an element, the largest error of the norm (NaN and infinity count as largest)
 SELECT
-    cells.* EXCLUDE (row, max_relative_cell) RENAME (max_relative_error_cell AS "MaxRelativeErr"),
+    cells.* EXCLUDE (row),
     results.module AS "Module",
     regexp_replace(user_frame(stacks.frames), '\s+', ' ', 'g') AS "Line of code"
 FROM results

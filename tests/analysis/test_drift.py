@@ -14,7 +14,6 @@ import pytest
 from real_dumps import DUMPS
 
 import lakeprobe
-from lakeprobe import resources
 from lakeprobe.analysis import drift as module
 from lakeprobe.analysis.drift import METRICS, Drift, drift
 from lakeprobe.commands import drift as command
@@ -491,11 +490,6 @@ def test_nothing_usual(lake: Lake) -> None:
     ingest(lake, "run", [0], [0], alone)
     with pytest.raises(UsageError, match="golden has neither parameter gradients nor a loss; name ops"):
         follow(lake, "golden", "run")
-
-
-def test_the_noise_is_that_of_a_comparison() -> None:
-    (factor,) = re.findall(r"\('noise_factor', ([\d.]+),", resources.sql("judge/thresholds"))
-    assert float(factor) == module.NOISE_FACTOR
 
 
 def test_the_command_offers_what_there_is() -> None:

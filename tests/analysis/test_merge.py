@@ -26,6 +26,7 @@ from lakeprobe.lake import comparison
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.views import define
+from lakeprobe.readers import merge_config
 from lakeprobe.reports import files, merge_files
 
 NAN, INF = float("nan"), float("inf")
@@ -540,7 +541,7 @@ def test_a_bad_config(text: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(UsageError, match=re.escape(problem)) as raised:
-        merging.read_config(path)
+        merge_config.read_config(path)
     assert str(path) in str(raised.value)
 
 
@@ -550,7 +551,7 @@ def test_a_bad_config(text: str, problem: str, tmp_path: Path) -> None:
 def test_a_config_without_metrics(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    assert merging.read_config(path) == (("a.b", "c"), ())
+    assert merge_config.read_config(path) == (("a.b", "c"), ())
 
 
 def test_formats_and_places_that_do_not_go_together(made: Path, tmp_path: Path) -> None:

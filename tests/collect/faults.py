@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 import lakeprobe
-from lakeprobe.collect.writing.journal import Journal
+from lakeprobe.journals.journal import Journal
 
 STEPS = 3
 RUN = "npu"

@@ -18,10 +18,10 @@ from memory import Memory, bodies, capture
 from test_unit_sink import abandoned, notes, rows
 
 import lakeprobe
-from lakeprobe.collect.writing import journal
-from lakeprobe.collect.writing.settle import settle
 from lakeprobe.collect.writing.unit_sink import UnitSink
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.journals import journal
+from lakeprobe.journals.settle import settle
 
 torch = pytest.importorskip("torch")
 

@@ -24,10 +24,10 @@ from replay import DEMO, DUMPS, add_all, ops_of
 
 import lakeprobe
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.writing import journal, recovery
-from lakeprobe.collect.writing.settle import settle
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.errors import LakeError
+from lakeprobe.journals import journal, recovery
+from lakeprobe.journals.settle import settle
 from lakeprobe.lake import audits
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
@@ -433,7 +433,7 @@ def abandoned(lake: Path, ops: int) -> Path:
 
 def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = abandoned(lake, ops=3)
-    for target in ("lakeprobe.collect.writing.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
+    for target in ("lakeprobe.journals.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
                    "shutil.rmtree"):  # fmt: skip
         with monkeypatch.context() as patched:
             patched.setattr(target, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -19,10 +19,10 @@ import pytest
 from test_unit_sink import add, leaf, notes, rows, violations, wait_for_unit
 
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.writing import journal
-from lakeprobe.collect.writing.journal import Head, Journal
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.collect.writing.writer import Batch, Writer
+from lakeprobe.journals import journal
+from lakeprobe.journals.journal import Head, Journal
 from lakeprobe.tensors.content import array_hash
 
 HEAD = Head(

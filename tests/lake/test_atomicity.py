@@ -107,7 +107,7 @@ def test_a_failure_while_replacing_keeps_the_old_units(run: Path, lake: Path, mo
 @pytest.mark.parametrize("exchange", [True, False])
 def test_replacing(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:  # as on a file system that cannot swap two folders
-        monkeypatch.setattr(staging, "_exchange", lambda first, second: False)
+        monkeypatch.setattr(staging.files, "exchange", lambda first, second: False)
     ingest(run, lake=lake)
     write_run(run, ops=30)
     ingest(run, lake=lake, replace=True)

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lakeprobe import strict_yaml
 from lakeprobe.errors import UsageError
-from lakeprobe.mapping import strict_yaml
-from lakeprobe.mapping.strict_yaml import List, Mapping, Node, Text
+from lakeprobe.strict_yaml import List, Mapping, Node, Text
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])

@@ -21,6 +21,7 @@ from lakeprobe.analysis import merge as merging
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.views import define
+from lakeprobe.readers import merge_config
 from lakeprobe.reports import merge_files
 
 FOLDERS = sorted(path.parent for path in DUMPS.glob("B_pt_dist/*/peer_out_*merge*/multi_ranks_compare_merge_*.xlsx"))
@@ -78,7 +79,7 @@ def asked(folder: Path) -> tuple[Path, Path]:
 
 
 def from_files(results: Path, config: Path, folder: Path) -> Sheets:
-    apis, metrics = merging.read_config(config)
+    apis, metrics = merge_config.read_config(config)
     merge = merging.plan(files=[results], apis=apis, metrics=metrics)
     with connect() as connection:
         [path] = merge_files.write(connection, merge, merging.sheets(connection, merge), folder / "out", "xlsx")
@@ -87,7 +88,7 @@ def from_files(results: Path, config: Path, folder: Path) -> Sheets:
 
 def from_dumps(results: Path, config: Path, folder: Path) -> Sheets:
     variant = results.name.removeprefix("peer_out_").removesuffix("_step0_xlsx")
-    apis, metrics = merging.read_config(config)
+    apis, metrics = merge_config.read_config(config)
     with lakeprobe.open(folder / "lake") as lake:
         result = lake.compare(results.parent / variant / "step0", results.parent / "golden" / "step0")
     merge = merging.plan([result.stored], apis=apis, metrics=metrics)

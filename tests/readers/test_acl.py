@@ -20,8 +20,8 @@ from lakeprobe.errors import DumpError, TensorError
 from lakeprobe.readers import acl, acl_message
 from lakeprobe.readers.acl_message import DumpedTensor, decode
 from lakeprobe.readers.source import Listing, Summary
+from lakeprobe.system.window import PathInFile, Window
 from lakeprobe.tensors import TensorReference, open_tensor
-from lakeprobe.window import PathInFile, Window
 
 # ---- an encoder, from the definition of the message alone --------------------------------------------------
 

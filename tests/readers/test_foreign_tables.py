@@ -24,7 +24,7 @@ from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.lake import layout
-from lakeprobe.readers import foreign_tables
+from lakeprobe.readers import foreign_tables, sheets
 from lakeprobe.readers.foreign_tables import ForeignTable, TableFile, find, gather, read
 from lakeprobe.readers.source import Listing
 
@@ -503,7 +503,7 @@ def test_very_many_columns_are_damage(tmp_path: Path) -> None:
 
 
 def test_workbook_that_would_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_tables, "_LARGEST_SHARED", 100)
+    monkeypatch.setattr(sheets, "_LARGEST_SHARED", 100)
     write_workbook(tmp_path / "compare_result.xlsx", {"Sheet1": [COMPARE]})
     with pytest.raises(DumpError, match="unpacks to"):
         found_under(tmp_path)

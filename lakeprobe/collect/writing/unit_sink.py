@@ -3,7 +3,7 @@
 What it costs the step: each op is encoded as msgpack when it is added. Batches of ops are written by a thread, which
 also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). The
 unit appears in the lake when its step is over and the other process has made it
-(`lakeprobe.collect.writing.recovery`); `close` waits for that.
+(`lakeprobe.journals.recovery`); `close` waits for that.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy as np
 
 from lakeprobe import diagnostics
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.writing import journal, recovery
-from lakeprobe.collect.writing.journal import Head, Journal, Op
 from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.errors import LakeError
+from lakeprobe.journals import journal, recovery
+from lakeprobe.journals.journal import Head, Journal, Op
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.values import LARGEST_VALUE

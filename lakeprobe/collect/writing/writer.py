@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lakeprobe.collect.writing import journal
-from lakeprobe.collect.writing.journal import Journal
+from lakeprobe.journals import journal
+from lakeprobe.journals.journal import Journal
 from lakeprobe.lake.values import ValuesWriter
 from lakeprobe.tensors.content import array_bytes, array_hash, plain
 from lakeprobe.tensors.reference import dtype_name

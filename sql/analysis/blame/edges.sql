@@ -142,4 +142,4 @@ WITH
     )
 SELECT *
 FROM every
-QUALIFY how = 'order' OR error >= 0.01 * max(error) OVER (PARTITION BY step, rank, seq)
+QUALIFY how = 'order' OR error >= getvariable('carried_share') * max(error) OVER (PARTITION BY step, rank, seq)

@@ -108,7 +108,7 @@ WITH
                 WHEN is_absent AND output_differs AND incoming_error <= expected_error THEN 'absent'
                 WHEN overwritten AND NOT input_differs THEN NULL
                 WHEN output_differs AND incoming_error = 0 AND NOT input_differs THEN 'made'
-                WHEN output_differs AND isfinite(incoming_error) AND output_error > 10 * expected_error THEN 'made'
+                WHEN output_differs AND isfinite(incoming_error) AND output_error > getvariable('made_growth') * expected_error THEN 'made'
                 WHEN input_row IS NOT NULL AND is_first THEN 'unrecorded'
             END AS reason,
             if(isfinite(expected_error), output_error / expected_error, 0) AS size

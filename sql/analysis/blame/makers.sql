@@ -52,7 +52,7 @@ WITH
             AND made.rank = u.rank
             AND made.key = u.golden_key
             AND made.seq < u.golden_seq
-        WHERE golden_tells AND (norm IS NULL OR golden_norm IS NULL OR abs(norm - golden_norm) <= 1e-4 * golden_norm)
+        WHERE golden_tells AND (norm IS NULL OR golden_norm IS NULL OR abs(norm - golden_norm) <= getvariable('same_norm') * golden_norm)
         GROUP BY ALL
     ),
     target_makers AS (
@@ -64,7 +64,7 @@ WITH
             AND made.rank = u.rank
             AND made.key = u.target_key
             AND made.seq < u.target_seq
-        WHERE target_tells AND (norm IS NULL OR target_norm IS NULL OR abs(norm - target_norm) <= 1e-4 * target_norm)
+        WHERE target_tells AND (norm IS NULL OR target_norm IS NULL OR abs(norm - target_norm) <= getvariable('same_norm') * target_norm)
         GROUP BY ALL
     ),
     differing AS (

@@ -39,7 +39,7 @@ WITH
             module,
             role,
             if(kind = 'scalar', 0.0, epsilon_of(dtype)) AS epsilon,
-            sqrt(greatest(coalesce(list_aggregate(shape, 'product'), 1), 1)) AS root_elements,
+            root_elements_of(shape) AS root_elements,
             if(kind = 'scalar', TRY_CAST(value AS DOUBLE), max) AS max,
             if(kind = 'scalar', TRY_CAST(value AS DOUBLE), min) AS min,
             if(kind = 'scalar', TRY_CAST(value AS DOUBLE), mean) AS mean,

@@ -1,6 +1,6 @@
 -- points: the metric of every row at every step and rank of every run, beside golden's.
 -- grain: one row of one pair of units of one run; also where only one side has the row or the unit
--- parameters: $golden, $metric, $threshold, $noise_factor; the tables drift_units, drift_leaves, drift_incoming and
+-- parameters: $golden, $metric, $threshold; the variable noise_factor; the tables drift_units, drift_leaves, drift_incoming and
 --   repeat_rows
 -- distance: how far value and golden are apart, scaled by golden's tensor: the norm by itself, the mean by norm/√n,
 --   max and min by the larger magnitude; parameter gradients by what comes into their module backwards, if that is
@@ -49,7 +49,7 @@ WITH
             coalesce(e.name, f.name) AS name,
             coalesce(e.role, f.role) AS role,
             coalesce(e.module, f.module) AS module,
-            greatest($noise_factor * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
+            greatest(getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
             greatest(
                 e.incoming,

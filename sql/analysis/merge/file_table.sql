@@ -1,9 +1,9 @@
 -- file_table: the rows of a result file that are merged, under their headers.
 -- grain: one row of the file
--- parameters: $rank, $apis (a pattern that the row's name must fit); the relation file_texts
+-- parameters: $rank, $apis (a pattern that the row's name must fit); the relation file_texts, which has the place of each row
 SELECT
     $rank AS rank,
     *,
     if("NPU MD5" = "BENCH MD5", "NPU MD5", 'N/A') AS "MD5"
-FROM (SELECT row_number() OVER () AS place, * FROM file_texts)
+FROM file_texts
 WHERE regexp_matches(if("NPU Name" = 'N/A', "Bench Name", "NPU Name"), $apis)

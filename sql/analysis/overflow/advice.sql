@@ -2,156 +2,156 @@
 -- grain: one kind of op and cause; for an op the row of the smallest place counts that fits
 -- direction, name, dtype: regular expressions that have to match whole; kinds: the output has to hold one of these
 --   (sql/analysis/overflow/kinds.sql), 15 for any; origin as in sql/analysis/overflow/origins.sql
-SELECT row_number() OVER () AS place, *
+SELECT *
 FROM (VALUES
     (
-        'unseen', '.*', '.*', '.*', 15,
+        1, 'unseen', '.*', '.*', '.*', 15,
         'No recorded op made it. Look at what was loaded or computed before the dump began: the batch, the '
         || 'checkpoint, buffers; and dump with a wider list of ops or from an earlier step.'
     ),
     (
-        'born', '.*', '.*', '.*', 8,
+        2, 'born', '.*', '.*', '.*', 8,
         'Every element is finite; only the mean that the dump took overflowed. Harmless in itself, but the '
         || 'values are near the limit of the dtype.'
     ),
     (
-        'born', 'parameters_grad', '.*', '.*', 15,
+        3, 'born', 'parameters_grad', '.*', '.*', 15,
         'The gradient of a parameter overflows where it is summed up. Look at gradient clipping, loss scale '
         || 'and accumulation dtype.'
     ),
     (
-        'born', 'backward', '(r?sqrt|norm|linalgnorm|vectornorm|linalgvectornorm|cdist|dist|r?pow).*', '.*', 15,
+        4, 'born', 'backward', '(r?sqrt|norm|linalgnorm|vectornorm|linalgvectornorm|cdist|dist|r?pow).*', '.*', 15,
         'The slope of a root or norm is infinite at 0. Add a small constant under the root, or keep zeros '
         || 'out of it (torch.where on the input, not on the result).'
     ),
     (
-        'born', 'backward', '(log|log2|log10|log1p|logsumexp|logit|xlogy).*', '.*', 15,
+        5, 'born', 'backward', '(log|log2|log10|log1p|logsumexp|logit|xlogy).*', '.*', 15,
         'The slope of a logarithm is 1/x: infinite at 0. Clamp its input from below, or take log_softmax or '
         || 'logsigmoid instead of the log of a probability.'
     ),
     (
-        'born', 'backward', '(r?div|r?truediv|reciprocal|truedivide|floordiv).*', '.*', 15,
+        6, 'born', 'backward', '(r?div|r?truediv|reciprocal|truedivide|floordiv).*', '.*', 15,
         'The slope of a quotient has the square of the divisor below it. Keep the divisor away from 0.'
     ),
     (
-        'born', 'backward', '(where|maskedfill|select).*', '.*', 15,
+        7, 'born', 'backward', '(where|maskedfill|select).*', '.*', 15,
         'The branch that was not chosen still gets a gradient, and 0 times inf is NaN. Make the input of '
         || 'that branch harmless before the op that overflows.'
     ),
     (
-        'born', 'backward', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
+        8, 'born', 'backward', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
         'The gradient of a normalisation divides by the standard deviation. Where a row is constant only '
         || 'epsilon is left: check epsilon against the dtype.'
     ),
     (
-        'born', 'backward', '.*', '.*', 15,
+        9, 'born', 'backward', '.*', '.*', 15,
         'The forward call was finite, so the gradient overflows or meets 0 times inf. Lower the loss scale, '
         || 'check gradient clipping, and look at the op''s slope at the extremes of its forward input.'
     ),
     (
-        'born', '.*', '(log|log2|log10|logit|xlogy).*', '.*', 15,
+        10, 'born', '.*', '(log|log2|log10|logit|xlogy).*', '.*', 15,
         'The logarithm of 0 is -inf and of a negative number NaN. Clamp the input from below, add a small '
         || 'constant, or use log_softmax or logsigmoid on the scores.'
     ),
     (
-        'born', '.*', 'log1p.*', '.*', 15,
+        11, 'born', '.*', 'log1p.*', '.*', 15,
         'log1p of -1 is -inf, below that NaN. Clamp the input.'
     ),
     (
-        'born', '.*', '(r?div|r?truediv|reciprocal|truedivide|floordiv|remainder|fmod).*', '.*', 15,
+        12, 'born', '.*', '(r?div|r?truediv|reciprocal|truedivide|floordiv|remainder|fmod).*', '.*', 15,
         'Division by 0, or by something so small that the quotient overflows. Look at the smallest divisor '
         || 'that came in; add an epsilon that the dtype can hold.'
     ),
     (
-        'born', '.*', 'r?sqrt.*', '.*', 15,
+        13, 'born', '.*', 'r?sqrt.*', '.*', 15,
         'The root of a negative number is NaN, and 1/sqrt of 0 is inf. A variance below 0 comes from '
         || 'rounding: clamp at 0 and add epsilon under the root.'
     ),
     (
-        'born', '.*', '(exp|exp2|expm1|sinh|cosh|softplus|logaddexp).*', '.*', 15,
+        14, 'born', '.*', '(exp|exp2|expm1|sinh|cosh|softplus|logaddexp).*', '.*', 15,
         'The exponential overflows: above 11 in float16, above 88 in float32 and bfloat16. Subtract the '
         || 'largest value first, or use softmax or logsumexp.'
     ),
     (
-        'born', '.*', '.*(attention|flashattn).*', '.*', 15,
+        15, 'born', '.*', '.*(attention|flashattn).*', '.*', 15,
         'Look for rows that are masked entirely (softmax over nothing but -inf is NaN), for the scale of '
         || 'the scores, and for masks that are -inf in one implementation and a large number in the other.'
     ),
     (
-        'born', '.*', '.*softmax.*', '.*', 15,
+        16, 'born', '.*', '.*softmax.*', '.*', 15,
         'A row of nothing but -inf, or with an inf in it, becomes NaN. Look for rows that are masked '
         || 'entirely and for scores that overflowed before.'
     ),
     (
-        'born', '.*', '.*(crossentropy|nllloss|bceloss|binarycrossentropy|kldiv|ctcloss).*', '.*', 15,
+        17, 'born', '.*', '.*(crossentropy|nllloss|bceloss|binarycrossentropy|kldiv|ctcloss).*', '.*', 15,
         'A loss takes the logarithm of a probability that is 0, or divides by a count of 0 (every target '
         || 'ignored). Use the variant that takes scores, and check the targets.'
     ),
     (
-        'born', '.*', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
+        18, 'born', '.*', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
         'A normalisation divides by a standard deviation of 0, or squares what the dtype cannot hold. Check '
         || 'epsilon (1e-8 is 0 in float16) and compute the variance in float32.'
     ),
     (
-        'born', '.*', '(allreduce|reduce|reducescatter|reducescattertensor|reducescatterbase|.*coalesced).*', '.*', 15,
+        19, 'born', '.*', '(allreduce|reduce|reducescatter|reducescattertensor|reducescatterbase|.*coalesced).*', '.*', 15,
         'All ranks gave finite numbers and their sum overflowed. Reduce in float32, divide before the sum, '
         || 'or lower the loss scale.'
     ),
     (
-        'born', '.*', '(i?recv|broadcast|allgather.*|gather|scatter|alltoall.*|batchisendirecv)', '.*', 15,
+        20, 'born', '.*', '(i?recv|broadcast|allgather.*|gather|scatter|alltoall.*|batchisendirecv)', '.*', 15,
         'What came is not what was sent. Look for a wrong peer or tag, for a buffer that is read before '
         || 'wait(), or for one that somebody writes meanwhile.'
     ),
     (
-        'born', '.*', '(to|type|half|bfloat16|float|cast|copy|astype|typeas)', '.*', 15,
+        21, 'born', '.*', '(to|type|half|bfloat16|float|cast|copy|astype|typeas)', '.*', 15,
         'The value does not fit the new dtype: float16 ends at 65504. Use bfloat16 or float32 here, or '
         || 'scale before the cast.'
     ),
     (
-        'born', '.*', '(.*matmul|b?mm|addmm|baddbmm|dense|einsum|conv.*|.*linear|dot|mv)', '.*16', 15,
+        22, 'born', '.*', '(.*matmul|b?mm|addmm|baddbmm|dense|einsum|conv.*|.*linear|dot|mv)', '.*16', 15,
         'The sum of products leaves the range of float16 (65504). Scale the inputs before (attention: '
         || 'divide the query by sqrt(d)), accumulate in float32, or use bfloat16.'
     ),
     (
-        'born', '.*', '(.*matmul|b?mm|addmm|baddbmm|dense|einsum|conv.*|.*linear|dot|mv)', '.*', 15,
+        23, 'born', '.*', '(.*matmul|b?mm|addmm|baddbmm|dense|einsum|conv.*|.*linear|dot|mv)', '.*', 15,
         'Sums of products overflow only if the inputs are huge, or the kernel reads memory that nobody '
         || 'wrote. Look at the size of what came in, then repeat the op on the CPU with the same inputs; if it '
         || 'is finite there, suspect the kernel.'
     ),
     (
-        'born', '.*', '(square|r?pow|prod|cumprod|norm|var|std|linalgnorm|vectornorm|clipgradnorm).*', '.*', 15,
+        24, 'born', '.*', '(square|r?pow|prod|cumprod|norm|var|std|linalgnorm|vectornorm|clipgradnorm).*', '.*', 15,
         'Powers leave the range of the dtype fast, and the variance of one element is NaN. Look at the '
         || 'largest value that came in and compute in float32.'
     ),
     (
-        'born', '.*', '(acos|asin|atanh|acosh|erfinv)', '.*', 15,
+        25, 'born', '.*', '(acos|asin|atanh|acosh|erfinv)', '.*', 15,
         'The function is defined on a part of the numbers only. Clamp the input.'
     ),
     (
-        'born', '.*', '(mul|rmul|imul|multiply|scale)', '.*', 1,
+        26, 'born', '.*', '(mul|rmul|imul|multiply|scale)', '.*', 1,
         '0 times inf is NaN. Find where the inf comes from, or replace the product by where().'
     ),
     (
-        'born', '.*', '(add|radd|iadd|sub|rsub|isub|sum|mean|cumsum|addcmul|addcdiv|lerp)', '.*16', 15,
+        27, 'born', '.*', '(add|radd|iadd|sub|rsub|isub|sum|mean|cumsum|addcmul|addcdiv|lerp)', '.*16', 15,
         'A sum leaves the range of float16 (65504). Add in float32 or bfloat16.'
     ),
     (
-        'born', '.*', '(step|adam.*|sgd|lamb|foreach.*|addcdiv)', '.*', 15,
+        28, 'born', '.*', '(step|adam.*|sgd|lamb|foreach.*|addcdiv)', '.*', 15,
         'The update of the optimizer overflows. Look at the gradient and at the second moment that went in, '
         || 'at epsilon, and at whether the scaler should have skipped this step.'
     ),
     (
-        'born', '.*', '(empty|newempty).*', '.*', 15,
+        29, 'born', '.*', '(empty|newempty).*', '.*', 15,
         'Memory that nobody has written. Something reads it before it is filled.'
     ),
     (
-        'born', '.*', '.*', '.*16', 15,
+        30, 'born', '.*', '.*', '.*16', 15,
         'The op''s inputs are finite and the dtype is narrow. Repeat this op in float32; if it is finite '
         || 'there, keep it in float32.'
     ),
     (
-        'born', '.*', '.*', '.*', 15,
+        31, 'born', '.*', '.*', '.*', 15,
         'The op''s inputs are finite. Repeat it alone with the same inputs, on this device and on the CPU: '
         || 'it is either outside its domain or a fault of the kernel.'
     )
-) AS advice (origin, direction, name, dtype, kinds, advice)
+) AS advice (place, origin, direction, name, dtype, kinds, advice)

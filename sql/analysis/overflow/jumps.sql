@@ -29,4 +29,4 @@ SELECT
     if(norm_in > 0, norm_out / norm_in, norm_out) AS jump
 FROM norms
 GROUP BY step, rank, seq
-HAVING jump > 100
+HAVING jump > getvariable('overflow_jump')

@@ -36,7 +36,7 @@ SELECT
     seq,
     CASE
         WHEN bad_out > 0 AND bad_in = 0 AND NOT (is_gradient AND seq > first_seq) THEN 'critical'
-        WHEN bad_out > 0 OR (jump > 100 AND step IN (SELECT step FROM firsts)) THEN 'high'
+        WHEN bad_out > 0 OR (jump > getvariable('overflow_jump') AND step IN (SELECT step FROM firsts)) THEN 'high'
         WHEN bad_in > 0 THEN 'medium'
     END AS level,
     name,

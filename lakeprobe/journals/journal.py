@@ -7,12 +7,11 @@ LAKE/.collecting/run=R,step=S,rank=K/set_aside        why no unit can be made of
 A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. It is handed
 to the system in one write, so a process that is killed loses the batch that it had not written yet and no other. Who
 collects holds a lock on the file (flock). A journal that nobody holds is finished, or its process is gone: in either
-case anybody may make a unit of it (`lakeprobe.collect.writing.recovery`).
+case anybody may make a unit of it (`lakeprobe.journals.recovery`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -27,6 +26,7 @@ import msgspec
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.system import files
 
 _REASON = "set_aside"
 """The file beside a journal that says why no unit can be made of it."""
@@ -125,7 +125,7 @@ class Journal:
         self.unit_folder = self.folder / "unit"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = (self.folder / "journal").open("ab", buffering=0)
-        if not _lock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB) or self._file.tell():
+        if not files.lock(self._file) or self._file.tell():
             self._file.close()
             raise LakeError(f"{lake}: another process collects {head.key}; give each process its own rank, or run")
         self.unit_folder.mkdir()
@@ -148,7 +148,7 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the journal: from here on it may be made a unit."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone does not, if a child process has the file too
+        files.unlock(self._file)  # closing alone does not, if a child process has the file too
         self._file.close()
 
 
@@ -162,16 +162,8 @@ def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
         yield None
         return
     with file:
-        held = _lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        held = files.lock(file, wait=wait)
         yield path if held and _is_still(path, file) else None
-
-
-def _lock(file: IO[bytes], how: int) -> bool:
-    try:
-        fcntl.flock(file, how)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_still(path: Path, file: IO[bytes]) -> bool:

@@ -19,7 +19,7 @@ def settle(lake: Path) -> None:
 
 def recover(lake: Path, *, again: bool = False) -> int:
     """Make units of what is left in `lake`, and of what was set aside `again`. Returns the exit code of a command."""
-    from lakeprobe.collect.writing import recovery
+    from lakeprobe.journals import recovery
 
     made, errors = recovery.recover(lake, again=again)
     for unit in made:
@@ -32,7 +32,7 @@ def tell_set_aside(lake: Path) -> int:
     """Say on stderr what could not come into `lake`, and why. Returns how many units that are."""
     if not any(layout.collecting_folder(lake).glob("*/")):
         return 0
-    from lakeprobe.collect.writing import journal
+    from lakeprobe.journals import journal
 
     reasons = [(folder, journal.set_aside(folder)) for folder in journal.folders(lake)]
     told = [(folder, reason) for folder, reason in reasons if reason is not None]

@@ -1,7 +1,7 @@
 """Makes units of journals: of those that are finished, and of those whose process was killed, as far as they got.
 
 A process that collects only appends to a journal. What costs more (rows, Parquet) is done here, in a process of its own
-beside it: `python -m lakeprobe.collect.writing.recovery LAKE`. If that is killed too, the next command that opens the
+beside it: `python -m lakeprobe.journals.recovery LAKE`. If that is killed too, the next command that opens the
 lake does it. Nothing here imports a framework.
 """
 
@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 import xxhash
 
-from lakeprobe import diagnostics, own_process
-from lakeprobe.collect.writing import journal
-from lakeprobe.collect.writing.journal import Head, Op
+from lakeprobe import diagnostics
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
+from lakeprobe.journals import journal
+from lakeprobe.journals.journal import Head, Op
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -30,6 +30,7 @@ from lakeprobe.readers import names
 from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, MISSING, STACK_FILE
 from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
+from lakeprobe.system import own_process
 
 FORMAT = "lakeprobe"
 """What dumps.format says of a unit that was collected."""

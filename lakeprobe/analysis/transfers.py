@@ -1,0 +1,31 @@
+"""Who gave what to whom in a run: calls, arguments, the groups that these name, and the meetings of their ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.analysis.query import keep
+from lakeprobe.resources import file_pattern, quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SIGNATURES = "collectives"
+"""The table that says of each API where its arguments stand."""
+
+_OF_RUN = ("calls", "leaves", "places")
+_STAGES = (
+    "calls", "leaves", "ways", "samples", "parts", "arguments", "counts", "groups", "single", "batched", "places",
+)  # fmt: skip
+
+
+def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str | None, table: str = "transfers") -> None:
+    """Make the temporary table `table`: a row per collective call, send and receive of `run`; no row for None."""
+    source = f"read_csv({quote_text(file_pattern(resources.data(_SIGNATURES)))}, header = true, all_varchar = true)"
+    signatures = f"SELECT * REPLACE (is_function::INTEGER AS is_function) FROM {source}"
+    stages.execute(f"CREATE OR REPLACE TEMP TABLE transfer_signatures AS {signatures}")
+    for stage in _STAGES:
+        parameters = {"run": run} if stage in _OF_RUN else None
+        keep(stages, f"transfer_{stage}", f"communication/transfer_{stage}", parameters)
+    keep(stages, table, "communication/transfers")

@@ -1,0 +1,135 @@
+"""The stages of a comparison that a rule can see or replace, and how each becomes a table.
+
+A stage that the rule names is a view while the rule runs, and so is all that it needs. The others are made when their
+turn comes. What is asked for is worked out once: it becomes a table of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeprobe import resources
+from lakeprobe.compare import rule as rules
+from lakeprobe.compare.rule import Rule
+
+if TYPE_CHECKING:
+    import duckdb
+
+Pending = dict[str, "Stage"]
+"""The stages that are not defined yet, by name."""
+
+SEARCHED = ("pairs_searched", "verdicts_searched", "left_over")
+"""The stages that build on a search for a mapping: one is made where the rule names one of them."""
+
+SEARCHES = {"match_layer": ("layer_scopes", "match_layer"), "match_fuzzy": ("match_fuzzy",)}
+"""Ways to pair ops that take their time, with the stages of each: there where a rule names them, worked out once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What decides which stages a comparison has: the names in the rule, and whether names are mapped."""
+
+    named: frozenset[str]
+    is_mapped: bool
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the rule builds on a search."""
+        return not self.named.isdisjoint(SEARCHED)
+
+
+def _always(case: Case) -> bool:
+    return True
+
+
+def _mapped(case: Case) -> bool:
+    return case.is_mapped
+
+
+def _not_mapped(case: Case) -> bool:
+    return not case.is_mapped
+
+
+def _searched(case: Case) -> bool:
+    return case.is_searched
+
+
+def _named(*names: str) -> Callable[[Case], bool]:
+    return lambda case: not case.named.isdisjoint(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage: its name, the file with its SQL, the stages that it reads from, and when there is one."""
+
+    name: str
+    sql: str
+    needs: tuple[str, ...] = ()
+    when: Callable[[Case], bool] = _always
+
+
+STAGES = (
+    Stage("renamed_ops", "match/renamed_ops", when=_mapped),
+    Stage("renamed_ops", "match/unchanged_ops", when=_not_mapped),
+    Stage("match_data", "match/data", when=_mapped),
+    Stage("match_exact", "match/exact"),
+    Stage("match_renamed", "match/renamed", ("renamed_ops",)),
+    Stage("layer_scopes", "match/layer_scopes", when=_named("match_layer")),
+    Stage("match_layer", "match/layer", ("layer_scopes",), _named("match_layer")),
+    Stage("match_fuzzy", "match/fuzzy", ("renamed_ops",), _named("match_fuzzy")),
+    Stage("op_pairs", "match/exact"),
+    Stage("pairs_default", "match/slots_mapped", ("op_pairs", "match_data"), _mapped),
+    Stage("pairs_default", "match/slots", ("op_pairs",), _not_mapped),
+    Stage("pairs_searched", "match/searched", ("pairs_default",)),
+    Stage("pairs", "match/slots_mapped", ("op_pairs", "match_data"), _mapped),
+    Stage("pairs", "match/slots", ("op_pairs",), _not_mapped),
+    Stage("paired", "compare/paired"),
+    Stage("left_over", "match/left_over", when=_searched),
+    Stage("metrics_statistics", "metrics/statistics", ("paired",)),
+    Stage("metrics_tensor", "metrics/tensor", ("paired",)),
+    Stage("metrics_default", "metrics/default", ("metrics_statistics", "metrics_tensor")),
+    Stage("metrics", "metrics/default", ("metrics_statistics", "metrics_tensor")),
+    Stage("differences", "judge/difference", ("paired", "metrics")),
+    Stage("verdicts_default", "judge/verdicts", ("paired", "metrics", "differences")),
+    Stage("verdicts_searched", "judge/searched", ("verdicts_default", "left_over")),
+    Stage("verdicts", "judge/verdicts", ("paired", "metrics", "differences")),
+)
+"""All stages. A rule replaces op_pairs, pairs, metrics and verdicts; of two of a name there is one at a time."""
+
+
+def define(connection: duckdb.DuckDBPyConnection, case: Case) -> Pending:
+    """Define as views the stages that the rule names, each with what it needs. Returns the others."""
+    pending = {stage.name: stage for stage in STAGES if stage.when(case)}
+    for name in [name for name in pending if name in case.named]:
+        _define(connection, pending, name)
+    return pending
+
+
+def _define(connection: duckdb.DuckDBPyConnection, pending: Pending, name: str) -> None:
+    """Define the stage `name` as a view, after those that it reads from; one that is there already stays."""
+    stage = pending.pop(name, None)
+    if stage is None:
+        return
+    for need in stage.needs:
+        _define(connection, pending, need)
+    connection.execute(f"CREATE VIEW {name} AS {resources.sql(stage.sql)}")
+
+
+def work_out(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending, name: str) -> None:
+    """Make the table `name`: of the view of that name, the default's or the rule's, else of the stage that is pending.
+
+    Raises RuleError for a view that breaks the contract.
+    """
+    stage = pending.pop(name, None)
+    if stage is not None:
+        for need in stage.needs:
+            _define(connection, pending, need)
+        connection.execute(f"CREATE TABLE {name} AS {resources.sql(stage.sql)}")
+        return
+    if name in rules.CONTRACT:
+        rules.check_contract(connection, rule, name)
+    connection.execute(f"CREATE TABLE made AS FROM {name}")
+    connection.execute(f"DROP VIEW {name}")
+    connection.execute(f"ALTER TABLE made RENAME TO {name}")

@@ -1,0 +1,70 @@
+"""The forms of output: one list that says of each form what writes a comparison, a merge of ranks, or plain rows in it.
+
+A new form is a function that writes it, and a line here; the commands, their help and their docs follow. Writers are
+named as MODULE:FUNCTION, because openpyxl and pyarrow are only imported by those who write with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+from lakeprobe.errors import UsageError
+
+ROWS, COMPARISON, MERGE = "rows", "comparison", "merge"
+"""What is written: rows on stdout, the files of a comparison, the files of a merge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form: its name, which is also the ending of its files, and its writers; None where it cannot be had."""
+
+    name: str
+    rows: str | None = None
+    comparison: str | None = None
+    merge: str | None = None
+
+
+FORMS = (
+    Form("table", rows="lakeprobe.output:write_table"),
+    Form(
+        "csv",
+        "lakeprobe.output:write_csv",
+        "lakeprobe.reports.files:write_csv",
+        "lakeprobe.reports.merge_files:write_csv",
+    ),
+    Form("xlsx", None, "lakeprobe.reports.workbook:write", "lakeprobe.reports.merge_files:write_workbook"),
+    Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.files:write_json"),
+    Form("parquet", None, "lakeprobe.reports.files:write_parquet", "lakeprobe.reports.merge_files:write_parquet"),
+)
+
+
+def writers(what: str) -> dict[str, Callable[..., Any]]:
+    """The writers of one kind of output, by the name of the form. Each is imported when it is first called."""
+    named = {form.name: getattr(form, what) for form in FORMS}
+    return {name: _imported_late(writer) for name, writer in named.items() if writer}
+
+
+def choices(what: str, *others: str) -> type[StrEnum]:
+    """The forms of one kind of output and `others`, as the options of a command, in the order of FORMS."""
+    names = [form.name for form in FORMS if form.name in others or getattr(form, what)]
+    return StrEnum("Format", {name.upper(): name for name in names})  # type: ignore[return-value]
+
+
+def check(format: str, available: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """The writer of `format`. Raises UsageError if there is none."""
+    if format not in available:
+        raise UsageError(f"--format {format} does not exist; use one of {', '.join(available)}")
+    return available[format]
+
+
+def _imported_late(writer: str) -> Callable[..., Any]:
+    module, _, function = writer.partition(":")
+
+    def write(*arguments: Any) -> Any:
+        return getattr(import_module(module), function)(*arguments)
+
+    return write

@@ -1,0 +1,68 @@
+"""Locks, the exchange of two folders and reading at an offset: what each system offers, and what stands in for it.
+
+Linux has all. macOS has no exchange: two renames stand in, which the caller makes. Windows has neither POSIX locks nor
+reading at an offset; there `lock` says so in a LakeError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lakeprobe.errors import LakeError
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import fcntl
+else:
+    fcntl = None
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.EPERM})
+"""What file systems and sandboxes answer that have no exchange; a rename that is truly forbidden fails by itself."""
+
+
+def lock(file: IO[Any], *, wait: bool = False) -> bool:
+    """Lock the open `file` for this process, however that ends; False if another holds it and we do not `wait`.
+
+    Raises LakeError where the system has no such locks, and OSError.
+    """
+    if fcntl is None:
+        raise LakeError("Windows has no file locks as a lake needs them; run lakeprobe in WSL, on Linux or on macOS")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(file: IO[Any]) -> None:
+    """Let go of a lock, also for child processes that have the file open."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Swap two folders in one system call. False where the system or the file system cannot. Raises OSError."""
+    if not sys.platform.startswith("linux"):
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    if ctypes.get_errno() in _NO_EXCHANGE:
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))
+
+
+def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """Read into `buffer` from `offset` on, as many bytes as come at once; 0 at the end. Threads may share the file."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    data = os.pread(descriptor, len(buffer), offset)
+    buffer[: len(data)] = data
+    return len(data)

@@ -1,0 +1,34 @@
+-- transfer_arguments: the arguments and outputs of the calls that are read.
+-- grain: one argument or output of one call
+-- rows: its tensors; texts: the values of a list
+-- parameters: the table transfer_parts
+SELECT
+    step,
+    rank,
+    seq,
+    section,
+    key,
+    row,
+    kind,
+    value,
+    extra,
+    if(kind = 'tensor', [row], NULL) AS rows,
+    NULL AS texts
+FROM transfer_parts
+WHERE NOT in_list
+UNION ALL
+SELECT
+    step,
+    rank,
+    seq,
+    section,
+    key,
+    min(row) AS row,
+    arg_min(kind, row) AS kind,
+    arg_min(value, row) AS value,
+    arg_min(extra, row) AS extra,
+    list(row ORDER BY row) FILTER (WHERE kind = 'tensor') AS rows,
+    list(value ORDER BY row) FILTER (WHERE kind = 'scalar') AS texts
+FROM transfer_parts
+WHERE in_list
+GROUP BY ALL
