@@ -52,7 +52,8 @@ WITH
             SELECT bool_or(differs) FILTER (WHERE NOT is_input) AS differs
             FROM noise_leaves
             JOIN noise_ops USING (number)
-            WHERE side = 'pair' AND noise_ops.is_leaf AND noise_ops.phase = 'forward' AND noise_ops.rounding <> 'exact' AND is_paired
+            WHERE side = 'pair' AND noise_ops.is_leaf AND noise_ops.phase = 'forward' AND noise_ops.rounding <> 'exact'
+                AND is_paired AND target_norm IS NULL AND golden_norm IS NULL
             GROUP BY number
             HAVING bool_or(differs) FILTER (WHERE is_input) = false
         )
