@@ -4,7 +4,7 @@ CREATE OR REPLACE MACRO known_before(sights, number, norm) AS
 list_transform(
     list_filter(
         coalesce(sights, []),
-        lambda sight: sight.number < number AND coalesce(abs(sight.norm - norm) <= 1e-4 * norm, true)
+        lambda sight: sight.number < number AND coalesce(abs(sight.norm - norm) <= getvariable('same_norm') * norm, true)
     ),
     lambda sight: sight.number
 )

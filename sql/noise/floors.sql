@@ -1,6 +1,6 @@
 -- floors: what ops of each way of rounding add at least, as this comparison shows it.
 -- grain: one way of rounding (macros/rounding_of)
--- parameters: the tables noise_ops, noise_leaves and noise_errors
+-- parameters: the tables noise_ops, noise_leaves and noise_errors; thresholds
 -- floor: the lower quartile of the errors that forward ops of this way put out, at most what the coarsest chip does; and
 --   other ops add no more than matmuls do
 -- most: what the coarsest chip does (matmuls may cut their inputs to 10 bits)
@@ -11,7 +11,10 @@
 --   inputs agree do not.
 WITH
     worst(rounding, most, most_low) AS (
-        VALUES ('exact', 1e-6, 1e-6), ('matmul', 2e-3, 2e-2), ('other', 2e-5, 2e-2)
+        VALUES
+        ('exact', 1e-6, 1e-6),
+        ('matmul', getvariable('coarsest_matmul'), getvariable('coarsest_low')),
+        ('other', getvariable('coarsest_other'), getvariable('coarsest_low'))
     ),
     ops AS (
         SELECT *

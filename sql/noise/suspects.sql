@@ -22,7 +22,10 @@ WITH
         SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
         FROM noise_shifts
         JOIN noise_errors USING (number)
-        WHERE score >= 3 AND error_in < 0.05 AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
+        WHERE
+            score >= getvariable('outstanding_score')
+            AND error_in < 0.05
+            AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
     ),
     added AS (
         SELECT
@@ -30,7 +33,7 @@ WITH
             'added' AS evidence,
             NULL::INTEGER AS row,
             CASE
-                WHEN score >= 5 AND error_out >= 1e-3 AND phase = 'forward' THEN 1
+                WHEN score >= getvariable('certain_score') AND error_out >= 1e-3 AND phase = 'forward' THEN 1
                 WHEN shifted.number IS NOT NULL THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER (PARTITION BY phase = 'forward') THEN 2
@@ -42,7 +45,8 @@ WITH
         WHERE
             noise_gradients.number IS NOT NULL
             OR (
-                score >= if(error_in < most AND error_out > 5 * most AND lower_out > most, 2, 3)
+                score >= getvariable('outstanding_score')
+                - if(error_in < most AND error_out > 5 * most AND lower_out > most, 1, 0)
                 AND (NOT is_gradient OR error_out > 0.3)
                 AND error_in < 0.05
                 AND error_out > 3 * kind_floor

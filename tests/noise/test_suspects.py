@@ -63,6 +63,8 @@ def one_lost(output: Array) -> Array:
     return output
 
 
+TWO = {"linear.1.forward": 1.05, "linear.4.forward": 3.0}
+
 PLANTED = {
     "argument": (Network(eps={3: 1e-3}), "Functional.layer_norm.3.forward", "argument"),
     "an argument without much effect": (Network(eps={3: 1.2e-5}), "Functional.layer_norm.3.forward", "argument"),
@@ -191,6 +193,32 @@ def test_repeats_take_out_what_they_show_too(lake: Lake) -> None:
     assert named(quiet) == (None, None, None)
     other = Network(seed=9, eps={4: 1e-3}, kernel=off_by("linear.2.forward", lambda output: output * 1.0009))
     assert named(compared(lake, other, noise="chip")) == ("Functional.layer_norm.4.forward",) * 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "first"),
+    [
+        ("certain_score = 5", "Functional.linear.4.forward"),
+        ("certain_score = 3", "Functional.linear.1.forward"),
+        ("outstanding_score = 1000", None),
+    ],
+)
+def test_a_rule_says_what_stands_out(lake: Lake, tmp_path: Path, setting: str, first: str | None) -> None:
+    """Of two kernels that are off, the later one by more, the earlier one goes first where it is certain."""
+    rule = tmp_path / "rule.sql"
+    rule.write_text(f"SET VARIABLE {setting};")
+    flawed = Network(seed=5, kernel=lambda op, output: output * TWO.get(op, 1.0))
+    assert named(compared(lake, flawed, rule=str(rule)))[0] == first
+
+
+@pytest.mark.parametrize(("kind", "first"), [("matmul", "linear"), ("other", "layer_norm")])
+def test_a_rule_says_how_coarse_a_chip_is(lake: Lake, tmp_path: Path, kind: str, first: str) -> None:
+    """What is off by more than the coarsest chip, though its inputs agree, is no rounding."""
+    rule = tmp_path / "rule.sql"
+    rule.write_text(f"SET VARIABLE coarsest_{kind} = 1e-7;")
+    rounding = {"matmul": 0.0, "other": 0.0} | {kind: 1e-5}
+    assert named(compared(lake, Network(seed=5, **rounding))) == (None, None, None)
+    assert named(compared(lake, Network(seed=5, **rounding), rule=str(rule))) == (f"Functional.{first}.0.forward",) * 3
 
 
 def test_a_repeat_of_blame(lake: Lake) -> None:
