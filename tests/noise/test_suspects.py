@@ -63,7 +63,7 @@ def one_lost(output: Array) -> Array:
     return output
 
 
-TWO = {"linear.1.forward": 1.05, "linear.4.forward": 3.0}
+TWO = {"linear.1.forward": 1.01, "linear.4.forward": 3.0}
 
 PLANTED = {
     "argument": (Network(eps={3: 1e-3}), "Functional.layer_norm.3.forward", "argument"),
@@ -199,7 +199,7 @@ def test_repeats_take_out_what_they_show_too(lake: Lake) -> None:
     ("setting", "first"),
     [
         ("certain_score = 5", "Functional.linear.4.forward"),
-        ("certain_score = 3", "Functional.linear.1.forward"),
+        ("certain_score = 2", "Functional.linear.1.forward"),
         ("outstanding_score = 1000", None),
     ],
 )
