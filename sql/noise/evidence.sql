@@ -5,7 +5,8 @@
 --   argument: a value, dtype or shape that goes in differs, or only one that comes out; or whether it is trained
 --   missing: only one run has the op
 --   wiring: an input is what one op made in golden, and what another one made, or none, in the target
---   source: an input that no recorded op made differs beyond what summing in another order makes of its statistics
+--   source: an input that no recorded op made differs beyond what summing in another order makes of its statistics, or is
+--     another constant
 --   made: inputs agree to the last bit and the output does not, in a comparison in which that makes all others equal
 -- row: the leaf that shows it
 WITH
@@ -185,6 +186,7 @@ WITH
             AND phase = 'forward'
             AND differs
             AND CASE
+                WHEN is_other_constant THEN true
                 WHEN is_parameter THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most

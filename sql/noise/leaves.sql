@@ -8,6 +8,7 @@
 --   these four estimates (docs/noise.md). NULL where fewer than three are there.
 -- lower: the second smallest of them: errors that go together move norm and mean further than independent ones
 -- upper: the root mean square of what estimates there are: what may have come in
+-- is_other_constant: all elements are one number on each side, written into the program, and not the same one
 -- key: what a value keeps when it is handed on, reshaped or transposed; NULL where it is constant and so says nothing
 -- differs: whether the statistics are further apart than summing them in another order makes
 WITH
@@ -194,6 +195,13 @@ SELECT
                     )
                 )
     END AS upper,
+    n > 1
+    AND target_max = target_min
+    AND golden_max = golden_min
+    AND target_max <> golden_max
+    AND spacing < 2.0 ** -10
+    AND is_written(target_max::FLOAT::VARCHAR::DOUBLE)
+    AND is_written(golden_max::FLOAT::VARCHAR::DOUBLE) AS is_other_constant,
     if(
         coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
         hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),

@@ -45,6 +45,7 @@ WITH
             l.is_float,
             l.spacing,
             l.differs,
+            l.is_other_constant,
             l.error,
             l.upper,
             l.n,

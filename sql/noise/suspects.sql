@@ -8,6 +8,7 @@
 -- Evidence that no rounding makes comes first, and ops that stand far above it, the earliest op first; of one that a module and an op in it both show, the
 --   op. Then what the errors say: forward before backward, and of the ops that stand highest above their kind the
 --   earliest.
+-- module: of a backward op that of its forward op: hooks of modules may end late backwards
 WITH
     certain AS (
         SELECT number, evidence, row, 1 AS class
@@ -88,7 +89,7 @@ SELECT
     o.target_seq::INTEGER AS target_seq,
     o.golden_seq::INTEGER AS golden_seq,
     o.op,
-    o.parent AS module,
+    coalesce(regexp_replace(called.parent, '\.forward\.(\d+)$', '.backward.\1'), o.parent) AS module,
     o.phase,
     evidence,
     every.row::INTEGER AS row,
@@ -112,6 +113,12 @@ SELECT
 FROM every
 ANTI JOIN repeated USING (number)
 JOIN noise_ops AS o USING (number)
+LEFT JOIN noise_ops AS called
+    ON o.direction = 'backward'
+    AND o.op_kind = 'api'
+    AND called.direction = 'forward'
+    AND called.call_key = o.call_key
+    AND called.side = o.side
 LEFT JOIN noise_errors AS e USING (number)
 LEFT JOIN noise_added AS a USING (number)
 LEFT JOIN noise_shifts AS shifts ON shifts.number = every.number
