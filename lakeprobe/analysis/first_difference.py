@@ -31,13 +31,15 @@ class FirstDifference:
 
     `ranks` has a row per (step, rank) (sql/analysis/first_difference/ranks.sql), in each step the origins first;
     `leaves` the inputs and outputs of their ops (leaves.sql); `set_aside` how many records that differ were not
-    believed (doubtful.sql). `coverage` says how much of the steps and ranks that are shown was compared at all;
-    `threshold` and `noise` are those that the asker set.
+    believed (doubtful.sql); `flips` the ops in front that decided otherwise for rounding (flips.sql). `coverage` says
+    how much of the steps and ranks that are shown was compared at all; `threshold` and `noise` are those that the
+    asker set.
     """
 
     ranks: duckdb.DuckDBPyRelation
     leaves: duckdb.DuckDBPyRelation
     set_aside: duckdb.DuckDBPyRelation
+    flips: duckdb.DuckDBPyRelation
     coverage: Coverage
     threshold: float | None = None
     noise: str | None = None
@@ -105,6 +107,7 @@ def first_difference(
             ranks=answer(connection, stages, "first_difference/ranks", run),
             leaves=answer(connection, stages, "first_difference/leaves", shown_ranks),
             set_aside=answer(connection, stages, "first_difference/set_aside", shown_steps | shown_ranks),
+            flips=answer(connection, stages, "first_difference/flips", name | shown_steps | shown_ranks),
             coverage=covered,
             threshold=threshold,
             noise=noise,

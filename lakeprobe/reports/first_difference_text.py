@@ -49,7 +49,8 @@ def origins_text(found: FirstDifference) -> str:
     differing = [rank for rank in ranks if rank["finding"] is not None]
     if not differing:
         steps = {rank["step"] for rank in ranks}
-        return (_no_difference(found, ranks) if found.coverage.rows["compared"] else "") + _set_aside(found, steps)
+        answer = _no_difference(found, ranks) if found.coverage.rows["compared"] else ""
+        return answer + _flips(found, steps) + _set_aside(found, steps)
     step = differing[0]["step"]
     here = [rank for rank in ranks if rank["step"] == step]
     leaves = defaultdict(list)
@@ -68,7 +69,7 @@ def origins_text(found: FirstDifference) -> str:
     later = sorted({rank["step"] for rank in differing} - {step})
     if later:
         blocks.append(f"Later steps that differ too: {output.ranges(later)} (--step shows one)\n")
-    blocks.append(_set_aside(found, {step}))
+    blocks += [_flips(found, {step}), _set_aside(found, {step})]
     return "\n".join(block for block in blocks if block)
 
 
@@ -216,6 +217,17 @@ def _table(ranks: Sequence[Record]) -> str:
     if len(groups) > _MOST_GROUPS:
         table += f"… and {len(groups) - _MOST_GROUPS} more kinds of ranks: --format csv has every rank\n"
     return table
+
+
+def _flips(found: FirstDifference, steps: set[int]) -> str:
+    flips = [flip for flip in records(found.flips) if flip["step"] in steps]
+    if not flips:
+        return ""
+    first, more = flips[0], f" and {len(flips) - 1} more" if len(flips) > 1 else ""
+    return (
+        f"Decided otherwise for rounding alone: {first['op']}{more}. "
+        f"It chose between values that are less than {first['margin']:.1g} of its largest input apart.\n"
+    )
 
 
 def _set_aside(found: FirstDifference, steps: set[int]) -> str:

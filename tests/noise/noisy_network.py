@@ -21,6 +21,7 @@ class Network:
     """What can be planted: another argument, weight, batch, wire or kernel. `seed`: of the rounding; None: none.
 
     `digests`: md5 in place of statistics. `kept`: how much of an older gradient is left in those of the parameters.
+    `tie`: an argmax behind the last layer chooses between two values that are so far apart.
     """
 
     seed: int | None = None
@@ -37,6 +38,7 @@ class Network:
     frozen: int | None = None
     digests: bool = False
     kept: float = 0.0
+    tie: float | None = None
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
@@ -68,6 +70,8 @@ class _Recorder:
         for layer in range(LAYERS):
             hidden, steps = self._layer(layer, hidden, weights[f"w{layer}"])
             taken.append(steps)
+        if self.network.tie is not None:
+            self._choose(self.network.tie)
         gradient = hidden / hidden.size
         for layer in reversed(range(LAYERS)):
             gradient = self._back(layer, gradient, weights[f"w{layer}"], taken[layer])
@@ -95,6 +99,17 @@ class _Recorder:
         back = self._op("linear", layer, [through], through @ weight.T, self.network.matmul, back=True)
         self._keep(layer, taken[0].T @ through)
         return self._op("layer_norm", layer, [back], back - back.mean(), self.network.other, back=True) + gradient
+
+    def _choose(self, tie: float) -> None:
+        """An op that rounds, and an argmax of what it gives."""
+        even = np.linspace(0.0, 1.0, WIDTH).reshape(1, WIDTH).repeat(BATCH, 0)
+        even[:, 0] = even[:, -1] + tie
+        scores = self._op("softplus", 0, [even], even, self.network.other)
+        chosen = self._leaf(scores.argmax(axis=1).astype(np.float64)) | {"dtype": "torch.int64"}
+        self.data["Torch.argmax.0.forward"] = {
+            "input_args": [self._leaf(scores)], "input_kwargs": {}, "output": [chosen],
+        }  # fmt: skip
+        self.parents["Torch.argmax.0.forward"] = None
 
     def _keep(self, layer: int, gradient: Array) -> None:
         """The gradient of a layer's weight, rounded as products are, beside what is left of an older one."""

@@ -142,6 +142,21 @@ def test_digests_on_one_chip_name_the_op(lake: Lake) -> None:
     assert named(compared(lake, flawed, golden=Network(digests=True))) == ("Functional.linear.2.forward",) * 3
 
 
+def test_a_decision_that_flips_is_told_with_its_margin(lake: Lake) -> None:
+    result = compared(lake, Network(seed=5, tie=1e-8), golden=Network(tie=1e-8))
+    assert named(result) == (None, None, None)
+    found = result.first_difference()
+    [(op, error, margin)] = found.flips.project("op, error_in, margin").fetchall()
+    assert op == "Torch.argmax.0.forward"
+    assert margin == 2 * error
+    assert 1e-8 < margin < 1e-5
+    text = " ".join(first_difference_text(found).split())
+    assert (
+        f"Decided otherwise for rounding alone: {op}. It chose between values that are less than {margin:.1g}" in text
+    )
+    assert not lake.compare("golden", "golden", name="same").first_difference().flips.fetchall()
+
+
 def test_what_is_trained_in_one_run_only_is_told(lake: Lake) -> None:
     result = compared(lake, Network(seed=5, frozen=3))
     assert named(result) == ("Functional.linear.3.forward",) * 3
