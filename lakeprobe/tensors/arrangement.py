@@ -149,7 +149,7 @@ def _correlation(target: TensorReference, golden: TensorReference) -> float:
     if not len(one) or not one.any():
         return 0.0
     other = other - other.mean()
-    norm = float(np.sqrt(np.square(one).sum() * np.square(other).sum()))
+    norm = float(np.sqrt(np.square(one).sum()) * np.sqrt(np.square(other).sum()))
     return float((one * other).sum() / norm) if norm > 0 else 0.0
 
 

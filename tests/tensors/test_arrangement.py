@@ -66,3 +66,9 @@ def test_what_is_no_layout_is_none(tmp_path: Path, ours: Array, theirs: Array) -
     np.save(tmp_path / "one.npy", ours)
     np.save(tmp_path / "other.npy", theirs)
     assert arrange(read_npy(tmp_path / "one.npy"), read_npy(tmp_path / "other.npy")) is None
+
+
+def test_masks_at_the_limit_of_their_dtype_are_told(tmp_path: Path) -> None:
+    for name, hidden in (("one", np.finfo(np.float64).min), ("other", -1e9)):
+        np.save(tmp_path / f"{name}.npy", np.triu(np.full((8, 8), hidden), 1))
+    assert arrange(read_npy(tmp_path / "one.npy"), read_npy(tmp_path / "other.npy")) is None
