@@ -195,13 +195,16 @@ SELECT
                     )
                 )
     END AS upper,
-    n > 1
-    AND target_max = target_min
-    AND golden_max = golden_min
-    AND target_max <> golden_max
-    AND spacing < 2.0 ** -10
-    AND is_written(target_max::FLOAT::VARCHAR::DOUBLE)
-    AND is_written(golden_max::FLOAT::VARCHAR::DOUBLE) AS is_other_constant,
+    CASE
+        WHEN
+            n > 1
+            AND target_max = target_min
+            AND golden_max = golden_min
+            AND target_max <> golden_max
+            AND spacing < 2.0 ** -10
+            THEN is_written(target_max::FLOAT::VARCHAR::DOUBLE) AND is_written(golden_max::FLOAT::VARCHAR::DOUBLE)
+        ELSE false
+    END AS is_other_constant,
     if(
         coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
         hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),
