@@ -202,7 +202,8 @@ SELECT
             AND golden_max = golden_min
             AND target_max <> golden_max
             AND spacing < 2.0 ** -10
-            THEN is_written(target_max::FLOAT::VARCHAR::DOUBLE) AND is_written(golden_max::FLOAT::VARCHAR::DOUBLE)
+            THEN is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
+            AND is_written(try_cast(golden_max AS FLOAT)::VARCHAR::DOUBLE)
         ELSE false
     END AS is_other_constant,
     if(

@@ -19,14 +19,13 @@ WITH
                 ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
             ) = 1
     ),
+    -- the norm of an op whose inputs err far more than ops round tells nothing
     shifted AS (
         SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
         FROM noise_shifts
         JOIN noise_errors USING (number)
-        WHERE
-            score >= getvariable('outstanding_score')
-            AND error_in < 0.05
-            AND NOT (SELECT bool_and(is_bitwise) FROM noise_floors)
+        CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
+        WHERE score >= getvariable('outstanding_score') AND error_in < least(0.05, 50 * floor) AND NOT is_bitwise
     ),
     added AS (
         SELECT
