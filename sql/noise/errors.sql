@@ -33,11 +33,13 @@ WITH
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper),
-            CASE
-                WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
-                WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
-            END AS part,
-            coalesce(part, 1) AS share,
+            coalesce(
+                CASE
+                    WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
+                    WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
+                END,
+                1
+            ) AS share,
             leaves.error * share AS error,
             leaves.lower * share AS lower,
             leaves.upper * share AS upper
