@@ -11,26 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import file_pattern, quote_text
 
 if TYPE_CHECKING:
     import duckdb
 
-_STAGES = (
-    "repeat",
-    "ops",
-    "leaves",
-    "makers",
-    "errors",
-    "floors",
-    "added",
-    "shifts",
-    "gradients",
-    "evidence",
-    "suspects",
-)
-"""The queries of sql/noise in their order; each makes the table noise_NAME."""
+_MEASURED = ("ops", "leaves")
+"""The queries of sql/noise that measure how far each row is apart, in their order; each makes the table noise_NAME."""
+
+_JUDGED = ("repeat", "makers", "errors", "floors", "added", "shifts", "gradients", "evidence", "suspects")
+"""Those that tell from it which ops stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +43,22 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, re
     whether anything rounds differently at all.
     """
     connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
+    _run(connection, _MEASURED)
+    (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
+    if is_equal:
+        connection.execute(f"CREATE TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
+        return False
     _load_repeats(connection, repeats)
-    for stage in _STAGES:
-        connection.execute(f"CREATE TABLE noise_{stage} AS {resources.sql(f'noise/{stage}')}")
+    _run(connection, _JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
     set_variable(connection, "noise_error", error)
     return bool(is_rounding)
+
+
+def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> None:
+    for query in queries:
+        connection.execute(f"CREATE TABLE noise_{query} AS {resources.sql(f'noise/{query}')}")
 
 
 def _load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
