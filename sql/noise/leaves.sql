@@ -169,6 +169,8 @@ SELECT
     n,
     target_norm,
     golden_norm,
+    target_mean,
+    golden_mean,
     target_zeros,
     golden_zeros,
     magnitude,

@@ -1,11 +1,11 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation, or one matrix product of a kind with at least five members, in the forward pass
+-- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in the forward pass
 -- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_floors; the variable is_first_step
 -- An error that goes one way in all elements moves a norm by itself, where independent ones move it by a √n-th of
 --   themselves: so a norm shows a kernel that is off by less than its elements round. Inputs that are cut to fewer bits
 --   shift a product too, but alike in all ops of a kind.
 -- shift: by how much the norm of the output moves, relative to itself and beyond its inputs' norms; a normalisation takes
---   away what its inputs bring
+--   away what its inputs bring. The rows of a softmax sum to one whatever goes in, so there it is the mean that tells.
 -- usual: the middle shift of its kind; 0 for normalisations of which there are few
 -- unit: what the shift of an op may be off the usual by: how those of its kind scatter, what independent errors do to a
 --   norm, a tenth of what the inputs bring (a hundredth in a normalisation), and how well statistics know a norm; behind
@@ -16,12 +16,17 @@ WITH
         SELECT
             o.number,
             o.kind,
-            regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
+            regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
+            is_softmax OR regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
             l.is_input,
             l.n,
             l.golden_norm,
             l.rounding,
-            (l.target_norm - l.golden_norm) / l.golden_norm AS shift
+            if(
+                is_softmax AND NOT l.is_input AND l.golden_mean <> 0,
+                (l.target_mean - l.golden_mean) / l.golden_mean,
+                (l.target_norm - l.golden_norm) / l.golden_norm
+            ) AS shift
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
