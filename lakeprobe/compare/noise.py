@@ -18,7 +18,7 @@ from lakeprobe.resources import file_pattern, quote_text
 if TYPE_CHECKING:
     import duckdb
 
-_MEASURED = ("ops", "leaves")
+_MEASURED = ("nearest", "ops", "leaves")
 """The queries of sql/noise that measure how far each row is apart, in their order; each makes the table noise_NAME."""
 
 _JUDGED = ("repeat", "makers", "errors", "floors", "added", "shifts", "gradients", "evidence", "suspects")
@@ -43,12 +43,12 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, re
     whether anything rounds differently at all.
     """
     connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
+    _load_repeats(connection, repeats)
     _run(connection, _MEASURED)
     (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
     if is_equal:
         connection.execute(f"CREATE TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
-    _load_repeats(connection, repeats)
     _run(connection, _JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
@@ -63,10 +63,10 @@ def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> Non
 
 def _load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
     """Make noise_repeat_rows: what repeats of golden differ by."""
+    connection.execute(f"CREATE TABLE noise_repeat_rows AS {views.empty(views.NOISE, with_partitions=False)}")
     if repeats is None:
-        connection.execute(f"CREATE TABLE noise_repeat_rows AS {resources.sql('noise/no_repeat_rows')}")
         return
     connection.execute(f"SET VARIABLE noise_files = [{quote_text(file_pattern(repeats.file))}]")
     set_variable(connection, "golden_step", repeats.step)
     set_variable(connection, "golden_rank", repeats.rank)
-    connection.execute(f"CREATE TABLE noise_repeat_rows AS {resources.sql('noise/repeat_rows')}")
+    connection.execute(f"INSERT INTO noise_repeat_rows BY NAME {resources.sql('noise/repeat_rows')}")

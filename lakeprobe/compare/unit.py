@@ -35,7 +35,7 @@ _LIKE_A_THRESHOLD = 0.85
 
 _MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
-    "api_keys", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module",
+    "api_keys", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module", "distance_of",
 )  # fmt: skip
 
 

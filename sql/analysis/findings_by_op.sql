@@ -3,6 +3,7 @@
 -- parameters: the view results (of any number of steps and ranks)
 -- place: the op's place in the target (of parameters' gradients that old releases of msprobe write ahead of the forward pass,
 --   behind all); an op that only the golden run has stands behind the paired op before it
+-- is_passing_on: a module of which nothing differs but arguments that one side alone gave it: the op that takes them tells
 -- first_row: the first of its rows that differs, where its name, module and stack are to be found; leaves: how many do
 WITH
     op_pairs AS (
@@ -36,6 +37,7 @@ WITH
             if(coalesce(results.target_seq, op_pairs.target_seq) IS NULL, results.golden_seq, NULL) AS only_golden_seq,
             difference,
             outcome,
+            role = 'input' AND outcome = 'unmatched' AND is_module(coalesce(target_op, golden_op)) AS is_passed_on,
             verdict,
             max_relative_error,
             cosine,
@@ -58,6 +60,7 @@ WITH
             target_seq,
             only_golden_seq,
             bool_or(difference = 'different' OR outcome = 'unmatched') AS is_different,
+            bool_and(is_passed_on) AS is_passing_on,
             count(*) FILTER (WHERE verdict = 'error') AS errors,
             count(*) FILTER (WHERE verdict = 'warning') AS warnings,
             max(max_relative_error) AS max_relative_error,
@@ -80,6 +83,7 @@ SELECT
         WHEN is_different THEN 'different'
         ELSE 'noise'
     END AS finding,
+    finding = 'different' AND is_passing_on AS is_passing_on,
     errors,
     warnings,
     max_relative_error,

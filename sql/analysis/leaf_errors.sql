@@ -5,6 +5,7 @@
 --   apart as the tensor is large; inf where NaN or inf stand on one side, 1 for what has no distance: another shape,
 --   digest, or argument; NULL without counterpart. What is masked out (macros/is_mask) is no part of the tensor: then
 --   only the other extreme counts.
+-- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
 WITH
     leaves AS (
         SELECT
@@ -14,6 +15,7 @@ WITH
             target_seq,
             golden_seq,
             role,
+            role = 'input' AND outcome = 'unmatched' AND is_module(coalesce(target_op, golden_op)) AS is_passed_on,
             coalesce(difference, 'unmatched') AS difference,
             coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor,
             target_kind = 'tensor' AND golden_kind = 'tensor' AND same_shape(target_shape, golden_shape, matched_by) AS has_distance,
@@ -57,6 +59,7 @@ SELECT
     target_seq,
     golden_seq,
     role,
+    is_passed_on,
     difference,
     is_tensor,
     is_other_tensor,

@@ -16,6 +16,7 @@ WITH
                 WHEN standing.target_seq IS NULL THEN 'only in golden'
                 ELSE 'only in target'
             END AS finding,
+            false AS is_passing_on,
             coalesce(any_value(errors), 0) AS errors,
             coalesce(any_value(warnings), 0) AS warnings,
             any_value(findings.max_relative_error) AS max_relative_error,
@@ -47,7 +48,7 @@ WITH
         FROM findings
         ANTI JOIN noise_ends USING (step, rank)
         WHERE finding <> 'noise'
-        QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY place) = 1
+        QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY is_passing_on, place) = 1
         UNION ALL
         SELECT 'beyond_noise' AS heading, place AS worth, *
         FROM outstanding

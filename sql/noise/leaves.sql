@@ -1,6 +1,7 @@
 -- leaves: how far the tensors of each row are apart, as one relative error per element.
 -- grain: one row of the comparison in which either side is a tensor
--- parameters: the tables paired, metrics, verdicts, target_leaves, golden_leaves and noise_ops
+-- parameters: the tables paired, metrics, verdicts, target_leaves, golden_leaves, noise_ops and noise_nearest
+-- golden_…: of the repeat that is nearest, where one is nearer than golden (noise/nearest)
 -- number, phase, kind, op_is_leaf: the pair of ops that the row is of; NULL where its op has no counterpart
 -- error: the relative error per element that explains how far the two sides are apart, if elements err independently.
 --   Contents tell it: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element moves the max and the
@@ -52,15 +53,17 @@ WITH
             greatest(coalesce(list_aggregate(coalesce(p.golden_shape, p.target_shape), 'product'), 1), 1)::DOUBLE AS n,
             p.target_max,
             p.target_min,
-            p.golden_max,
-            p.golden_min,
+            coalesce(nearest.max, p.golden_max) AS golden_max,
+            coalesce(nearest.min, p.golden_min) AS golden_min,
             p.target_digest,
             p.golden_digest,
-            t.wide_norm IS NOT NULL AND g.wide_norm IS NOT NULL AS is_wide,
+            t.wide_norm IS NOT NULL AND g.wide_norm IS NOT NULL AND nearest.golden_row IS NULL AS is_wide,
             if(is_wide, t.wide_norm, p.target_norm) AS target_norm,
-            if(is_wide, g.wide_norm, p.golden_norm) AS golden_norm,
+            if(is_wide, g.wide_norm, coalesce(nearest.norm, p.golden_norm)) AS golden_norm,
             if(is_wide, t.wide_mean, p.target_mean) AS target_mean,
-            if(is_wide, g.wide_mean, p.golden_mean) AS golden_mean,
+            if(is_wide, g.wide_mean, coalesce(nearest.mean, p.golden_mean)) AS golden_mean,
+            p.golden_max AS own_max,
+            p.golden_min AS own_min,
             t.zero_count AS target_zeros,
             g.zero_count AS golden_zeros,
             (t.nan_count, t.posinf_count, t.neginf_count) IS DISTINCT FROM (g.nan_count, g.posinf_count, g.neginf_count)
@@ -74,6 +77,7 @@ WITH
         LEFT JOIN measured AS m ON m.row = p.row
         LEFT JOIN target_counts AS t ON t.row = p.target_row
         LEFT JOIN golden_counts AS g ON g.row = p.golden_row
+        LEFT JOIN noise_nearest AS nearest ON nearest.golden_row = p.golden_row
         ANTI JOIN set_aside ON set_aside.row = p.row
         LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
         WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
@@ -214,8 +218,8 @@ SELECT
         NULL
     ) AS target_key,
     if(
-        coalesce(golden_max <> golden_min, golden_digest IS NOT NULL) AND n > 1,
-        hash(golden_max, golden_min, golden_zeros, n, if(golden_max IS NULL, golden_digest, NULL)),
+        coalesce(own_max <> own_min, golden_digest IS NOT NULL) AND n > 1,
+        hash(own_max, own_min, golden_zeros, n, if(own_max IS NULL, golden_digest, NULL)),
         NULL
     ) AS golden_key,
     is_like AND (

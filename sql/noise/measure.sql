@@ -25,7 +25,11 @@ SELECT
     any_value(results.role) AS role,
     max(if(results.difference = 'equal', 0, results.error)) AS error,
     count(*) AS repeats,
-    bool_or(standing.golden_seq IS NOT NULL) AS stands_out
+    bool_or(standing.golden_seq IS NOT NULL) AS stands_out,
+    list(
+        {'repeat': comparison, 'max': target_max, 'min': target_min, 'mean': target_mean, 'norm': target_norm}
+        ORDER BY comparison
+    ) AS statistics
 FROM results
 JOIN units USING (comparison, step, rank)
 LEFT JOIN standing
@@ -34,5 +38,5 @@ LEFT JOIN standing
     AND standing.rank = results.rank
     AND standing.golden_seq = results.golden_seq
 WHERE golden_kind = 'tensor' AND target_kind = 'tensor'
-GROUP BY ALL
+GROUP BY units.golden_step, units.golden_rank, results.golden_row
 ORDER BY step, rank, golden_row

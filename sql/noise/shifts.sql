@@ -1,6 +1,6 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in the forward pass
--- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_floors; the variable is_first_step
+-- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
 -- An error that goes one way in all elements moves a norm by itself, where independent ones move it by a √n-th of
 --   themselves: so a norm shows a kernel that is off by less than its elements round. Inputs that are cut to fewer bits
 --   shift a product too, but alike in all ops of a kind.
@@ -10,6 +10,7 @@
 -- unit: what the shift of an op may be off the usual by: how those of its kind scatter, what independent errors do to a
 --   norm, a tenth of what the inputs bring (a hundredth in a normalisation), and how well statistics know a norm; behind
 --   a step of the optimizer errors are not independent, so a tenth of what comes in
+-- is_law: it holds whatever goes in
 -- score: how many times two units the shift is off, less one
 WITH
     leaves AS (
@@ -45,13 +46,14 @@ WITH
         SELECT
             number,
             kind,
+            is_softmax,
             is_normalisation,
             coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max(rounding) AS rounding
         FROM leaves
-        GROUP BY number, kind, is_normalisation
+        GROUP BY number, kind, is_softmax, is_normalisation
         HAVING count(*) FILTER (WHERE NOT is_input) > 0
     ),
     kinds AS (
@@ -68,7 +70,7 @@ WITH
         HAVING is_population OR bool_and(is_normalisation)
     )
 SELECT
-    number,
+    ops.number,
     shift,
     usual,
     sqrt(
@@ -76,12 +78,16 @@ SELECT
         + 4 * if(is_population, kinds.error_out, floor) ** 2 / ops.n
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
+        + (0.02 * coalesce(replaced, 0)) ** 2
         + (2 * ops.rounding) ** 2
     ) AS unit,
     abs(shift - usual) / unit / 2 - 1 AS score,
-    members - 1 AS members
+    members - 1 AS members,
+    is_softmax AS is_law
 FROM ops
-JOIN kinds USING (kind)
-JOIN noise_errors USING (number)
+JOIN kinds ON kinds.kind = ops.kind
+JOIN noise_errors ON noise_errors.number = ops.number
+JOIN noise_ops ON noise_ops.number = ops.number
+LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
 CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
 WHERE ops.n >= 64

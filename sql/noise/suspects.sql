@@ -25,7 +25,10 @@ WITH
         FROM noise_shifts
         JOIN noise_errors USING (number)
         CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
-        WHERE score >= getvariable('outstanding_score') AND error_in < least(0.05, 50 * floor) AND NOT is_bitwise
+        WHERE
+            score >= getvariable('outstanding_score')
+            AND (is_law OR error_in < least(0.05, 50 * floor))
+            AND NOT is_bitwise
     ),
     added AS (
         SELECT

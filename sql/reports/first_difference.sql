@@ -6,7 +6,7 @@ WITH
         SELECT finding, target_seq, only_golden_seq, first_row
         FROM findings_by_op
         WHERE finding <> 'noise'
-        ORDER BY place
+        ORDER BY is_passing_on, place
         LIMIT 1
     ),
     messages AS (

@@ -3,6 +3,7 @@
 -- parameters: $threshold (an error, 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
 --   doubtful, op_pairs and early_gradients
 -- place: the op's place in the target (of early gradients behind all); an op that only golden has stands half a place behind the one before it
+-- is_passing_on: a module of which nothing differs but arguments that one side alone gave it: the op that takes them tells
 -- moment: when it differs: an op's inputs at its place, its outputs a quarter behind
 WITH
     partners AS (
@@ -17,6 +18,7 @@ WITH
                 WHEN leaf_errors.target_seq IS NULL AND partners.target_seq IS NULL THEN leaf_errors.golden_seq
             END AS golden_seq,
             role IN ('input', 'parameters') AS is_input,
+            is_passed_on,
             difference <> 'unmatched' AND is_tensor AND NOT coalesce(is_other_tensor, false) AS is_value,
             error
         FROM leaf_errors
@@ -40,6 +42,7 @@ WITH
             rank,
             target_seq,
             golden_seq,
+            bool_and(is_passed_on) AS is_passing_on,
             bool_or(is_input) AS input_differs,
             bool_or(is_input AND is_value) AS tensor_differs,
             coalesce(max(error) FILTER (WHERE is_input), 0) AS input_error,

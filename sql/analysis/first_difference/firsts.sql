@@ -41,7 +41,9 @@ WITH
             AND changed_ops.target_seq = standing_ops.target_seq
     ),
     every AS (
-        SELECT *, place AS turn FROM changed_ops ANTI JOIN noise_ends USING (step, rank)
+        SELECT * EXCLUDE (is_passing_on), row_number() OVER (ORDER BY is_passing_on, place) AS turn
+        FROM changed_ops
+        ANTI JOIN noise_ends USING (step, rank)
         UNION ALL BY NAME
         SELECT * EXCLUDE (nth), nth AS turn FROM outstanding SEMI JOIN noise_ends USING (step, rank)
     )

@@ -1,0 +1,44 @@
+-- nearest: the statistics of that repeat of golden to which the target is nearest, where repeats are nearer than golden.
+-- grain: one tensor of golden
+-- parameters: the tables paired, metrics and noise_repeat_rows
+-- A repeat that rounds as the target does, as one of golden's program on the target's chip, is a better golden: what is
+--   wrong stands out of what little the two still differ by. Where repeats round at random none is nearer but by chance, so
+--   no row is taken unless most rows at the beginning of the program are ten times as near as golden's.
+-- What is told by contents is held against golden's.
+WITH
+    candidates AS (
+        SELECT p.golden_row, p.target_max, p.target_min, p.target_norm, p.golden_max, p.golden_min, p.golden_norm, unnest(statistics) AS s
+        FROM noise_repeat_rows
+        JOIN paired AS p USING (golden_row)
+        WHERE p.target_row IS NOT NULL
+    ),
+    measured AS (
+        SELECT
+            golden_row,
+            distance_of(target_max, target_min, target_norm, golden_max, golden_min, golden_norm) AS own,
+            distance_of(target_max, target_min, target_norm, s.max, s.min, s.norm) AS distance,
+            s
+        FROM candidates
+        WHERE own > 0
+    ),
+    closest AS (
+        SELECT golden_row, own, min(distance) AS distance, arg_min(s, distance) AS s
+        FROM measured
+        GROUP BY golden_row, own
+    ),
+    -- where the program begins, before what is wrong has reached most of it
+    beginning AS (
+        SELECT distance / own AS nearness
+        FROM closest
+        QUALIFY row_number() OVER (ORDER BY golden_row) <= greatest(16, count(*) OVER () / 16)
+    ),
+    gate AS (
+        SELECT
+            coalesce(median(nearness) < 0.1, false)
+            AND NOT EXISTS (FROM metrics WHERE measurement = 'measured') AS is_open
+        FROM beginning
+    )
+SELECT golden_row, s.max, s.min, s.mean, s.norm
+FROM closest
+CROSS JOIN gate
+WHERE is_open
