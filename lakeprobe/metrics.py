@@ -13,8 +13,17 @@ from functools import cache
 from lakeprobe.resources import quote_identifier, quote_text
 from lakeprobe.schema import Metric, metrics, table
 
-_NUMBER = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|\"NULL\"")
-_TEXT = re.compile(r"VARCHAR|ENUM\(.*\)")
+NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
+_TYPES = {
+    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"),
+    TEXT: re.compile(r"VARCHAR|ENUM\(.*\)"),
+    TRUTH: re.compile(r"BOOLEAN"),
+    TEXTS: re.compile(r"(VARCHAR|\"NULL\"|INTEGER)\[\]"),  # DuckDB types a lone empty list INTEGER[]
+}
+"""The contents that a column of a rule may have, and the DuckDB types that hold each."""
+
+_KEPT = {NUMBER: "DOUBLE", TEXT: "VARCHAR", TRUTH: "BOOLEAN"}
+"""The type in which results keep a metric that only the rule knows."""
 
 PARTITIONS = ("comparison", "step", "rank")
 """The columns that the place of a file adds to results."""
@@ -27,6 +36,11 @@ _TAKEN = frozenset({
 
 _SAME = ("measured", "scalar", "empty", "text")
 """How two equal contents are measured: by what they are made of."""
+
+
+def holds(type: str, content: str) -> bool:
+    """Return whether a column of the DuckDB type `type` can hold `content`. The type of a bare NULL holds anything."""
+    return type == '"NULL"' or _TYPES[content].fullmatch(type) is not None
 
 
 def struct_type() -> str:
@@ -65,8 +79,8 @@ def own(columns: Mapping[str, str], taken: Iterable[str] = ()) -> dict[str, str]
     for name, type in columns.items():
         if name in known:
             continue
-        kept = "DOUBLE" if _NUMBER.fullmatch(type) else "VARCHAR" if _TEXT.fullmatch(type) else type
-        if kept not in ("DOUBLE", "VARCHAR", "BOOLEAN"):
+        kept = next((kept for content, kept in _KEPT.items() if holds(type, content)), None)
+        if kept is None:
             raise ValueError(f"the column {name} is {type}; it must be a number, a text, or true or false")
         if name.lower() in results:
             raise ValueError(f"the name of the column {name} is taken by results or a report; give it another")

@@ -8,6 +8,7 @@ It is code from elsewhere, so nothing but SELECT, CREATE VIEW, CREATE MACRO and 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.metrics import NUMBER, TEXT, TEXTS, TRUTH, holds
 from lakeprobe.schema import metrics
 
 if TYPE_CHECKING:
     import duckdb
 
-NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
 _CONTENTS = {"DOUBLE": NUMBER, "VARCHAR": TEXT, "BOOLEAN": TRUTH}
 CONTRACT = {
     "op_pairs": {"target_seq": NUMBER, "golden_seq": NUMBER, "matched_by": TEXT},
@@ -31,16 +32,6 @@ CONTRACT = {
     "verdicts": {"row": NUMBER, "outcome": TEXT, "verdict": TEXT, "messages": TEXTS},
 }
 """The views of a rule, and the columns that each must have, with what stands in them."""
-
-_TYPES = {
-    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"),
-    TEXT: re.compile(r"VARCHAR|ENUM\(.*\)"),
-    TRUTH: re.compile(r"BOOLEAN"),
-    TEXTS: re.compile(
-        r"(VARCHAR|\"NULL\"|INTEGER)\[\]"
-    ),  # an empty list that nothing else is joined to is one of INTEGER
-}
-"""The types of DuckDB that hold it; NULL alone has a type of its own, which holds all."""
 
 _ALLOWED = re.compile(
     r"(select|from|with|values)\b"
@@ -140,6 +131,11 @@ def names(rule: Rule) -> frozenset[str]:
     return _names(rule.sql)
 
 
+def mentions(rule: Rule, stages: Iterable[str]) -> bool:
+    """Return whether the SQL of `rule` names one of `stages`."""
+    return not names(rule).isdisjoint(stages)
+
+
 @cache
 def _names(sql: str) -> frozenset[str]:
     import duckdb
@@ -166,7 +162,7 @@ def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str)
     if missing:
         raise RuleError(f"{rule.origin}: the view {view} lacks the column {' and '.join(missing)} (docs/rules.md)")
     for column, content in CONTRACT[view].items():
-        if types[column] != '"NULL"' and not _TYPES[content].fullmatch(types[column]):
+        if not holds(types[column], content):
             raise RuleError(
                 f"{rule.origin}: the column {column} of the view {view} is {types[column]}; "
                 f"it must be {content} (docs/rules.md)"

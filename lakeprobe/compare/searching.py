@@ -41,7 +41,7 @@ class Counts:
 
 def is_asked(rule: Rule) -> bool:
     """Whether `rule` builds on what a search found."""
-    return not rules.names(rule).isdisjoint(SEARCHED)
+    return rules.mentions(rule, SEARCHED)
 
 
 def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:

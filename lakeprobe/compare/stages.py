@@ -29,15 +29,10 @@ SEARCHES = {"match_layer": ("layer_scopes", "match_layer"), "match_fuzzy": ("mat
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What decides which stages a comparison has: the names in the rule, and whether names are mapped."""
+    """What decides which stages a comparison has: its rule, and whether names are mapped."""
 
-    named: frozenset[str]
+    rule: Rule
     is_mapped: bool
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether the rule builds on a search."""
-        return not self.named.isdisjoint(SEARCHED)
 
 
 def _always(case: Case) -> bool:
@@ -52,12 +47,8 @@ def _not_mapped(case: Case) -> bool:
     return not case.is_mapped
 
 
-def _searched(case: Case) -> bool:
-    return case.is_searched
-
-
 def _named(*names: str) -> Callable[[Case], bool]:
-    return lambda case: not case.named.isdisjoint(names)
+    return lambda case: rules.mentions(case.rule, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ STAGES = (
     Stage("pairs", "match/slots_mapped", ("op_pairs", "match_data"), _mapped),
     Stage("pairs", "match/slots", ("op_pairs",), _not_mapped),
     Stage("paired", "compare/paired"),
-    Stage("left_over", "match/left_over", when=_searched),
+    Stage("left_over", "match/left_over", when=_named(*SEARCHED)),
     Stage("metrics_statistics", "metrics/statistics", ("paired",)),
     Stage("metrics_tensor", "metrics/tensor", ("paired",)),
     Stage("metrics_default", "metrics/default", ("metrics_statistics", "metrics_tensor")),
@@ -102,7 +93,7 @@ STAGES = (
 def define(connection: duckdb.DuckDBPyConnection, case: Case) -> Pending:
     """Define as views the stages that the rule names, each with what it needs. Returns the others."""
     pending = {stage.name: stage for stage in STAGES if stage.when(case)}
-    for name in [name for name in pending if name in case.named]:
+    for name in [name for name in pending if name in rules.names(case.rule)]:
         _define(connection, pending, name)
     return pending
 

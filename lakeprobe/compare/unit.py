@@ -164,7 +164,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
-    pending = stages.define(connection, Case(rules.names(rule), is_mapped or not task.mappings.is_empty))
+    pending = stages.define(connection, Case(rule, is_mapped or not task.mappings.is_empty))
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
