@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from lakeprobe import resources
 
 if TYPE_CHECKING:
@@ -91,8 +89,7 @@ def _columns(described: list[dict[str, Any]]) -> Iterator[Column]:
 
 
 def _described(name: str) -> dict[str, Any]:
-    text = (resources.folder("schemas") / f"{name}.yaml").read_text(encoding="utf-8")
-    described: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+    described: dict[str, Any] = resources.read_yaml(resources.folder("schemas") / f"{name}.yaml")
     return described
 
 

@@ -123,11 +123,8 @@ class ForeignTable:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """The kinds of result tables, in the order in which a file is held against them."""
-    import yaml
-
-    text = (resources.folder("schemas") / "data" / "foreign_tables.yaml").read_text(encoding="utf-8")
-    described = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["kinds"]  # noqa: S506 both are safe
-    return tuple(_kind(**kind) for kind in described)
+    described = resources.read_yaml(resources.folder("schemas") / "data" / "foreign_tables.yaml")
+    return tuple(_kind(**kind) for kind in described["kinds"])
 
 
 def _kind(**described: Any) -> Kind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 from lakeprobe.resources import quote_text
+from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,13 +35,8 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
             place = folder / f"step{unit.step}" if several_steps else folder
             place.mkdir(parents=True, exist_ok=True)
             path = free_path(place, _stem(unit, several_ranks), format)
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                with table.opened(unit) as connection:
-                    write_unit(connection, unit, draft)
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+            with draft(path) as hidden, table.opened(unit) as connection:
+                write_unit(connection, unit, hidden)
             written.append(path)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error

@@ -47,9 +47,7 @@ WITH
             AND op_pairs.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
         WHERE
-            verdict <> 'skipped'
-            AND outcome NOT IN ('skipped', 'unrecorded')
-            AND (difference <> 'equal' OR outcome = 'unmatched')
+            is_finding(difference, outcome, verdict)
     ),
     ops AS (
         SELECT

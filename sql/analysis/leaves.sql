@@ -15,9 +15,7 @@ WITH
         JOIN results USING (step, rank)
         WHERE
             (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
-            AND verdict <> 'skipped'
-            AND outcome NOT IN ('skipped', 'unrecorded')
-            AND (difference <> 'equal' OR outcome = 'unmatched' OR (other_requires_grad AND verdict = 'error'))
+            AND (is_finding(difference, outcome, verdict) OR (other_requires_grad AND verdict = 'error'))
     )
 SELECT
     step,

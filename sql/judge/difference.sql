@@ -38,10 +38,8 @@ WITH
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
                 coalesce(incoming.norm, 0),
-                if(isfinite(target_max), abs(target_max), 0),
-                if(isfinite(target_min), abs(target_min), 0),
-                if(isfinite(golden_max), abs(golden_max), 0),
-                if(isfinite(golden_min), abs(golden_min), 0)
+                magnitude_of(target_max, target_min),
+                magnitude_of(golden_max, golden_min)
             ) AS magnitude,
             greatest(target_norm, golden_norm, incoming.norm) AS norm,
             root_elements_of(golden_shape) AS root_elements,

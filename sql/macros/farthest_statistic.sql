@@ -11,14 +11,14 @@ list_sort(
                 'name': 'max',
                 'target': pair.target_max,
                 'golden': pair.golden_max,
-                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+                'scale': magnitude_of(pair.golden_max, pair.golden_min)
             },
             {
                 'turn': 2,
                 'name': 'min',
                 'target': pair.target_min,
                 'golden': pair.golden_min,
-                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+                'scale': magnitude_of(pair.golden_max, pair.golden_min)
             },
             {
                 'turn': 1,

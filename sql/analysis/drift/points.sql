@@ -51,11 +51,7 @@ WITH
             coalesce(e.module, f.module) AS module,
             greatest(getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
-            greatest(
-                e.incoming,
-                if(isfinite(e.max), abs(e.max), 0),
-                if(isfinite(e.min), abs(e.min), 0)
-            ) AS magnitude,
+            greatest(e.incoming, magnitude_of(e.max, e.min), 0) AS magnitude,
             e.max IS NULL AND f.max IS NULL AND e.norm IS NULL AND f.norm IS NULL AS has_digest_only,
             list_filter(
                 [
