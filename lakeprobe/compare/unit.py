@@ -279,7 +279,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int
     in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [file_pattern(path)]).fetchall()[0]
     if not each_once:
         _refuse(connection, rule)
-    if not in_order:
+    if not in_order:  # a join that spills to the disk may give its rows in another order
         connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
     return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
 

@@ -516,7 +516,7 @@ def test_a_truncated_workbook(made: Path, tmp_path: Path) -> None:
     for path in (made / "one" / "xlsx").iterdir():
         data = path.read_bytes()
         (tmp_path / path.name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(DumpError, match=r"rank0_\d+\.xlsx cannot be read as a result of msprobe"):
+    with pytest.raises(DumpError, match=r"rank0_\d+\.xlsx cannot be read as a table"):
         merged(made, str(tmp_path))
 
 

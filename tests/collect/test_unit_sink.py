@@ -16,6 +16,7 @@ import duckdb
 import ml_dtypes
 import numpy as np
 import pytest
+import real_dumps
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -34,7 +35,6 @@ from lakeprobe.lake.unit import UnitWriter
 from lakeprobe.lake.values import ValuesWriter
 from lakeprobe.tensors import content_hash, read_tensor
 
-SHARED = Path(__file__).parents[3] / "shared" / "dumps" / "A_pt_lm"
 REAL = [
     DEMO,  # mix
     DUMPS / "cross" / "pt_L1_stat" / "golden" / "step0" / "proc4121",
@@ -523,9 +523,9 @@ def test_an_unwritable_table_fails_that_unit_and_no_other(lake: Path, monkeypatc
 # ---- size -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared dumps")
+@real_dumps.needs_dumps
 def test_a_step_of_functions_takes_a_twelfth_of_msprobes_bytes(lake: Path, sink: UnitSink) -> None:
-    dump = next((SHARED / "L1_stat" / "golden" / "step0").iterdir())
+    dump = next((real_dumps.DUMPS / "A_pt_lm" / "L1_stat" / "golden" / "step0").iterdir())
     sink.begin(0, 0)
     add_all(sink, ops_of(dump))
     sink.end()
