@@ -303,7 +303,7 @@ def test_what_repeats_of_golden_differ_by_is_noise(lake: Lake) -> None:
         found = follow(lake, "golden", "chip", "broken", names=[GRADIENT], noise=noise)
         leaves[noise] = [(row["run"], row["leaves_at"]) for row in table(found.by_run)]
     assert leaves == {None: [("chip", 0), ("broken", 1)], "repeats": [("chip", None), ("broken", 1)]}
-    with pytest.raises(UsageError, match="there is no noise other"):
+    with pytest.raises(UsageError, match="has no noise other"):
         follow(lake, "golden", "chip", noise="other")
 
 
@@ -464,7 +464,7 @@ def test_ranks_are_goldens(lake: Lake) -> None:
         (("run",), {"ranks": [7]}, "golden has no rank 7; it has 0"),
         (("run",), {"threshold": -1.0}, "threshold -1.0 is no share"),
         (("run",), {"threshold": math.nan}, "threshold nan is no share"),
-        (("strange",), {}, "strange and golden have no step and rank in common"),
+        (("strange",), {}, "strange and golden share no step and rank"),
         (("empty",), {"names": ["Torch.empty"]}, "nothing that was asked for has a norm"),
     ],
 )

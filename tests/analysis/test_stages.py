@@ -1,4 +1,4 @@
-"""Analyses work apart: nothing of the asker's is hidden by their stages, and nothing of theirs by the asker's."""
+"""Analyses use a separate connection: their stages hide nothing of the user's, and nothing of the user's hides a view from them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_lake_that_cannot_be_written_is_compared_all_the_same(
         assert result.rows.fetchall() != []
         assert result.lake.path != lake
         assert result.report.remarks == (
-            f"{lake} cannot be written to; the comparison is in the lake {result.lake.path}, with its runs",
+            f"{lake} is read-only; the comparison is in the lake {result.lake.path}, with its runs",
         )
         dump = write_dump(tmp_path / "new", dump_text(add=1.0, mul=3.0))
         assert opened.compare(dump, "npu").verdict == "equal"
@@ -96,7 +96,7 @@ def test_a_changed_dump_and_a_lake_that_cannot_be_written(
     assert result.verdict == "equal"
     [npu] = [unit for report in result.report.ingested for unit in report.units if unit.key.run == "npu"]
     assert npu.has_changed
-    assert result.report.remarks[-1].startswith(f"{lake} cannot be written to; the comparison is in the lake ")
+    assert result.report.remarks[-1].startswith(f"{lake} is read-only; the comparison is in the lake ")
     assert files(lake) == before
 
 

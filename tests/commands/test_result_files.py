@@ -92,7 +92,7 @@ def test_an_api_that_no_rank_has(tmp_path: Path) -> None:
     compare(tmp_path / "npu", tmp_path / "gpu", lake=tmp_path / "lake")
     done = lakeprobe("merge", "npu_vs_gpu", "--api", "nope", "--lake", tmp_path / "lake")
     assert (done.code, done.line) == (
-        2, "lakeprobe: no row is of nope; an API is the beginning of a row's name up to a dot",
+        2, "lakeprobe: no row belongs to nope; give the beginning of a row's name up to a dot",
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_nothing_is_overwritten(
 
 
 def test_no_such_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    says = f"lakeprobe: there is no rule nothing: neither such a file nor one of the bundled {', '.join(NAMES)}"
+    says = f"lakeprobe: nothing is neither a file nor a bundled rule; the bundled rules are {', '.join(NAMES)}"
     assert refused(monkeypatch, capsys, "show", "nothing") == says
     assert refused(monkeypatch, capsys, "new", tmp_path / "x.sql", "--from", "nothing") == says
     assert list(tmp_path.iterdir()) == []

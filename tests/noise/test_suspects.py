@@ -248,7 +248,7 @@ def test_a_noise_that_is_not_there(lake: Lake) -> None:
     runner = CliRunner()
     for command in (["first-diff", "pair_target1"], ["blame", "pair_target1"], ["compare", "target1", "golden"]):
         ended = runner.invoke(app, [*command, "--noise", "chip", "--lake", str(lake.path)])
-        assert "there is no noise chip" in str(ended.exception)
+        assert "has no noise chip" in str(ended.exception)
 
 
 def test_the_error_is_that_of_the_elements(lake: Lake) -> None:
