@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import duckdb
 
 WRITERS = forms.writers(forms.COMPARISON)
-"""What writes a pair of units in each form: connection, unit, path."""
+"""The functions that write a pair of units, by form. They take a connection, the unit and the path."""
 
 
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
     """Write every pair of units of `comparison` into `folder` as `csv`, `xlsx`, `json` or `parquet`.
 
-    csv and xlsx have msprobe 26.2's headers in its order; json and parquet have the columns of results, with types.
-    Several steps go into a folder each. Returns the files. Raises UsageError and LakeError.
+    csv and xlsx have the headers of msprobe 26.2 in its order; json and parquet have the typed columns of results. If
+    there are several steps, each gets a folder. Returns the files. Raises UsageError and LakeError.
     """
     write_unit = forms.check(format, WRITERS)
     several_steps = len({unit.step for unit in comparison.units}) > 1
@@ -44,7 +44,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
 
 
 def _stem(unit: ComparedUnit, several_ranks: bool) -> str:
-    """How msprobe calls the result file of a unit, before the time."""
+    """Return msprobe's name for the result file of a unit, before the time."""
     if unit.dumped == "kernels":
         return f"compare_result_{unit.rank}_{unit.step}"
     stem = "debug_compare_result" if unit.dumped == "saved values" else "compare_result"
@@ -63,7 +63,7 @@ def write_text(text: str, folder: Path, stem: str) -> Path:
 
 
 def free_path(folder: Path, stem: str, format: str) -> Path:
-    """A path with the time in its name that no file has yet."""
+    """Return a path with the time in its name at which no file exists."""
     moment = time.time()
     while True:
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(moment))

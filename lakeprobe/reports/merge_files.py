@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
 
 STEM = "multi_ranks_compare_merge"
-"""What the names of msprobe's merged files begin with."""
+"""The beginning of the names of msprobe's merged files."""
 
 _LONGEST_TITLE = 28
-"""Characters of a sheet's title; Excel has room for 31, and a sheet that goes on has a number behind it."""
+"""The most characters of a sheet's title. Excel allows 31, and a continued sheet needs a number."""
 
 _TEXTS = ("MD5", "Result")
-"""Metrics in which a text that looks like a number is none."""
+"""Metrics whose texts stay texts even if they look like numbers."""
 
 
 def write(
     connection: duckdb.DuckDBPyConnection, merge: Merge, sheets: Iterable[Sheet], folder: Path, format: str
 ) -> list[Path]:
-    """Write the `sheets` of `merge` into `folder`, several steps into a folder each. Returns the files.
+    """Write the `sheets` of `merge` into `folder`; if there are several steps, each gets a folder. Returns the files.
 
-    xlsx: a sheet per metric, rows by name, as msprobe writes it. csv: a file per metric. parquet: the long form,
-    `lakeprobe.analysis.merge.rows`. Raises UsageError for another format and LakeError where it cannot be written.
+    xlsx: a sheet per metric, rows by name, in msprobe's layout. csv: a file per metric. parquet: the long form of
+    `lakeprobe.analysis.merge.rows`. Raises UsageError for another format, and LakeError if writing fails.
     """
     write_sheets = forms.check(format, forms.writers(forms.MERGE))
     written = []

@@ -105,7 +105,7 @@ def test_nothing_differs(lake: Lake) -> None:
     found = blamed(lake, network())
     assert (rows(found.suspects), rows(found.path), rows(found.spread), rows(found.counts)) == ([], [], [], [])
     assert "Verdict: equal\n" in blame_text(found)
-    assert "No op is suspect." in blame_text(found)
+    assert "No op is a suspect." in blame_text(found)
 
 
 def test_made_where_inputs_agree(lake: Lake) -> None:
@@ -211,7 +211,7 @@ def test_an_op_that_only_one_has_without_effect(lake: Lake) -> None:
     found = blamed(lake, network() | extra)
     assert suspects(found) == []
     assert [(row["op"], row["grade"]) for row in rows(found.suspects)] == [("Functional.relu.0.forward", "structure")]
-    assert "No op is suspect" in blame_text(found)
+    assert "No op is a suspect" in blame_text(found)
 
 
 def test_ops_that_were_paired_askew(lake: Lake) -> None:

@@ -559,5 +559,5 @@ def test_formats_and_places_that_do_not_go_together(made: Path, tmp_path: Path) 
         run(made, "one", "--format", "xlsx")
     with pytest.raises(UsageError, match="--format table is for the terminal"):
         run(made, "one", "--format", "table", "-o", str(tmp_path))
-    with pytest.raises(UsageError, match="--format json does not exist; use one of csv, xlsx, parquet"):
+    with pytest.raises(UsageError, match="--format json is unknown; use one of csv, xlsx, parquet"):
         written(made, tmp_path, "json", "one")

@@ -451,7 +451,7 @@ def test_tensors_without_statistics_are_told(lake: Lake, tmp_path: Path) -> None
     }
     answer = found(lake, tmp_path, {0: {"Torch.foo.0.forward": call([digest], [digest])}})
     assert rows(answer, "counts")[0]["blind"] == 2
-    assert "2 tensors have no statistics" in overflow_text(answer)
+    assert "2 tensors lack statistics" in overflow_text(answer)
 
 
 def test_mistakes(lake: Lake, tmp_path: Path) -> None:

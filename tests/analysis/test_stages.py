@@ -1,4 +1,4 @@
-"""Analyses use a separate connection: their stages hide nothing of the user's, and nothing of the user's hides a view from them."""
+"""Analyses use a separate connection, so that names of their stages and names of the user's tables never collide."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> No
     again = lakeprobe("compare", folder / "bad", folder / "good", "--lake", lake)
     assert again.out == done.out
     assert again.err.splitlines() == [
-        f"run {run}: nothing to do, 1 unit in the lake already from the same dump" for run in ("bad", "good")
+        f"run {run}: nothing to do, the lake has 1 unit from the same dump" for run in ("bad", "good")
     ]
 
 
@@ -181,7 +181,7 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
-    assert again.err == "run npu: nothing to do, 1 unit in the lake already from the same dump\n"
+    assert again.err == "run npu: nothing to do, the lake has 1 unit from the same dump\n"
     assert listing(lake) == before
     write_dump(dump, dump_text(add=2.0))
     other = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)

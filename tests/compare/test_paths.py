@@ -41,7 +41,7 @@ def test_a_dump_that_changed_is_read_again(work: Path, npu: str, replace: bool) 
         report = compare(npu, "gpu", lake="lake", replace=replace)
         assert (report.name, difference(report)) == ("npu_vs_gpu", expected)
     said = [line for done in report.ingested for line in ingest_lines(done)]
-    changed = "  1 unit of an older dump replaced: it has changed since it was read"
+    changed = "  1 unit replaced: the dump has changed since it was read"
     assert said.count(changed) == (0 if replace else 1)
     assert layout.runs(work / "lake") == ["gpu", "npu"]
 
