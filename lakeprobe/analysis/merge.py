@@ -271,5 +271,5 @@ def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -
 
 
 def _pattern(apis: Sequence[str]) -> str:
-    """Return a regular expression for names that begin with one of `apis` up to a dot, or for all names without `apis`."""
+    """Return a regular expression for names that begin with one of `apis` up to a dot, or for all names."""
     return rf"^(?:{'|'.join(map(re.escape, apis))})(?:\.|$)" if apis else ""

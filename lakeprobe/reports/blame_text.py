@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 
 def blame_text(found: Blame) -> str:
-    """Return the text: first the cause, then the other suspects, the path to the loss, and the spread over the ranks."""
+    """Return the text: the cause, then the other suspects, the path to the loss, and the spread over the ranks."""
     suspects = records(found.suspects)
     lines = [f"{found.comparison}, step {found.step}", ""]
     lines += _answer(found, suspects, records(found.counts))

@@ -555,7 +555,7 @@ def test_a_config_without_metrics(text: str, tmp_path: Path) -> None:
 
 
 def test_formats_and_places_that_do_not_go_together(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--format xlsx is a file; name its folder with -o"):
+    with pytest.raises(UsageError, match="--format xlsx writes files; name their folder with -o"):
         run(made, "one", "--format", "xlsx")
     with pytest.raises(UsageError, match="--format table is for the terminal"):
         run(made, "one", "--format", "table", "-o", str(tmp_path))

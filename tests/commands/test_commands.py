@@ -309,7 +309,7 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
 def test_show_of_a_run_that_is_not_there(folder: Path) -> None:
     done = lakeprobe("show", "Torch.add", "--run", "none", "--lake", folder / "lake")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"lakeprobe: {folder / 'lake'} has no run none (there: bad, good, near, same)\n"
+    assert done.err == f"lakeprobe: {folder / 'lake'} has no run none; it has bad, good, near, same\n"
 
 
 def test_show(folder: Path) -> None:
@@ -356,7 +356,7 @@ def test_wrong_queries(folder: Path, tmp_path: Path) -> None:
     assert (both.code, both.line) == (2, "lakeprobe: give a query or --file, not both")
     none = lakeprobe("sql", "--lake", lake)
     assert none.code == 2
-    assert "there is no query" in none.line
+    assert "the query is empty" in none.line
     missing = lakeprobe("sql", "--file", tmp_path / "missing.sql", "--lake", lake)
     assert missing.code == 2
     assert f"{tmp_path}/missing.sql cannot be read as a query" in missing.line

@@ -177,7 +177,7 @@ def test_tensors_in_sql_and_python(tmp_path: Path) -> None:
         ((op, slot),) = opened.sql("SELECT op, slot FROM tensors WHERE run = 'npu'").fetchall()
         array = opened.tensor("npu", op, slot)
         assert (array.shape, array.dtype, array.tolist()) == ((2, 3), np.float64, [[3.0] * 3] * 2)
-        with pytest.raises(package.errors.UsageError, match="no tensor nothing"):
+        with pytest.raises(package.errors.UsageError, match="has no tensor nothing"):
             opened.tensor("npu", "nothing", slot)
     done = lakeprobe("sql", measured, "--lake", tmp_path / "lake")
     assert (done.code, done.out) == (0, "error\n2.0\n")

@@ -35,7 +35,7 @@ def test_target_and_golden_as_msprobe_has_them(tmp_path: Path) -> None:
     both = lakeprobe(*words, "npu", "gpu")
     assert (both.code, both.line) == (2, "lakeprobe: give TARGET and GOLDEN, or -tp and -gp, not both")
     form = lakeprobe(*words, "--format", "xlsx")
-    assert (form.code, form.line) == (2, "lakeprobe: --format xlsx is a file; name its folder with -o")
+    assert (form.code, form.line) == (2, "lakeprobe: --format xlsx writes files; name their folder with -o")
 
 
 def test_parts_are_told_apart(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ BROKEN = {
     ),
     "metrics_missing": (
         METRICS + "FROM metrics_default LIMIT 0",
-        "metrics has no row for 3 pairs; every pair of one kind has one",
+        "the view metrics lacks 3 pairs; it must have a row for every pair of one kind",
     ),
     "metrics_twice": (
         METRICS + "FROM metrics_default UNION ALL FROM metrics_default",
