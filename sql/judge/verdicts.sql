@@ -210,7 +210,7 @@ WITH
                     },
                     {
                         'severity': 'error',
-                        'text': 'values of different kinds are held against each other',
+                        'text': 'the kinds of the values differ',
                         'holds': matched AND target_kind <> golden_kind
                     },
                     {

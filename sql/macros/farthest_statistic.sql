@@ -1,6 +1,6 @@
--- farthest_statistic(pair): the name of the statistic in which the two sides of a row of results are farthest apart, as a
--- share of the tensor, and what it is on either side: one that only one side has where the others agree, the norm where all
--- agree or there is one side only.
+-- farthest_statistic(pair): the statistic in which the two sides of a row of results differ most, relative to the
+--   tensor: its name, and its value on either side. A statistic that only one side has comes next; it is the norm if
+--   all agree or there is only one side.
 CREATE OR REPLACE MACRO farthest_statistic(pair) AS
 list_sort(
     list_transform(
@@ -29,7 +29,7 @@ list_sort(
             }
         ],
         lambda it: {
-            'apart': CASE
+            'distance': CASE
                 WHEN it.target = it.golden THEN 0
                 ELSE
                     coalesce(

@@ -289,7 +289,7 @@ def test_the_summary_counts_meetings_and_bytes(tmp_path: Path) -> None:
     # 40 elements of 4, 2 and 2 bytes, 6 of 4 and 7 of 8, on three ranks
     assert (reduced["meetings"], reduced["complete"], reduced["bytes"]) == (5, 0, 3 * (40 * 8 + 24 + 56))
     assert (reduced["broken"], reduced["broken_laws"]) == (1, "same results")
-    assert reduced["untold"] == 5
+    assert reduced["undecided"] == 5
 
 
 @pytest.fixture

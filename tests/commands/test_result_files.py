@@ -25,7 +25,7 @@ def test_target_and_golden_as_msprobe_has_them(tmp_path: Path) -> None:
     words = ("compare", "-tp", npu / "dump.json", "-gp", gpu / "dump.json", "--lake", tmp_path / "lake")
     done = lakeprobe(*words)
     assert (done.code, done.out.splitlines()[2]) == (0, "Verdict: different")
-    assert done.err.splitlines()[0] == "the rows are in the lake; -o ./output writes files, as msprobe does"
+    assert done.err.splitlines()[0] == "the rows are in the lake; add -o ./output to write files, as msprobe does"
     written = lakeprobe(*words, "-o", tmp_path / "out")
     assert written.code == 0
     names = sorted(re.sub(r"\d{14}", "TIME", path.name) for path in (tmp_path / "out").iterdir())

@@ -43,7 +43,7 @@ def test_list() -> None:
     listed = rules("list")
     assert (listed.exit_code, listed.stderr) == (0, "")
     head, line, *lines = listed.stdout.splitlines()
-    assert head.split() == ["rule", "what", "it", "is", "for"]
+    assert head.split() == ["rule", "purpose"]
     assert set(line) == {"─", " "}
     assert [text.split()[0] for text in lines] == NAMES
     for name, text in zip(NAMES, lines, strict=True):
