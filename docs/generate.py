@@ -84,7 +84,7 @@ def lake_page() -> str:
         "LAKE/comparisons/comparison=C/step=S/rank=K/stacks.parquet    the target unit's stacks",
         "```",
         "",
-        "Every view begins with its partition columns, which are in the path, not in the file. Each comparison is also a",
+        "Every view begins with its partition columns, which are in the path, not the file. Each comparison is also a",
         f"view of its own name, with the columns of `{RESULTS}` except `comparison`, unless it has the name of one",
         "of these:",
         "",

@@ -1,1 +1,2 @@
-"""What touches the operating system: locks, exchange of folders, reading at an offset, paths into files."""
+"""Everything that uses the operating system: locks, drafts, exchange of folders, reading at an offset, paths into
+files."""
