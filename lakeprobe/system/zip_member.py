@@ -19,7 +19,7 @@ def raw_name(info: zipfile.ZipInfo) -> bytes:
 
 
 def data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    """Return where a member's data begins, after its local header. Raises BadZipFile if that contradicts the directory."""
+    """Return where a member's data begins, after its local header. Raises BadZipFile if the directory disagrees."""
     file.seek(info.header_offset)
     signature, name_length, extra_length = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
     if signature != b"PK\x03\x04" or file.read(name_length) != raw_name(info):
