@@ -214,9 +214,10 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict
     for name, value in values.items():
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
-    for (variable,) in _rows(connection, "SELECT name FROM duckdb_variables()"):
+    others = [name for (name,) in _rows(connection, "SELECT name FROM duckdb_variables()") if name not in values]
+    for variable in others:
         meant = get_close_matches(variable, names, n=1, cutoff=_LIKE_A_THRESHOLD)
-        if meant and variable not in names:
+        if meant:
             raise RuleError(
                 f"{rule.origin}: {variable} is not a threshold; write {meant[0]}, or give the variable another name"
             )

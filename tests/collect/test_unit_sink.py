@@ -22,6 +22,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from replay import DEMO, DUMPS, add_all, ops_of
+from sampling import examples
 
 import lakeprobe
 from lakeprobe.collect.settings import Settings
@@ -445,7 +446,7 @@ def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, mo
     assert violations(lake) == []
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_journal_that_ends_anywhere_gives_its_whole_batches(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
