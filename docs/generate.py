@@ -1,6 +1,7 @@
-"""Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml,
-answers.md from comparisons of the bundled dumps, and the tables in rules.md from thresholds, metrics and the contract
-of rules.
+"""Writes the reference pages from what they describe.
+
+commands.md comes from the program, lake.md from schemas/*.yaml, answers.md from comparisons of the bundled dumps, and
+the tables in rules.md from thresholds, metrics and the contract of rules.
 
 python docs/generate.py writes the pages; with --check it writes nothing and exits with 1 if a page is stale. The page
 of commands comes from the commands' arguments and docstrings, not from the text of --help, whose layout changes with

@@ -166,8 +166,7 @@ class Lake:
             return self._connection.sql(query, params=parameters)
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
-        """Return the saved tensor of `op` in `slot` ("input.0", "output.0") in its shape; bfloat16 has ml_dtypes'
-        dtype.
+        """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.
 
         Raises UsageError if there is no such tensor, and TensorError if its contents were not saved or cannot be read.
         """

@@ -240,8 +240,7 @@ def _path(stages: duckdb.DuckDBPyConnection, comparison: str) -> list[_Hop]:
 
 
 def _ranks_between(cause: int, end: int, sources: dict[int, int]) -> list[int]:
-    """Return the ranks that the difference crossed between `cause` and `end`; `sources` maps a rank to the previous
-    one."""
+    """Return the ranks that the difference crossed from `cause` to `end`; `sources` maps a rank to the one before."""
     ranks = [end]
     while (before := sources.get(ranks[-1])) is not None and before not in ranks:
         ranks.append(before)

@@ -138,8 +138,7 @@ def _keep_verdicts(
 
 
 def explain(stages: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables `affected` and `origins` from `firsts` and `transfers`: what reached which rank, and the
-    origins.
+    """Create the tables `affected` and `origins` from `firsts` and `transfers`.
 
     An asynchronous receive is recorded before its data arrives, so that ranks may seem to explain each other. Then the
     data of these receives is assumed to arrive later.

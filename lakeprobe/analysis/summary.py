@@ -123,8 +123,7 @@ def summarise(comparison: StoredComparison) -> Summary:
 
 
 def _define_own_metrics(connection: duckdb.DuckDBPyConnection) -> None:
-    """Define the view own_metrics: by row, the text of the metrics that only the rule defines; empty if it defines
-    none."""
+    """Define the view own_metrics: by row, the text of the metrics that only the rule defines; empty without any."""
     own = metrics.own_of_results(columns_of(connection, "results"))
     rows = "results" if own else "results WHERE false"
     query = f"SELECT step, rank, row, {metrics.own_text(own)} AS text FROM {rows}"

@@ -25,8 +25,7 @@ _BUNDLED = {"slot_mapping": "slots", "api_mapping": "apis", "class_mapping": "cl
 
 
 def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_names: bool) -> None:
-    """Create the tables with the user's rows; if `other_names`, also with the bundled rows that the user does not
-    override."""
+    """Create the tables with the user's rows and, if `other_names`, the bundled rows that they do not override."""
     given: dict[str, Sequence[Sequence[str | None]]] = {
         "api_mapping": mappings.apis,
         "slot_mapping": mappings.slots,

@@ -70,8 +70,7 @@ class Rule:
 
 
 def default_name(usual: str, mappings: Mappings) -> str:
-    """Return the bundled rule to use if the user names none; `usual` is the one for the two dumps
-    (sql/compare/kind.sql)."""
+    """Return the bundled rule if the user names none; `usual` is that for the two dumps (sql/compare/kind.sql)."""
     if mappings.layers:
         return "layer"
     if usual != "same_framework":

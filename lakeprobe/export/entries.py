@@ -121,8 +121,7 @@ def _form(
     kind: str, type: str | None, dtype: str | None, shape: tuple[int, ...] | None, requires_grad: bool | None,
     stat_types: str | None, fields: str | None, extra: str | None, depth: int,
 ) -> list[Any]:  # fmt: skip
-    """Return a leaf's text with holes for what differs between leaves of this form: (the function that fills it,
-    depth)."""
+    """Return a leaf's text with holes for what differs between leaves of this form: (function, depth)."""
     others = json.loads(extra or "{}")
     if fields is None:  # no object: null, or a bare number or text
         return json_text.pieces(None if kind == "null" else Hole(_value_text), depth)

@@ -104,8 +104,7 @@ def write(drift: Drift, path: str | os.PathLike[str]) -> Path:
 
 
 def figure(drift: Drift, most: int = MOST_PANELS) -> Figure:
-    """Return the picture of `drift`: for up to `most` rows, the metric over steps, and below it the distance from
-    golden."""
+    """Return the picture of `drift`: for up to `most` rows, the metric and the distance from golden over steps."""
     create = _figure_class()
     names = drawn(drift, most)
     rows_of_panels = math.ceil(len(names) / 2)

@@ -125,7 +125,7 @@ def _headline(comparison: StoredComparison, summary: Summary, found: FirstDiffer
 
 
 def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
-    """Return the first op that stands out of rounding noise, and the start of the noise; later steps have a line each."""
+    """Return the first op beyond rounding noise, and where the noise begins; later steps have a line each."""
     if not summary.first:
         return []
     several = len(comparison.units) > 1

@@ -1,2 +1,1 @@
-"""Everything that uses the operating system: locks, drafts, exchange of folders, reading at an offset, paths into
-files."""
+"""Everything that uses the operating system: locks, drafts, reads at an offset, paths into files, the process."""
