@@ -460,7 +460,7 @@ def test_mistakes(lake: Lake, tmp_path: Path) -> None:
         ({"run": "nosuch"}, "the lake has no run nosuch; it has npu"),
         ({"run": "npu", "golden": "nosuch"}, "no run nosuch"),
         ({"run": "npu", "step": 3}, "no step 3; it has 0"),
-        ({"run": "npu", "level": "bad"}, "no level bad"),
+        ({"run": "npu", "level": "bad"}, "bad is not a level"),
         ({"run": "npu", "golden": "npu", "comparison": "x"}, "leave --golden npu out"),
     ):
         with pytest.raises(UsageError, match=words):
