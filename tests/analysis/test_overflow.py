@@ -461,7 +461,7 @@ def test_mistakes(lake: Lake, tmp_path: Path) -> None:
         ({"run": "npu", "golden": "nosuch"}, "no run nosuch"),
         ({"run": "npu", "step": 3}, "no step 3; it has 0"),
         ({"run": "npu", "level": "bad"}, "bad is not a level"),
-        ({"run": "npu", "golden": "npu", "comparison": "x"}, "leave --golden npu out"),
+        ({"run": "npu", "golden": "npu", "comparison": "x"}, "leave out --golden npu"),
     ):
         with pytest.raises(UsageError, match=words):
             overflow(lake._connection, **wrong)
