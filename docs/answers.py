@@ -1,4 +1,4 @@
-"""Makes docs/answers.md: what is said in each case, of comparisons of the bundled dumps that are made here."""
+"""Makes docs/answers.md: the answer in each case, from comparisons of the bundled dumps that are made here."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lakeprobe.session import Lake
 DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "dumps"
 GOLDEN, TARGET = (DUMPS / "demo" / side / "step0" for side in ("golden", "target"))
 SPACING = 2.0**-22
-"""Two spacings of float32 at 1: what another order of a sum may do."""
+"""Two spacings of float32 at 1, as much as another order of a sum may change."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What was said of one case: lines of `compare`, its coverage, and the exit codes."""
+    """The answer in one case: lines of `compare`, its coverage, and the exit codes."""
 
     case: str
     lake: Path
@@ -45,41 +45,41 @@ TEXT = """\
 
 # Answers
 
-`compare` opens with a verdict on the whole. It says how much of both sides was compared before it says what came of
-it, so nothing is called equal that was not looked at. `print(result)`, a notebook, the workbook's summary and the file
+`compare` begins with a verdict on the whole. It says how much of both sides was compared before it gives the result, so
+nothing is called equal that was not compared. `print(result)`, a notebook, the workbook's summary and the file
 `advisor_*.txt` say the same; in Python it is `result.verdict`, and `result.summary().coverage` has the counts.
 
-| Verdict | It holds where |
+| Verdict | Meaning |
 |---|---|
 {verdicts}
 
-The first that holds is the verdict. `compare --fail-on error` ends with 1 if a row is an error, if anything could not
-be read, and if nothing was compared; `--fail-on warning` also if a row is a warning or differs, or if a row, step or
-rank has no counterpart (where the rule does not expect that) or was cut off. `first-diff --fail` ends with 1 unless the
-verdict is one of the last two; with a `--threshold` or `--noise` of your own, unless all was compared and nothing
-differs by that measure.
+The first that applies is the verdict. `compare --fail-on error` exits with 1 if a row is an error, if anything could
+not be read, or if nothing was compared; `--fail-on warning` also if a row is a warning or differs, or if a row, step or
+rank has no counterpart (unless the rule expects that) or is incomplete. `first-diff --fail` exits with 1 unless the
+verdict is one of the last two; with a `--threshold` or `--noise`, unless everything was compared and nothing differs by
+that measure.
 
-`first-diff` opens with the verdict on the steps and ranks that it was asked for, and `blame` says it where it has no
-suspect; in their JSON it is the field `verdict`. In Python `first_difference().is_equal` holds where `first-diff
+`first-diff` begins with the verdict on the steps and ranks asked for, and `blame` shows it if it has no suspect; their
+JSON has the field `verdict`. In Python `first_difference().is_equal` is true if `first-diff --fail` exits with 0.
 --fail` ends with 0.
 
 A row of the table `results` that is not judged has a verdict of its own: `unmatched`, `unreadable`, or `skipped`
-(memory that was never written, data that had not arrived, digests of later contents, and what a rule expects to have no
-counterpart). Its `outcome` is `unrecorded` where dtype and shape agree and the dumps do not have values of both sides:
-digests against statistics, for example. The `difference` of an unreadable or unrecorded row is NULL, unless what was
-recorded beside the tensor shows that the two sides differ.
+(memory that was never written, data that had not arrived, late digests, and rows that the rule expects to have no
+counterpart). Its `outcome` is `unrecorded` if dtype and shape agree and the dumps do not have values of both sides, for
+example digests on one side and statistics on the other. The `difference` of an unreadable or unrecorded row is NULL,
+unless the recorded statistics show that the two sides differ.
 
-## What it says
+## The answers
 
-Comparisons of the bundled dumps, changed where a case needs it. The exit codes are those of `compare --fail-on error`,
+Comparisons of the bundled dumps, changed as each case needs it. The exit codes are those of `compare --fail-on error`,
 `compare --fail-on warning` and `first-diff --fail`.
 
-| Case | It says | error | warning | first-diff |
+| Case | Answer | error | warning | first-diff |
 |---|---|---|---|---|"""
 
 
 def copied(source: Path, folder: Path, change: Callable[[dict[str, Any]], object] = lambda dump: None) -> Path:
-    """A copy of the bundled dump `source` in `folder`, with its dump.json changed."""
+    """Copy the bundled dump `source` to `folder`, with its dump.json changed."""
     shutil.copytree(source, folder)
     for path in folder.rglob("dump.json"):
         dump = json.loads(path.read_text())
@@ -89,7 +89,7 @@ def copied(source: Path, folder: Path, change: Callable[[dict[str, Any]], object
 
 
 def shaken(value: Any) -> Any:
-    """`value` with every norm two spacings of float32 larger."""
+    """Return `value` with every norm two spacings of float32 larger."""
     if isinstance(value, dict):
         return {
             key: inner * (1 + SPACING) if key == "Norm" and isinstance(inner, float) else shaken(inner)
@@ -99,19 +99,19 @@ def shaken(value: Any) -> Any:
 
 
 def without_values(dump: dict[str, Any]) -> None:
-    """Make it a structure dump: names alone."""
+    """Make it a structure dump, with names only."""
     dump |= {"task": "structure", "data": {name: {} for name in dump["data"]}}
 
 
 def renamed(dump: dict[str, Any]) -> None:
-    """Make it the dump of a model that shares no op: one op of another name, on a tensor of another shape."""
+    """Make it the dump of another model: one op of another name, on a tensor of another shape."""
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [3, 5, 7, 11], "requires_grad": False}
     tensor |= {"Max": 77.5, "Min": -13.25, "Mean": 31.0, "Norm": 1234.5}
     dump["data"] = {"Torch.other.0.forward": {"input_args": [tensor], "input_kwargs": {}, "output": [tensor]}}
 
 
 def cut_off(lake: Path, run: str) -> None:
-    """Mark the units of `run` as the collector does where its process ended in the middle of a step."""
+    """Mark the units of `run` as the collector does if its process ends in the middle of a step."""
     for path in lake.glob(f"run={run}/step=*/rank=*/dumps.parquet"):
         table = pq.ParquetFile(path).read()
         place = table.schema.get_field_index("complete")
@@ -119,7 +119,7 @@ def cut_off(lake: Path, run: str) -> None:
 
 
 def cases(folder: Path) -> Iterator[tuple[str, Path, tuple[str | Path, str | Path]]]:
-    """Every case: its name, the lake, and the sides. What a case needs is made when it is asked for."""
+    """Yield every case: its name, the lake, and the sides. Its dumps are made when it is reached."""
     golden = copied(GOLDEN, folder / "golden")
     target = copied(TARGET, folder / "target")
     yield "equal", folder / "lake", (copied(GOLDEN, folder / "same"), golden)
@@ -147,7 +147,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Path, tuple[str | Path, str | Pat
 
 
 def said(case: str, lake: Path, sides: tuple[str | Path, str | Path]) -> Said:
-    """What is said of the comparison of two sides."""
+    """Return the answer for the comparison of two sides."""
     names = [Path(side).name for side in sides]
     with Lake(lake) as opened:
         result = opened.compare(*sides, name=f"{names[0]}_vs_{names[1]}")
@@ -156,7 +156,7 @@ def said(case: str, lake: Path, sides: tuple[str | Path, str | Path]) -> Said:
         report = result.report
     assert report is not None
     changed = any(unit.has_changed for done in report.ingested for unit in done.units)
-    remarks = ("an older dump in the lake was replaced: it has changed since it was read",) if changed else ()
+    remarks = ("an older dump in the lake was replaced, because it has changed",) if changed else ()
     codes = [
         exit_code("compare", *runs(lake, names), "--lake", lake, "--fail-on", weight) for weight in ("error", "warning")
     ]
@@ -165,23 +165,23 @@ def said(case: str, lake: Path, sides: tuple[str | Path, str | Path]) -> Said:
 
 
 def runs(lake: Path, names: list[str]) -> list[str]:
-    """The runs of the sides, from a folder where no path has their names."""
+    """Return the runs of the sides in a spelling that no path has."""
     return [f"{name}@step0" for name in names]
 
 
 def exit_code(*words: Any) -> int:
-    """The exit code of a command."""
+    """Return the exit code of a command."""
     return CliRunner().invoke(app, [str(word) for word in words]).exit_code
 
 
 def everything_said() -> list[Said]:
-    """What is said in each case."""
+    """Return the answer in each case."""
     with TemporaryDirectory() as folder:
         return [said(*case) for case in cases(Path(folder))]
 
 
 def page(said: Iterable[Said] | None = None) -> str:
-    """docs/answers.md, of what is `said`; else of what is said now, which takes some 20 seconds."""
+    """Return docs/answers.md for the answers `said`, by default those of now, which take some 20 seconds."""
     meanings = zip(Verdict, _meanings(), strict=True)
     verdicts = "\n".join(f"| {verdict} | {meaning} |" for verdict, meaning in meanings)
     lines = [TEXT.format(verdicts=verdicts)]

@@ -1,10 +1,11 @@
-"""Writes the reference pages from what they describe: commands.md from the program, lake.md from schemas/*.yaml,
-answers.md from comparisons of the bundled dumps, and the tables in rules.md from thresholds, metrics and the contract
-of rules.
+"""Writes the reference pages from what they describe.
 
-python docs/generate.py writes the pages; with --check nothing is written, and the exit code is 1 if a page is stale.
-The command page is made from the commands' own arguments and docstrings, not from the text of --help, which every
-release of typer lays out in its own way.
+commands.md comes from the program, lake.md from schemas/*.yaml, answers.md from comparisons of the bundled dumps, and
+the tables in rules.md from thresholds, metrics and the contract of rules.
+
+python docs/generate.py writes the pages; with --check it writes nothing and exits with 1 if a page is stale. The page
+of commands comes from the commands' arguments and docstrings, not from the text of --help, whose layout changes with
+every release of typer.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ RESULT_PARTITIONS = (
 
 
 def commands_page() -> str:
-    """The page of every command, argument and option."""
+    """Return the page of every command, argument and option."""
     lines = [
         MADE.format(source="lakeprobe/commands/"),
         "",
         "# Commands",
         "",
-        "stdout carries results only; what else there is to say goes to stderr.",
+        "stdout carries results only; all other messages go to stderr.",
         "",
         "| Exit code | Meaning |",
         "|---|---|",
@@ -64,28 +65,28 @@ def commands_page() -> str:
 
 
 def lake_page() -> str:
-    """The page of every table and column of a lake."""
+    """Return the page of every table and column of a lake."""
     lines = [
         MADE.format(source="schemas/"),
         "",
         "# The lake",
         "",
         "A lake is a folder of Parquet files. lakeprobe shows them as the views below; any other reader of Parquet can",
-        f"do the same with the files (hive partitions). This page describes the layout of format {FORMAT_VERSION}.",
+        f"do the same with the files (hive partitions). This page describes format {FORMAT_VERSION}.",
         "",
         "```",
         "LAKE/lake.yaml                                            the format's version",
         "LAKE/run=R/step=S/rank=K/TABLE.parquet                    a unit: one dump (values: values-0.parquet)",
-        "LAKE/comparisons/comparison=C/comparison.yaml             what was compared, and by which rule",
+        "LAKE/comparisons/comparison=C/comparison.yaml             what was compared, and the rule",
         "LAKE/comparisons/comparison=C/step=S/rank=K/results.parquet",
-        "LAKE/comparisons/comparison=C/step=S/rank=K/suspects.parquet  the ops that stand out of rounding noise",
-        "LAKE/comparisons/comparison=C/step=S/rank=K/pairs.parquet     what a search for a mapping made of the rows",
-        "LAKE/noise/noise=N/noise.parquet                              what repeats of a golden run differ from it by",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/suspects.parquet  ops that stand out of rounding noise",
+        "LAKE/comparisons/comparison=C/step=S/rank=K/pairs.parquet     the result of a search for a mapping",
+        "LAKE/noise/noise=N/noise.parquet                              differences between repeats of a golden run",
         "LAKE/comparisons/comparison=C/step=S/rank=K/stacks.parquet    the target unit's stacks",
         "```",
         "",
-        "Every view has its partition columns first: they are in the path, not in the file. Each comparison is also a",
-        f"view of its own name, with the columns of `{RESULTS}` except `comparison`, unless that name is taken by one",
+        "Every view begins with its partition columns, which are in the path, not the file. Each comparison is also a",
+        f"view of its own name, with the columns of `{RESULTS}` except `comparison`, unless it has the name of one",
         "of these:",
         "",
         "| View | One row is |",
@@ -100,7 +101,7 @@ def lake_page() -> str:
 
 
 def answers_page() -> str:
-    """The page of what is said of a comparison; comparisons are made for it."""
+    """Return the page of answers, from comparisons that are made for it."""
     sys.path.insert(0, str(FOLDER))
     import answers
 
@@ -108,7 +109,7 @@ def answers_page() -> str:
 
 
 def rules_page() -> str:
-    """The page of rules, whose tables of thresholds, views and metrics are made anew."""
+    """Return the page of rules with new tables of thresholds, views and metrics."""
     text = _read(FOLDER / "rules.md") or ""
     for name, lines in (("thresholds", _thresholds()), ("views", _rule_views()), ("metrics", _metrics())):
         begin, end = f"<!-- {name}: made by docs/generate.py -->", "<!-- end -->"
@@ -118,7 +119,7 @@ def rules_page() -> str:
 
 
 def _thresholds() -> Iterator[str]:
-    """The table of thresholds, of sql/judge/thresholds.sql."""
+    """Yield the table of thresholds from sql/judge/thresholds.sql."""
     yield from ("| Threshold | Default | Between frameworks | Meaning |", "|---|---|---|---|")
     with connect() as connection:
         usual, between = (
@@ -157,7 +158,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """The pages whose file is not what would be written now."""
+    """Return the pages whose files differ from what would be written now."""
     return [name for name, page in PAGES.items() if _read(FOLDER / name) != page()]
 
 
@@ -180,7 +181,7 @@ def main(arguments: list[str]) -> int:
 
 
 def commands(group: Typer, before: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every command of `group` and of the groups in it, with all words of its name."""
+    """Yield every command of `group` and of the groups in it, with its full name."""
     for command in group.registered_commands:
         assert command.name is not None
         assert command.callback is not None
@@ -233,7 +234,7 @@ def _members(kind: Any) -> Iterator[Enum]:
 
 
 def _member_docs(enum: type[Enum]) -> Iterator[str]:
-    """The texts that stand under the members of `enum` in its source."""
+    """Return the docstrings under the members of `enum` in its source."""
     lines = inspect.getsource(enum).split('"""')[3::2]
     return (" ".join(line.split()) for line in lines)
 
@@ -256,7 +257,7 @@ def _table(described: Table, partitions: tuple[tuple[str, str, str], ...]) -> li
 
 
 def _cell(text: str | None) -> str:
-    """`text` as it can stand in a cell of a table."""
+    """Escape `text` for a cell of a table."""
     return (text or "").replace("|", "\\|")
 
 

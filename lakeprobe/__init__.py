@@ -1,4 +1,4 @@
-"""lakeprobe: training dumps into a Parquet lake, two runs held against each other in SQL.
+"""lakeprobe: reads training dumps into a Parquet lake, and compares two runs in SQL.
 
 >>> lake = lakeprobe.open("lake")
 >>> lake.ingest("npu_dump")
@@ -21,14 +21,14 @@ __all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extensio
 
 
 def open(path: str | os.PathLike[str] | None = None) -> Lake:
-    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake; where there is none, the first ingest or compare makes it."""
+    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake. The first ingest or comparison creates it."""
     from lakeprobe.session import Lake
 
     return Lake(path)
 
 
 def __getattr__(name: str) -> Any:
-    """`collect` and `PrecisionDebugger`, which are loaded when they are asked for."""
+    """Load `collect` and `PrecisionDebugger` when they are first used."""
     if name == "PrecisionDebugger":
         from lakeprobe.collect.debugger import PrecisionDebugger
 

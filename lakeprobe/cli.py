@@ -1,4 +1,4 @@
-"""The command line: collects the commands and turns our errors into one line and an exit code."""
+"""Defines the command line: its commands, and how errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lakeprobe.version import __version__
 
 app = typer.Typer(
     name="lakeprobe",
-    help="Training dumps into a Parquet lake; two runs held against each other in SQL.",
+    help="Read training dumps into a Parquet lake, and compare two runs in SQL.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,9 +76,9 @@ _FILE_OR_NOTHING = {
 
 
 def completed(words: Sequence[str]) -> list[str]:
-    """`words` with an empty value behind each mapping option that is given without a file, as msprobe allows it.
+    """Return `words` with an empty value for each mapping option without a file, as msprobe allows.
 
-    What follows such an option is its file if it ends in .yaml or .yml; TARGET and GOLDEN, which may follow, do not.
+    The next word is the option's file if it ends in .yaml or .yml; TARGET and GOLDEN, which may follow, do not.
     """
     complete: list[str] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
@@ -89,7 +89,7 @@ def completed(words: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command line. Ends the process with an exit code of `lakeprobe.diagnostics.ExitCode`."""
+    """Run the command line. Exits with a code of `lakeprobe.diagnostics.ExitCode`."""
     write_any_encoding()
     try:
         app(args=completed(sys.argv[1:]))
@@ -97,5 +97,5 @@ def main() -> None:
         sys.exit(fail(error))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 the last line: what nobody foresaw must not end as findings do
+    except Exception as error:  # noqa: BLE001 the last resort: a bug must not exit with the code of findings
         sys.exit(crash(error))

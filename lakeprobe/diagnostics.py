@@ -1,6 +1,6 @@
-"""Owns stderr and the exit codes: whatever is not data is said here and nowhere else.
+"""Owns stderr and the exit codes: everything that is not data is written here.
 
-stdout carries results only. A message is one line; a quiet run says nothing that stdout says already.
+stdout carries results only. A message is one line. stderr does not repeat what stdout says.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ class ExitCode(IntEnum):
     LAKE = 3
     """The lake cannot be read or written."""
     BUG = 70
-    """An error of lakeprobe itself; please report it. The answer is not known."""
+    """An error of lakeprobe itself; please report it. There is no answer."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
 
 def note(text: str) -> None:
-    """Say something that is no error."""
+    """Write a message that is not an error."""
     print(text, file=sys.stderr)
 
 
 def fail(error: LakeprobeError) -> int:
-    """Say what is wrong in one line. Returns the exit code."""
+    """Write an error in one line. Returns the exit code."""
     print("lakeprobe: " + " ".join(str(error).split()), file=sys.stderr)
     return error.exit_code
 
 
 def agreed(question: str) -> bool:
-    """Ask on stderr. Raises UsageError where nobody can answer."""
+    """Ask on stderr. Raises UsageError if stdin is not a terminal."""
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} nobody can be asked here; answer with --yes")
+        raise UsageError(f"{question} stdin is not a terminal; confirm with --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def crash(error: BaseException) -> int:
-    """Say that something unexpected happened, and where. Returns the exit code."""
+    """Write an unexpected error with its traceback. Returns the exit code."""
     import traceback
 
     traceback.print_exception(error)
@@ -66,7 +66,7 @@ def crash(error: BaseException) -> int:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress | None]:
-    """A progress bar on stderr, if that is a terminal: yields the function that moves it."""
+    """Yield a function that moves a progress bar on stderr, or None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,14 +1,14 @@
-"""The errors that lakeprobe raises on purpose, each with the exit code it ends a command with.
+"""The errors that lakeprobe raises on purpose, each with the exit code of a command that it ends.
 
-A message has three parts: what is wrong, in which file, and what to do about it. Nothing here prints:
-`lakeprobe.diagnostics` owns stderr.
+A message has three parts: what is wrong, in which file, and what to do. Nothing here prints: `lakeprobe.diagnostics`
+owns stderr.
 """
 
 from __future__ import annotations
 
 
 class LakeprobeError(Exception):
-    """Something that a user can understand and mend. Its text is shown as one line on stderr."""
+    """An error that a user can understand and fix. Its text is one line on stderr."""
 
     exit_code = 2
 
@@ -18,21 +18,21 @@ class UsageError(LakeprobeError):
 
 
 class DumpError(LakeprobeError):
-    """A dump file cannot be read as what it claims to be."""
+    """A dump file cannot be read in the format that it claims to have."""
 
 
 class TensorError(DumpError):
-    """A tensor file cannot be read. While a unit is ingested this is recorded with the row, not raised."""
+    """A tensor file cannot be read. While a unit is ingested, this is recorded with the row and not raised."""
 
 
 class OverflowFoundError(LakeprobeError):
-    """Collecting with task overflow_check found as many ops that make NaN or inf as it was to find: training ends."""
+    """Collecting with the task overflow_check reached its number of overflows, so the training ends."""
 
     exit_code = 1
 
 
 class RuleError(LakeprobeError):
-    """A SQL rule or query does not run, or does not keep the contract of `docs/rules.md`."""
+    """A SQL rule or query fails, or breaks the contract of `docs/rules.md`."""
 
 
 class LakeError(LakeprobeError):
@@ -42,6 +42,6 @@ class LakeError(LakeprobeError):
 
     @classmethod
     def from_system(cls, error: OSError, where: object, consequence: str) -> LakeError:
-        """What the file system reports (a full disk, no permission), at its own path or else `where`."""
+        """Return the error for what the system reports (a full disk, no permission), at its path or else `where`."""
         reason = error.strerror or str(error).splitlines()[0]
         return cls(f"{error.filename or where}: {reason}; {consequence}")

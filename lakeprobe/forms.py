@@ -1,7 +1,7 @@
-"""The forms of output: one list that says of each form what writes a comparison, a merge of ranks, or plain rows in it.
+"""Lists the forms of output: which function writes a comparison, a merge of ranks, or plain rows in each form.
 
-A new form is a function that writes it, and a line here; the commands, their help and their docs follow. Writers are
-named as MODULE:FUNCTION, because openpyxl and pyarrow are only imported by those who write with them.
+To add a form, write the function and add a line here; commands, their help and their docs follow. Writers are given as
+MODULE:FUNCTION, so that openpyxl and pyarrow are imported only when they are needed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from lakeprobe.errors import UsageError
 
 ROWS, COMPARISON, MERGE = "rows", "comparison", "merge"
-"""What is written: rows on stdout, the files of a comparison, the files of a merge."""
+"""What can be written: rows on stdout, the files of a comparison, the files of a merge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: its name, which is also the ending of its files, and its writers; None where it cannot be had."""
+    """A form: its name, which is also the suffix of its files, and its writers; None if it does not exist."""
 
     name: str
     rows: str | None = None
@@ -43,21 +43,21 @@ FORMS = (
 
 
 def writers(what: str) -> dict[str, Callable[..., Any]]:
-    """The writers of one kind of output, by the name of the form. Each is imported when it is first called."""
+    """Return the writers of one kind of output, by the name of the form. Each is imported when it is first called."""
     named = {form.name: getattr(form, what) for form in FORMS}
     return {name: _imported_late(writer) for name, writer in named.items() if writer}
 
 
 def choices(what: str, *others: str) -> type[StrEnum]:
-    """The forms of one kind of output and `others`, as the options of a command, in the order of FORMS."""
+    """Return the forms of one kind of output and `others`, as the options of a command, in the order of FORMS."""
     names = [form.name for form in FORMS if form.name in others or getattr(form, what)]
     return StrEnum("Format", {name.upper(): name for name in names})  # type: ignore[return-value]
 
 
 def check(format: str, available: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """The writer of `format`. Raises UsageError if there is none."""
+    """Return the writer of `format`. Raises UsageError if there is none."""
     if format not in available:
-        raise UsageError(f"--format {format} does not exist; use one of {', '.join(available)}")
+        raise UsageError(f"--format {format} is unknown; use one of {', '.join(available)}")
     return available[format]
 
 

@@ -38,7 +38,7 @@ FORMS: dict[str, Callable[[duckdb.DuckDBPyRelation], Any]] = {
     "polars": lambda relation: relation.pl(),
     "arrow": lambda relation: relation.to_arrow_table(),
 }
-"""What a cell's result can be."""
+"""The forms of a cell's result."""
 
 
 class _Arguments(argparse.ArgumentParser):
@@ -54,14 +54,14 @@ def _words(line: str) -> list[str]:
 
 
 def _path(line: str) -> str | None:
-    """The path of a lake that %lake is given. Raises UsageError for what is none."""
+    """Return the path given to %lake. Raises UsageError for something else."""
     if line.startswith("-"):
         raise UsageError(__doc__)
     if (
         line.partition(" ")[0].lower() in ("select", "from", "with", "describe", "summarize", "show")
         and not Path(line).exists()
     ):
-        raise UsageError(f"%lake opens a lake; SQL goes into a cell that begins with %%lake: {line}")
+        raise UsageError(f"%lake opens a lake; to run SQL, begin a cell with %%lake: {line}")
     return line or None
 
 
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @magics_class
 class LakeMagics(Magics):  # type: ignore[misc]
-    """The lake that a notebook has open, and the magics that work on it."""
+    """The open lake of a notebook, and the magics that use it."""
 
     lake: Lake | None = None
 
@@ -112,7 +112,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     FirstDifference: first_difference_text,
     Overflow: overflow_text,
 }
-"""What a notebook shows of an answer: what the command line says."""
+"""How a notebook shows an answer: with the text of the command line."""
 
 
 def register(shell: Any) -> None:

@@ -1,4 +1,4 @@
-"""Owns stdout: the one stream that results leave through, as an aligned table, CSV or JSON lines."""
+"""Owns stdout, and writes all results to it: as an aligned table, CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ Row = Sequence[Any]
 
 
 _PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
-"""What we write where the encoding of a stream lacks a sign of ours."""
+"""Replacements for our characters that the encoding of a stream lacks."""
 
 
-def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """How a sign is written that the stream cannot hold: ours as _PLAIN has it, others as Python escapes."""
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that the stream lacks: ours as in _PLAIN, others by Python escapes."""
     assert isinstance(error, UnicodeEncodeError)
-    signs = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in signs), error.end
+    missing = error.object[error.start : error.end]
+    written = [_PLAIN.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in missing]
+    return "".join(written), error.end
 
 
 def write_any_encoding() -> None:
-    """Let stdout and stderr take every text, whatever their encoding is (C and Latin locales, Windows consoles)."""
-    codecs.register_error("lakeprobe", _plainly)
+    """Let stdout and stderr accept every text, whatever their encoding (C and Latin locales, Windows consoles)."""
+    codecs.register_error("lakeprobe", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="lakeprobe")
@@ -44,14 +45,14 @@ def text(lines: str) -> None:
 
 
 def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
-    """Write a relation in `format`, one of those that `lakeprobe.forms` has for rows."""
+    """Write a relation in `format`, one of the forms that `lakeprobe.forms` lists for rows."""
     with _reader_may_leave():
         forms.writers(forms.ROWS)[format](columns, values)
 
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """Write into the void once the reader of our output is gone (`| head`): the work goes on, and so its exit code."""
+    """Discard output once its reader is gone (`| head`): the work and its exit code stay the same."""
     try:
         yield
         sys.stdout.flush()
@@ -60,7 +61,7 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> str:
-    """Numbers in short: 0, 2–5, 7."""
+    """Write numbers in short: 0, 2–5, 7."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -71,7 +72,7 @@ def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> 
 
 
 def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
-    """The relation as lines of aligned columns, whole: nothing is cut."""
+    """Return the relation as lines of aligned columns. Nothing is cut."""
     table = [[str(column) for column in columns], *([_cell(value) for value in row] for row in values)]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
@@ -80,11 +81,11 @@ def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
 
 
 _WIDTH = 80
-"""What a terminal shows in a line at the least."""
+"""The narrowest terminal to write for, in characters."""
 
 
 def folded(lines: str) -> str:
-    """Text whose longer lines go on in the next one, further in; nothing is cut."""
+    """Wrap long lines of `lines`, with the continuation indented. Nothing is cut."""
     return "\n".join(part for line in lines.split("\n") for part in _folded_line(line))
 
 
@@ -116,7 +117,7 @@ def write_json(columns: Sequence[str], values: Iterable[Row]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A value as table and CSV show it; NULL is empty."""
+    """Return a value as tables and CSV show it; NULL is empty."""
     if value is None:
         return ""
     return str(value).replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""The tables of the lake as `schemas/*.yaml` describes them: the one place that names columns and types."""
+"""Describes the tables of the lake as `schemas/*.yaml` declare them. Only those files name columns and types."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from lakeprobe import resources
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT_VERSION = 2
-"""Version of the lake's layout and of its units. A lake with a higher number was written by a newer lakeprobe."""
+"""Version of the layout of a lake and its units. A lake with a higher number was written by a newer lakeprobe."""
 
 COMPARISON_VERSION = 1
-"""Version of what a comparison keeps. A new column needs no new one: where older results lack it, it is NULL."""
+"""Version of a stored comparison. A new column does not change it: the column is NULL where older results lack it."""
 
 UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")
-"""The tables of a unit, each a Parquet file of its name (values: any number of files)."""
+"""The tables of a unit, each in a Parquet file of its name (values: in any number of files)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is measured of a pair of leaves; schemas/data/metrics.yaml declares it and says what the fields mean."""
+    """A metric of a pair of leaves. schemas/data/metrics.yaml declares it and explains the fields."""
 
     name: str
     type: str
@@ -63,26 +61,26 @@ class Metric:
 
     @property
     def column(self) -> Column:
-        """The column that the metric is in results."""
+        """The column of results that holds the metric."""
         formula = f" ({self.formula})" if self.formula else ""
         return Column(self.name, self.type, f"{self.meaning}{formula}", self.unit)
 
 
 @cache
 def metrics() -> tuple[Metric, ...]:
-    """All metrics, in the order in which results and reports have them."""
+    """Return all metrics, in the order of results and reports."""
     return tuple(Metric(**metric) for metric in _described("data/metrics")["metrics"])
 
 
 @cache
 def table(name: str) -> Table:
-    """The table `name` as its YAML file describes it."""
+    """Return the table `name` as its YAML file declares it."""
     described = _described(name)
     return Table(described["table"], described["grain"], tuple(_columns(described["columns"])))
 
 
 def _columns(described: list[dict[str, Any]]) -> Iterator[Column]:
-    """The columns of a table; the entry `metrics` stands for those metrics that are kept."""
+    """Yield the columns of a table. The entry `metrics` stands for the metrics that results keep."""
     for column in described:
         if "metrics" in column:
             yield from (metric.column for metric in metrics() if metric.kept)
@@ -91,14 +89,13 @@ def _columns(described: list[dict[str, Any]]) -> Iterator[Column]:
 
 
 def _described(name: str) -> dict[str, Any]:
-    text = (resources.folder("schemas") / f"{name}.yaml").read_text(encoding="utf-8")
-    described: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+    described: dict[str, Any] = resources.read_yaml(resources.folder("schemas") / f"{name}.yaml")
     return described
 
 
 @cache
 def arrow_schema(name: str) -> pa.Schema:
-    """The Arrow schema that the table `name` is written with."""
+    """Return the Arrow schema of the table `name`."""
     import pyarrow as pa
 
     makers: dict[str, Callable[[], pa.DataType]] = {

@@ -1,4 +1,4 @@
-"""A lake opened in Python: ingest, compare and SQL as methods; what the command line and Jupyter stand on."""
+"""Opens a lake in Python: ingest, compare and SQL as methods. The command line and Jupyter use it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """A lake at a path. Close it, or use it in a `with`; it closes itself when it is forgotten."""
+    """A lake at a path. Close it, or use it in a `with`; garbage collection closes it too."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake.
 
-        Where there is none, the first ingest or comparison makes it. Raises LakeError for a folder that is something
+        If it does not exist, the first ingest or comparison creates it. Raises LakeError for a folder that is something
         else.
         """
         self.path = store.check_place(store.choose(path))
@@ -64,7 +64,7 @@ class Lake:
         views.define(self._connection, self.path)
 
     def close(self) -> None:
-        """Close the connection; relations that came from `sql` cannot be read any more."""
+        """Close the connection. Relations from `sql` cannot be read afterwards."""
         self._finalizer()
 
     def __enter__(self) -> Lake:
@@ -94,19 +94,19 @@ class Lake:
         views.define(self._connection, self.path)
 
     def rename(self, name: str, new: str) -> None:
-        """Give a run or comparison another name; comparisons follow their run. Raises UsageError and LakeError."""
+        """Rename a run or comparison; comparisons follow their run. Raises UsageError and LakeError."""
         upkeep.rename(self.path, name, new)
         views.define(self._connection, self.path)
 
     def note(self, name: str, text: str | None = None) -> str:
-        """The note on a run or comparison, after it was set to `text` if that is given. Raises UsageError."""
+        """Return the note on a run or comparison, after setting it to `text` if that is given. Raises UsageError."""
         if text is not None:
             upkeep.write_note(self.path, name, text)
         return upkeep.note(self.path, name)
 
     def ingest(self, path: str | os.PathLike[str], **options: Any) -> IngestReport:
         """Read the dumps under `path` into a run. Options and errors: `lakeprobe.ingest.ingest`."""
-        from lakeprobe.ingest import ingest as run_ingest  # the readers, likewise
+        from lakeprobe.ingest import ingest as run_ingest  # the readers, which a query does not need
 
         report = run_ingest(path, lake=self.path, **options)
         views.define(self._connection, self.path)
@@ -114,16 +114,16 @@ class Lake:
 
     def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write a run as msprobe's dump folders. Options and errors: `lakeprobe.export.export`."""
-        from lakeprobe.export import export as run_export  # numpy and the readers: 0.2 s that a question needs not
+        from lakeprobe.export import export as run_export  # numpy and the readers: 0.2 s that a query does not need
 
         return run_export(self.path, run, Path(out), **options)
 
     def compare(
         self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any
     ) -> ComparisonResult:
-        """Hold two runs (or paths) against each other. Options and errors: `lakeprobe.compare.run.compare`.
+        """Compare two runs (or paths). Options and errors: `lakeprobe.compare.run.compare`.
 
-        The comparison of a lake that cannot be written to is in a temporary one: `.lake` of what comes back.
+        If the lake is read-only, the comparison is in a temporary one: `.lake` of the result.
         """
         report = run_compare(target, golden, lake=self.path, **options)
         views.define(self._connection, self.path)
@@ -132,7 +132,7 @@ class Lake:
     def measure_noise(
         self, golden: str | os.PathLike[str], *repeats: str | os.PathLike[str], **options: Any
     ) -> NoiseReport:
-        """Measure what repeats of a golden run differ from it by. Options: `lakeprobe.compare.repeats.measure`."""
+        """Measure how repeats of a golden run differ from it. Options: `lakeprobe.compare.repeats.measure`."""
         from lakeprobe.compare.repeats import measure
 
         report = measure(golden, repeats, lake=self.path, **options)
@@ -140,11 +140,11 @@ class Lake:
         return report
 
     def comparison(self, name: str) -> ComparisonResult:
-        """A comparison that was made before."""
+        """Return a comparison that the lake has."""
         return ComparisonResult(self, name)
 
     def covered(self, comparison: str) -> Coverage:
-        """How much of both sides of a comparison was compared, and what came of it. Raises UsageError and LakeError."""
+        """Return how much of a comparison's sides was compared, with what result. Raises UsageError and LakeError."""
         stored = comparisons.load(self.path, comparison)
         with query_errors():
             outcomes = outcomes_in_lake(self._connection, comparison)
@@ -153,11 +153,12 @@ class Lake:
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.
 
-        Raises RuleError if the query does not run, and LakeError if there is no lake or a file of it cannot be read.
+        Raises RuleError if the query fails, and LakeError if the lake does not exist or one of its files cannot be
+        read.
         """
         store.check(self.path)
         if "tensor_metrics" in query.lower() and not self._measures:
-            from lakeprobe.tensors.udf import register  # numpy: 0.1 s that few queries need
+            from lakeprobe.tensors.udf import register  # numpy takes 0.1 s, and few queries need it
 
             register(self._connection, default_jobs())
             self._measures = True
@@ -165,7 +166,7 @@ class Lake:
             return self._connection.sql(query, params=parameters)
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
-        """The saved tensor of `op` in `slot` ("input.0", "output.0"), of its own shape; bfloat16 has ml_dtypes' dtype.
+        """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.
 
         Raises UsageError if there is no such tensor, and TensorError if its contents were not saved or cannot be read.
         """
@@ -173,7 +174,7 @@ class Lake:
         found = self.sql(resources.sql("reports/tensor_content"), where).fetchall()
         if not found:
             raise UsageError(
-                f"no tensor {op}.{slot} in run {run} step {step} rank {rank}; lakeprobe show {op} lists them"
+                f"run {run} step {step} rank {rank} has no tensor {op}.{slot}; list them: lakeprobe show {op}"
             )
         problem, reference = found[0]
         if reference is None:
@@ -183,9 +184,9 @@ class Lake:
         return open_tensor(TensorReference.of(reference)).copy()
 
     def communication(self, name: str, *, step: int | None = None) -> Communication:
-        """Who spoke to whom in a run, and which results break a law of their collective.
+        """Return the communication between the ranks of a run, and the results that break a law of their collective.
 
-        `name` is a run, or a comparison: then it is its target, and the meetings that carry a difference are told too.
+        `name` is a run, or a comparison, which stands for its target and adds the meetings that carry a difference.
         Raises UsageError if the lake has neither.
         """
         run, comparison = self._run_of(name)
@@ -193,7 +194,7 @@ class Lake:
             return communicating.communication(self._connection, run, comparison, step)
 
     def transfers(self, run: str) -> duckdb.DuckDBPyRelation:
-        """Every collective call, send and receive of `run`, a row each, with its group, partners and tensors.
+        """Return every collective call, send and receive of `run`, a row each, with its group, partners and tensors.
 
         Raises UsageError if the lake has no such run.
         """
@@ -202,7 +203,7 @@ class Lake:
             return communicating.transfers(self._connection, run)
 
     def overflow(self, name: str, **options: Any) -> Overflow:
-        """Where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
+        """Find where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
 
         Options and errors: `lakeprobe.analysis.overflow.overflow`.
         """
@@ -212,14 +213,14 @@ class Lake:
             return overflowing.overflow(self._connection, run, comparison=comparison, thresholds=thresholds, **options)
 
     def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
-        """Where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
+        """Find where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
         with query_errors():
             return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
 
     def merge(self, *sources: str, **options: Any) -> list[Sheet]:
-        """The ranks of comparisons side by side, a sheet per step and metric.
+        """Return the ranks of comparisons side by side, a sheet per step and metric.
 
-        A source is a comparison, or msprobe's result files or a folder of them. Options and errors:
+        A source is a comparison, a result file of msprobe, or a folder of those. Options and errors:
         `lakeprobe.analysis.merge.plan`.
         """
         comparisons, files = merging.sources(self.path, sources)
@@ -228,20 +229,20 @@ class Lake:
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def _run_of(self, name: str) -> tuple[str, str | None]:
-        """The run that `name` is, or the target of the comparison that it is, and the comparison."""
+        """Return the run `name` and None, or the target of the comparison `name` and the comparison."""
         if name in self.runs:
             return name, None
         if name in self.comparisons:
             return comparisons.load(self.path, name).target, name
-        there = ", ".join([*self.runs, *self.comparisons]) or "nothing"
-        raise UsageError(f"{name} is neither a run nor a comparison in {self.path} (there: {there})")
+        existing = ", ".join([*self.runs, *self.comparisons]) or "nothing"
+        raise UsageError(f"{name} is neither a run nor a comparison in {self.path}; it has {existing}")
 
 
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
 
     def __init__(self, lake: Lake, name: str, report: CompareReport | None = None) -> None:
-        """The comparison `name` of `lake`; `report` is there where it was made just now."""
+        """Load the comparison `name` of `lake`; `report` is given if it was made just now."""
         self.lake, self.name, self.report = lake, name, report
         self.stored: StoredComparison = comparisons.load(lake.path, name)
         self._summary: Summary | None = None
@@ -254,40 +255,40 @@ class ComparisonResult:
         several_ranks = len({unit.rank for unit in self.stored.units}) > 1
         if not several_ranks or summary.verdict is Verdict.EQUAL:
             return comparison_text(self.stored, summary)
-        with query_errors(), connect() as connection:  # its own, so that a result can be shown when its lake is closed
+        with query_errors(), connect() as connection:  # a new one, because the lake may be closed by now
             views.define(connection, self.lake.path)
             return comparison_text(self.stored, summary, differing.first_difference(connection, self.stored))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows: the summary."""
+        """Show the summary in a notebook."""
         printer.text(str(self))
 
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:
-        """All rows, as the table results has them."""
+        """All rows, as in the table results."""
         return self.lake.sql("FROM results WHERE comparison = $name ORDER BY step, rank, row", {"name": self.name})
 
     def summary(self) -> Summary:
-        """The first op that differs, the worst ops, and how all rows ended."""
+        """Return the first op that differs, the worst ops, and how all rows ended."""
         if self._summary is None:
             self._summary = summarise(self.stored)
         return self._summary
 
     @property
     def verdict(self) -> Verdict:
-        """How the comparison ended as a whole; what else is known of it: `summary().coverage`."""
+        """The verdict on the whole comparison; `summary().coverage` has its reasons."""
         return self.summary().verdict
 
     def coverage(self) -> duckdb.DuckDBPyRelation:
-        """What paired how many ops and rows of each side."""
+        """Return how many ops and rows of each side were paired, and how."""
         return self.lake.sql(resources.sql("analysis/coverage"), {"comparison": self.name})
 
     def unmatched(self, most: int = 20) -> duckdb.DuckDBPyRelation:
-        """Ops without counterpart, `most` of each side, step and rank, each with those that are most like it."""
+        """Return the ops without counterpart, `most` per side, step and rank, each with those most similar to it."""
         return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
 
     def first_difference(self, **options: Any) -> FirstDifference:
-        """The op with which the runs part, on each rank and over all of them.
+        """Find the op at which the runs begin to differ, on each rank and over all of them.
 
         Options and errors: `lakeprobe.analysis.first_difference.first_difference`.
         """
@@ -295,7 +296,7 @@ class ComparisonResult:
             return differing.first_difference(self.lake._connection, self.stored, **options)
 
     def blame(self, **options: Any) -> Blame:
-        """The ops that may be the cause, with reasons, and the path to the loss.
+        """Find the ops that may be the cause, with evidence, and the path to the loss.
 
         Options and errors: `lakeprobe.analysis.blame.blame`.
         """

@@ -1,4 +1,4 @@
-"""Runs one function over many independent units of work, on a pool of processes where that helps."""
+"""Runs one function over many independent tasks, on a pool of processes if that is faster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lakeprobe.errors import LakeError
 Task = TypeVar("Task")
 Report = TypeVar("Report")
 Progress = Callable[[int, int], None]
-"""Told how many units of work are done, and how many there are."""
+"""A callback that receives the number of tasks that are done, and of all tasks."""
 
 
 def default_jobs() -> int:
-    """As many processes as there are cores to run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -30,20 +30,20 @@ def run_all(
     tasks: Sequence[Task],
     jobs: int,
     progress: Progress | None = None,
-    apart: bool = False,
+    isolated: bool = False,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[Report]:
-    """`function` of every task, in the order of `tasks`: here if there is one or `jobs` is 1, else in other processes.
+    """Return `function` of every task, in the order of `tasks`.
 
-    `apart` has it in other processes always: what may be killed must not run here. While others work, `meanwhile` is
-    called here, once.
+    It runs here if there is one task or `jobs` is 1, otherwise in other processes. `isolated` forces other processes,
+    for tasks that may be killed. While others work, `meanwhile` is called here, once.
 
-    The first exception of a task ends the work and is raised. Other processes give back all of their memory at their
-    end, so that what a command does next starts with none of it taken.
+    The first exception of a task ends the work and is raised. Other processes return all of their memory when they end,
+    so the next part of a command starts with all of it.
     """
     if progress:
         progress(0, len(tasks))
-    if min(jobs, len(tasks)) <= 1 and not apart:
+    if min(jobs, len(tasks)) <= 1 and not isolated:
         reports = []
         for task in tasks:
             reports.append(function(task))
@@ -64,13 +64,13 @@ def run_all(
         except BrokenProcessPool:
             raise LakeError("a worker process was killed, by --timeout or lack of memory; try fewer --jobs") from None
         finally:
-            stop.set()  # what waits in a worker's queue already cannot be cancelled
+            stop.set()  # a task that is in a worker's queue cannot be cancelled
             pool.shutdown(wait=True, cancel_futures=True)
         return [future.result() for future in futures]
 
 
 _stop: Event | None = None
-"""In a worker process: set when the others' work is of no use any more."""
+"""In a worker process: set when results are no longer needed."""
 
 
 def _begin(stop: Event) -> None:
@@ -85,9 +85,9 @@ def _unless_stopped(function: Callable[[Task], Report], task: Task) -> Report:
 
 
 def _can_fork() -> bool:
-    """Whether a copy of this process would work: not with threads, nor with libraries that run some of their own.
+    """Return whether this process can be forked: it has no threads, and no library that runs some.
 
-    A copy starts a third of a second sooner than a new process, which reads all modules anew.
+    A fork starts a third of a second sooner than a new process, which imports all modules again.
     """
     threaded = {"duckdb", "mindspore", "numpy", "pyarrow", "torch"}
     return sys.platform == "linux" and threading.active_count() == 1 and threaded.isdisjoint(sys.modules)

@@ -93,7 +93,7 @@ def test_a_path_that_is_no_lake(magic: Any, tmp_path: Path) -> None:
     [
         ("nolake", "nolake is not a lake; name one"),
         ("--help", "%lake path/to/lake             opens a lake"),
-        ("select * from ops", "%lake opens a lake; SQL goes into a cell that begins with %%lake: select * from ops"),
+        ("select * from ops", "%lake opens a lake; to run SQL, begin a cell with %%lake: select * from ops"),
     ],
 )
 def test_a_typo_opens_and_makes_nothing(

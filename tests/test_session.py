@@ -105,7 +105,7 @@ def test_a_result(lake: Lake, tmp_path: Path) -> None:
     assert (again.report, again.summary()) == (None, result.summary())
     with pytest.raises(UsageError, match=r"there is no comparison other in .* \(there: npu_vs_gpu\)"):
         lake.comparison("other")
-    with pytest.raises(UsageError, match="--format doc does not exist; use one of csv, xlsx, json, parquet"):
+    with pytest.raises(UsageError, match="--format doc is unknown; use one of csv, xlsx, json, parquet"):
         result.write(tmp_path, "doc")
 
 

@@ -1,1 +1,1 @@
-"""Analysis: questions to a finished comparison or run, each a query in sql/analysis."""
+"""Answers questions about a finished comparison or a run, each with the queries of a folder in sql/analysis."""

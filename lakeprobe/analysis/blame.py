@@ -1,7 +1,7 @@
-"""Which op is the cause of a difference, why it is held to be, and how the difference came from there to the loss.
+"""Finds the op that causes a difference, the evidence for it, and the path of the difference to the loss.
 
-The order of the suspects is explained in sql/analysis/blame/events.sql and ranked.sql. Nothing is decided here: this
-module makes the tables one after the other, and walks from the loss back to the cause.
+sql/analysis/blame/events.sql and ranked.sql explain the order of the suspects. SQL decides; this module runs the stages
+one after the other, and searches the path from the cause to the loss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
+from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import duckdb
 
 _Node = tuple[int, int]
-"""A rank and an op's place on it."""
+"""A rank, and the place of an op on it."""
 
 
 @dataclass(frozen=True)
 class _Edge:
-    """Where an op has its difference from: the earlier op, how that is known, and by which meeting of ranks."""
+    """How a difference reached an op: the earlier op, how that is known, and the meeting of ranks that carried it."""
 
     origin: _Node
     how: str
@@ -39,17 +39,16 @@ class _Edge:
 
 
 _COST_OF_GUESS = 1000
-"""A hop that only the order of the ops speaks for counts as so many others."""
+"""The cost of a hop that only the order of the ops suggests; other hops cost 1."""
 
 
 @dataclass(frozen=True)
 class Blame:
-    """The cause of a step's difference. The relations are described by their SQL files.
+    """The cause of a step's difference. The SQL files describe the relations.
 
-    `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql); `path`: the ops from the cause to the
-    loss (path.sql); `spread`: how the difference came to the other ranks (spread.sql); `counts`: how many events there
-    are of each grade, `suspects` shows `most` of them in all; `coverage`: how much of the steps that were looked at was
-    compared.
+    `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql). `path`: the ops from the cause to the
+    loss (path.sql). `spread`: how the difference reached the other ranks (spread.sql). `counts`: the number of events
+    of each grade; `suspects` shows at most `most` of them. `coverage`: how much of the steps was compared.
     """
 
     comparison: str
@@ -73,19 +72,20 @@ def blame(
     repeat: str | None = None,
     noise: str | None = None,
 ) -> Blame:
-    """Name the ops that may be the cause of what differs in the comparison `name`, and the path to the loss.
+    """Find the ops that may have caused the differences in the comparison `name`, and the path to the loss.
 
-    `connection` has the views of `lake`. `most` is the length of the list. Without `step`, the first step that has a
-    suspect is taken, or the first one where none has. `repeat` is another run of golden's program that the lake has a
-    comparison of with golden: what differs there is noise. `noise` is the name under which such were measured.
+    `connection` has the views of `lake`. `most` is the length of the list. Without `step`, blame takes the first step
+    with a suspect, or the first step if none has one. `repeat` is another run of golden's program, which the lake has a
+    comparison of with golden: differences that it shows too are noise. `noise` is the name of repeats that were
+    measured.
 
-    Raises UsageError for a comparison or step that does not exist, and for a repeat that was not held against golden.
+    Raises UsageError for a comparison or step that does not exist, and for a repeat that was not compared with golden.
     """
     comparison = comparisons.load(lake, name)
     steps = sorted({unit.step for unit in comparison.units})
     if step is not None and step not in steps:
-        raise UsageError(f"comparison {name} has no step {step} (it has {', '.join(map(str, steps))})")
-    with apart(connection) as stages:
+        raise UsageError(f"the comparison {name} has no step {step}; it has {', '.join(map(str, steps))}")
+    with stage_connection(connection) as stages:
         set_thresholds(stages, comparison.thresholds)
         keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None
@@ -97,13 +97,13 @@ def blame(
 
 
 def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComparison:
-    """The comparison in which `run` was held against golden."""
+    """Return the comparison of `run` with golden. Raises UsageError if the lake has none."""
     for name in layout.comparisons(lake):
         found = comparisons.load(lake, name)
         if {found.target, found.golden} == {run, comparison.golden}:
             return found
     raise UsageError(
-        f"no comparison in {lake} holds {run} against {comparison.golden}, the golden run of {comparison.name}; "
+        f"{lake} has no comparison of {run} with {comparison.golden}, the golden run of {comparison.name}; "
         f"make one: lakeprobe compare {run} {comparison.golden}"
     )
 
@@ -111,7 +111,7 @@ def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComp
 def _keep_repeat(
     stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, repeat: StoredComparison | None
 ) -> None:
-    """Make repeat_errors: how far each op of golden is from itself in the repeat."""
+    """Create repeat_errors: how far each op of golden differs from itself in the repeat."""
     if repeat is None:
         keep(stages, "repeat_errors", "blame/no_repeat")
         return
@@ -127,10 +127,11 @@ def _rank_steps(
     noise: str | None,
     repeat: StoredComparison | None,
 ) -> int:
-    """Make blame_ranked of the first of `steps` that has a suspect, or else of the first, and give that step.
+    """Create blame_ranked for the first of `steps` that has a suspect, or else for the first. Returns that step.
 
-    Where nothing rounds differently the differences themselves tell. They do not tell all: an argument may act a step
-    later, and another wire may hand on what agrees. Where they give no event, the evidence of sql/noise is asked.
+    Where no op rounds differently, the differences themselves are the evidence. They are not complete: an argument may
+    act a step later, and another path may pass on values that agree. If they give no event, the noise analysis
+    (sql/noise) is used.
     """
     for step in steps:
         keep_noise_ends(stages, comparison, noise=noise, repeat=repeat)
@@ -150,7 +151,7 @@ def _has_suspect(stages: duckdb.DuckDBPyConnection) -> bool:
 
 
 def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
-    """Make compared_units: which step and rank of golden each of the target was held against."""
+    """Create compared_units: the step and rank of golden for each step and rank of the target."""
     units = [
         (unit.step, unit.rank, unit.golden_step, unit.golden_rank)
         for unit in comparison.units
@@ -164,7 +165,7 @@ def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, 
 
 
 def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:
-    """Make blame_ranked, and the tables that it stands on, of one step."""
+    """Create blame_ranked for one step, and the tables that it reads."""
     keep_units(stages, comparison, step)
     name = {"comparison": comparison.name}
     target = {"target": comparison.target}
@@ -208,7 +209,7 @@ def _answer(
 
 
 def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:
-    """Make blame_hops: the ops of the path from the cause to the loss, in this order."""
+    """Create blame_hops: the ops of the path from the cause to the loss, in order."""
     stages.execute(
         "CREATE OR REPLACE TEMP TABLE blame_hops "
         "(nth INTEGER, step INTEGER, rank INTEGER, seq INTEGER, how VARCHAR, from_rank INTEGER, meeting VARCHAR)"
@@ -220,34 +221,34 @@ def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) ->
 
 
 _Hop = tuple[_Node, str | None, int | None, str | None]
-"""An op of the path, how it has the difference from the one before it, and from which rank by which meeting."""
+"""An op of the path, how the difference reached it, and from which rank by which meeting."""
 
 
 def _path(stages: duckdb.DuckDBPyConnection, comparison: str) -> list[_Hop]:
-    """The path from the cause to the loss of its rank, or else to that of the first rank it was carried to."""
+    """Return the path from the cause to the loss of its rank, or else to the loss of the first rank that it reached."""
     found = stages.execute("SELECT rank, target_seq FROM blame_cause WHERE target_seq IS NOT NULL").fetchall()
     if not found:
         return []
     cause: _Node = found[0]
-    brought = dict(stages.execute("SELECT rank, from_rank FROM blame_spread").fetchall())
+    sources = dict(stages.execute("SELECT rank, from_rank FROM blame_spread").fetchall())
     for end in stages.execute("SELECT rank, seq FROM blame_ends ORDER BY nth LIMIT 2").fetchall():
-        edges = _edges(stages, comparison, _ranks_between(cause[0], end[0], brought))
+        edges = _edges(stages, comparison, _ranks_between(cause[0], end[0], sources))
         hops = _walk(edges, cause, end)
         if hops:
             return hops
     return []
 
 
-def _ranks_between(cause: int, end: int, brought: dict[int, int]) -> list[int]:
-    """The ranks that the difference crossed on its way from `cause` to `end`, by what was brought first to each."""
+def _ranks_between(cause: int, end: int, sources: dict[int, int]) -> list[int]:
+    """Return the ranks that the difference crossed from `cause` to `end`; `sources` maps a rank to the one before."""
     ranks = [end]
-    while (before := brought.get(ranks[-1])) is not None and before not in ranks:
+    while (before := sources.get(ranks[-1])) is not None and before not in ranks:
         ranks.append(before)
     return sorted({cause, *ranks})
 
 
 def _edges(stages: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> dict[_Node, list[_Edge]]:
-    """Of every op of `ranks` that differs, where it may have that from, where most is from first."""
+    """Return for each op of `ranks` that differs the ops that may have passed the difference on, the largest first."""
     keep(stages, "blame_edges", "blame/edges", {"comparison": comparison, "ranks": ranks})
     edges: dict[_Node, list[_Edge]] = defaultdict(list)
     rows = stages.execute(
@@ -260,9 +261,9 @@ def _edges(stages: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int])
 
 
 def _walk(edges: dict[_Node, list[_Edge]], cause: _Node, end: _Node) -> list[_Hop]:
-    """The shortest way from `cause` to `end` (Dijkstra, walked backwards), with as few guessed hops as can be.
+    """Return the shortest path from `cause` to `end` (Dijkstra, backwards) with the fewest guessed hops.
 
-    Nothing is said where more than half of it would be guessed.
+    Returns no path if more than half of it would be guessed.
     """
     steps: dict[_Node, tuple[_Node, _Edge]] = {}
     costs = {end: 0}

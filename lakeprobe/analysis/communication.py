@@ -1,11 +1,11 @@
-"""Who spoke to whom in a run, and whether what came out of each collective is what went in."""
+"""Finds which ranks communicated in a run, and checks the results of collectives against their inputs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, keep, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
@@ -19,15 +19,16 @@ _LAWS = (
 )  # fmt: skip
 _KEYS = ("step", "meeting", "law", "part", "rank", "seq", "slot")
 _BATCH = 1000
-"""How many results are looked at together: what they are made of takes far more memory than what comes of it."""
+"""Results per batch: describing what a result is made of takes far more memory than the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """What the ranks of a run said to each other. `broken` are the results that break a law, in the order of the ops.
+    """The communication between the ranks of a run.
 
-    `verdicts` counts, by law, for how many results it holds, breaks, or cannot be told and why; `laws` has them all.
-    `changed` are the meetings that carry a difference from golden; None where there is no comparison.
+    `broken` are the results that break a law, in the order of the ops. `verdicts` counts by law the results for which
+    it holds, breaks or cannot be checked, and why; `laws` lists them all. `changed` are the meetings that carry a
+    difference from golden; None without a comparison.
     """
 
     summary: duckdb.DuckDBPyRelation
@@ -38,8 +39,8 @@ class Communication:
 
 
 def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBPyRelation:
-    """Every collective call, send and receive of `run`, with its group, partners and tensors."""
-    with apart(connection) as stages:
+    """Return every collective call, send and receive of `run`, with its group, partners and tensors."""
+    with stage_connection(connection) as stages:
         keep_transfers(stages, run)
         return answer(connection, stages, "communication/transfers_in_order")
 
@@ -47,13 +48,13 @@ def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBP
 def communication(
     connection: duckdb.DuckDBPyConnection, run: str, comparison: str | None = None, step: int | None = None
 ) -> Communication:
-    """The collectives, sends and receives of `run` (of one step, or all), each held against the laws of its kind.
+    """Check the collectives, sends and receives of `run` (of one step, or all) against the laws of their kinds.
 
-    `comparison` is one with `run` as its target, to tell which meetings carry a difference. Tensors are read where
-    their contents were dumped; else digests or statistics tell what they can (each law_*.sql in
-    sql/analysis/communication says what that is). A tensor that cannot be read is a reason, not an error.
+    `comparison` has `run` as its target, and says which meetings carry a difference. Tensors are read if their contents
+    were dumped; otherwise digests or statistics show what they can (law_*.sql in sql/analysis/communication say what).
+    A tensor that cannot be read is a reason, not an error.
     """
-    with apart(connection) as stages:
+    with stage_connection(connection) as stages:
         keep_transfers(stages, run)
         _keep_laws(stages, run)
         changed = None
@@ -71,7 +72,7 @@ def communication(
 
 
 def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Make the table laws, and all that it stands on."""
+    """Create the table laws, and all that it reads."""
     keep(stages, "tensors_moved", "communication/tensors_moved", {"run": run})
     for stage in ("meetings", "shares", "contributors", *_LAWS, "expected", "takings", "parts", "statistics"):
         keep(stages, stage, f"communication/{stage}")
@@ -82,7 +83,7 @@ def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _measure(stages: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Make the table readings_measured: what numpy says of the results whose contents were dumped."""
+    """Create the table readings_measured: what numpy measures of results whose contents were dumped."""
     import pyarrow as pa
 
     from lakeprobe.tensors.reference import TensorReference
@@ -113,7 +114,7 @@ def _measure(stages: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _measured(row: dict[str, Any], places: dict[int, TensorReference]) -> dict[str, Any]:
-    """How a result agrees with what it should be, as columns; or the problem that keeps us from knowing."""
+    """Return how a result agrees with its expected value, as columns, or the problem that prevents the check."""
     from lakeprobe.errors import TensorError
     from lakeprobe.tensors.collectives import Piece, agreement
 

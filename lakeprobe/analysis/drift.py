@@ -1,4 +1,4 @@
-"""How runs drift from a golden run over steps and ranks: one metric of ops, modules, parameters and gradients."""
+"""Follows how runs drift from a golden run over steps and ranks: one metric of ops, modules or gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
-from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
+from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.compare.plan import pair_units
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
@@ -21,18 +21,18 @@ _UnitRow = tuple[str, int | None, int | None, int | None, int | None]
 """Run, its step and rank, golden's step and rank."""
 
 METRICS = ("norm", "mean", "max", "min", "error")
-"""What can be followed: a statistic as it was recorded, or how far all of them are from golden's."""
+"""The metrics to follow: a recorded statistic, or the largest distance of any statistic from golden's."""
 
 THRESHOLD = 0.001
-"""A row leaves golden where it is farther from it than this share of golden's tensor."""
+"""A row leaves golden where its distance is larger than this share of golden's tensor."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What came of runs that were held against golden over steps. The relations are described by their SQL files.
+    """How runs differ from golden over steps. The SQL files describe the relations.
 
-    `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql); `rows`: where each row of it does;
-    `modules`: which module does first, and most; `steps`: every value; `missing`: units that one side lacks.
+    `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql). `rows`: where each row does. `modules`: which
+    modules do first, and most. `steps`: every value. `missing`: units that one side lacks.
     """
 
     golden: str
@@ -59,19 +59,19 @@ def drift(
     threshold: float = THRESHOLD,
     noise: str | None = None,
 ) -> Drift:
-    """Follow `metric` of the rows that `names` means, in `runs` and in `golden`, over all steps and ranks.
+    """Follow `metric` of the rows that `names` select, in `runs` and in `golden`, over all steps and ranks.
 
-    A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names it is the parameter
-    gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `ranks` are golden's; none
-    means all. `threshold` is a share of golden's tensor: its norm, norm/√n for the mean, its largest magnitude for
-    max and min. Steps and ranks pair as in `compare`; rows pair by name. Three times what repeats of golden differ by,
-    measured as `noise`, is noise too.
+    A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names, drift follows the
+    parameter gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `ranks` are
+    golden's; none means all. `threshold` is a share of golden's tensor: of its norm, of norm/√n for the mean, of its
+    largest magnitude for max and min. Steps and ranks pair as in `compare`; rows pair by name. Up to three times the
+    difference between repeats of golden, measured as `noise`, counts as noise.
 
-    Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to look at.
+    Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to follow.
     """
     _check(golden, runs, metric, threshold)
     everyone = [golden, *runs]
-    with apart(connection) as stages:
+    with stage_connection(connection) as stages:
         set_thresholds(stages, across=_are_of_two_frameworks(stages, everyone))
         _pair(stages, golden, runs, ranks)
         keep(stages, "drift_ops", "drift/ops", {"runs": everyone})
@@ -84,7 +84,7 @@ def drift(
         keep(stages, "drift_points", "drift/points", {"golden": golden, **limits})
         if not stages.execute("SELECT count(*) FROM drift_points").fetchall()[0][0]:
             raise UsageError(
-                f"nothing that was asked for has a {metric}; name other ops with --op, or another --metric"
+                f"none of the rows asked for has a {metric}; name other ops with --op, or another --metric"
             )
         order = {"runs": list(runs)}
         keep(stages, "drift_rows", "drift/rows", order)
@@ -110,18 +110,18 @@ def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> N
     if metric not in METRICS:
         raise UsageError(f"there is no metric {metric}; take one of {', '.join(METRICS)}")
     if not (threshold >= 0 and math.isfinite(threshold)):
-        raise UsageError(f"the threshold {threshold} is no share of a tensor; take 0 or more, such as {THRESHOLD}")
+        raise UsageError(f"the threshold {threshold} is not a share of a tensor; give 0 or more, such as {THRESHOLD}")
 
 
 def _are_of_two_frameworks(stages: duckdb.DuckDBPyConnection, runs: Sequence[str]) -> bool:
-    """Whether the runs are not all of one framework: then noise is as wide as between two in a comparison."""
+    """Return whether the runs come from several frameworks; then noise is as wide as in a comparison between two."""
     query = "SELECT count(DISTINCT framework) > 1 FROM dumps WHERE list_contains($runs, run)"
     [(are,)] = stages.execute(query, {"runs": list(runs)}).fetchall()
     return bool(are)
 
 
 def _pair(stages: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:
-    """Make drift_units: which unit of each run is held against which of golden."""
+    """Create drift_units: the unit of golden for each unit of each run."""
     units: dict[str, list[UnitKey]] = {}
     for name, step, rank in stages.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
         units.setdefault(name, []).append(UnitKey(name, step, rank))
@@ -138,11 +138,11 @@ def _pair(stages: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], r
 
 
 def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequence[int]) -> Iterator[_UnitRow]:
-    """What a run's units are held against, in `ranks` of golden; a unit that only the run has keeps its own rank."""
+    """Yield each unit of a run with its unit in `ranks` of golden; a unit without counterpart keeps its own rank."""
     run, golden = ours[0].run, theirs[0].run
     pairs, alone = pair_units(ours, theirs)
     if not pairs:
-        raise UsageError(f"{run} and {golden} have no step and rank in common")
+        raise UsageError(f"{run} and {golden} share no step and rank")
     for unit, other in pairs:
         if other.rank in ranks:
             yield run, unit.step, unit.rank, other.step, other.rank
@@ -154,7 +154,7 @@ def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequen
 
 
 def _choose(stages: duckdb.DuckDBPyConnection, golden: str, names: Sequence[str]) -> None:
-    """Make drift_chosen: the ops and slots to look at."""
+    """Create drift_chosen: the ops and slots to follow."""
     if names:
         keep(stages, "drift_named", "drift/asked", {"names": list(names)})
         _check_names(stages, names)
@@ -171,4 +171,4 @@ def _check_names(stages: duckdb.DuckDBPyConnection, names: Sequence[str]) -> Non
         if name not in found:
             close_names = stages.execute(resources.sql("analysis/drift/close_names"), {"name": name}).fetchall()
             close = [known for (known,) in close_names]
-            raise UsageError(f"no op, row or module begins with {name}; close to it are {', '.join(close)}")
+            raise UsageError(f"no op, row or module begins with {name}; similar names are {', '.join(close)}")

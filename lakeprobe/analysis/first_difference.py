@@ -1,8 +1,8 @@
-"""The first difference of a comparison: on each rank, and over all of them the one that explains the others.
+"""Finds the first difference of a comparison on each rank, and the one that explains the others.
 
-Between communication ops a rank stands alone; a difference travels only where one rank gives and another takes. So a
-rank's first difference is explained if another rank differed before, and something that it gave later reached this
-rank in time. What nothing explains is where it began.
+Between communication ops a rank computes alone; a difference travels only where one rank gives and another takes. So a
+rank's first difference is explained if another rank differed before, and something that it gave later reached this rank
+in time. A first difference without explanation is an origin.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, keep, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """What differs first, as relations that stay valid.
+    """The first differences, as relations that stay valid.
 
-    `ranks` has a row per (step, rank) (sql/analysis/first_difference/ranks.sql), in each step the origins first;
-    `leaves` the inputs and outputs of their ops (leaves.sql); `set_aside` how many records that differ were not
-    believed (doubtful.sql); `flips` the ops in front that decided otherwise for rounding (flips.sql). `coverage` says
-    how much of the steps and ranks that are shown was compared at all; `threshold` and `noise` are those that the
-    asker set.
+    `ranks` has a row per (step, rank), in each step the origins first (sql/analysis/first_difference/ranks.sql).
+    `leaves` has the inputs and outputs of their ops (leaves.sql). `set_aside` counts the records that differ and were
+    not trusted (doubtful.sql). `flips` lists earlier ops whose decision flipped because of rounding (flips.sql).
+    `coverage` says how much of these steps and ranks was compared. `threshold` and `noise` are the user's.
     """
 
     ranks: duckdb.DuckDBPyRelation
@@ -51,13 +50,13 @@ class FirstDifference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both sides are the same: all of them was compared, and nothing differs."""
+        """Whether both sides are the same: everything was compared, and nothing differs."""
         is_asked = self.threshold is not None or self.noise is not None
         return not self.differs and (self.coverage.is_whole if is_asked else self.coverage.is_equal)
 
     @property
     def differs(self) -> bool:
-        """Whether an op differs, or has no counterpart."""
+        """Whether an op differs or has no counterpart."""
         return bool(self.ranks.filter("finding IS NOT NULL").limit(1).fetchall())
 
 
@@ -73,21 +72,22 @@ def first_difference(
 ) -> FirstDifference:
     """Find the first difference of every rank of `comparison`, and where it began.
 
-    `connection` has the views of the lake. A leaf differs if its error (sql/analysis/leaf_errors.sql: 1 is as far apart
-    as the tensor is large) is above `threshold` (0: if anything is not equal), by default if it is beyond rounding
-    noise (docs/noise.md). What repeats of golden that were measured as `noise` differ by is noise, too. A leaf without
-    counterpart always differs. `paired` passes over ops without counterpart. `steps` and `ranks` limit what
-    is shown; all ranks are looked at for what explains them. Raises UsageError for a threshold, step, rank or
-    noise that does not exist.
+    `connection` has the views of the lake. A leaf differs if its difference is beyond rounding noise (docs/noise.md),
+    or, with `threshold`, if its error is larger; an error of 1 is as large as the tensor
+    (sql/analysis/leaf_errors.sql), and 0 as threshold finds all that is not equal. Differences between repeats of
+    golden, measured as `noise`, are noise too. A leaf without counterpart always differs. `paired` skips ops without
+    counterpart. `steps` and `ranks` limit what is shown; the explanation considers all ranks.
+
+    Raises UsageError for an invalid threshold, and for a step, rank or noise that does not exist.
     """
     if threshold is not None and not threshold >= 0:
-        raise UsageError(f"a threshold of {threshold} is no error; give a number from 0 on")
-    _check_there("step", steps, {unit.step for unit in comparison.units})
-    _check_there("rank", ranks, {unit.rank for unit in comparison.units})
+        raise UsageError(f"{threshold} is not a threshold; give a number that is 0 or more")
+    _check_present("step", steps, {unit.step for unit in comparison.units})
+    _check_present("rank", ranks, {unit.rank for unit in comparison.units})
     name = {"comparison": comparison.name}
     run = {"run": comparison.target}
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
-    with apart(connection) as stages:
+    with stage_connection(connection) as stages:
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep(stages, "leaf_errors", "leaf_errors", name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
@@ -114,16 +114,16 @@ def first_difference(
         )
 
 
-def _check_there(what: str, asked: Sequence[int], there: set[int]) -> None:
-    missing = sorted(set(asked) - there)
+def _check_present(what: str, asked: Sequence[int], present: set[int]) -> None:
+    missing = sorted(set(asked) - present)
     if missing:
-        raise UsageError(f"the comparison has no {what} {missing[0]}; it has {', '.join(map(str, sorted(there)))}")
+        raise UsageError(f"the comparison has no {what} {missing[0]}; it has {', '.join(map(str, sorted(present)))}")
 
 
 def _keep_verdicts(
     stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: Sequence[int], ranks: Sequence[int]
 ) -> Coverage:
-    """Make unit_verdicts, the verdict on each (step, rank) that is asked for, and give the coverage of all of them."""
+    """Create unit_verdicts, the verdict on each (step, rank) asked for. Returns their coverage together."""
     outcomes = outcomes_in_lake(stages, comparison.name)
     of_unit: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -138,10 +138,10 @@ def _keep_verdicts(
 
 
 def explain(stages: duckdb.DuckDBPyConnection) -> None:
-    """Make the tables `affected` and `origins` of `firsts` and `transfers`: what reached which rank, where it began.
+    """Create the tables `affected` and `origins` from `firsts` and `transfers`.
 
-    A receive that does not wait is recorded before its data came, so ranks may seem to explain each other. Their
-    receives are then taken to come late.
+    An asynchronous receive is recorded before its data arrives, so that ranks may seem to explain each other. Then the
+    data of these receives is assumed to arrive later.
     """
     keep(stages, "gifts", "first_difference/gifts")
     keep(stages, "arrivals", "first_difference/arrivals")

@@ -1,7 +1,7 @@
-"""Ranks side by side: what a metric of a comparison is on each of them, a row per row name and a column per rank.
+"""Merges ranks side by side: a metric of a comparison, with a row per row name and a column per rank.
 
-Cells are those of msprobe's merge_result. They come from comparisons of a lake and from msprobe's own result files.
-One metric of one step is worked on at a time, so memory does not grow with their number.
+Cells are those of msprobe's merge_result. They come from comparisons in a lake and from msprobe's own result files. One
+metric of one step is merged at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import metrics, resources
-from lakeprobe.analysis.query import answer, apart, keep
+from lakeprobe.analysis.query import answer, keep, stage_connection
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
@@ -33,15 +33,15 @@ NAME = "NPU Name"
 _GRADIENTS = "Requires_grad Consistent"
 _RESULT = "Result"
 _DIGESTS = (_RESULT, "MD5")
-"""What is merged of a comparison of digests, where nothing is measured."""
+"""The metrics of a comparison of digests, which measures nothing."""
 
 _SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH MD5")
-"""What a cell is made of, beside the metric itself."""
+"""The columns that a cell needs besides the metric itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What is merged: the sources, and what they have. A step is None where only files without a step are merged."""
+    """What to merge: the sources, and what they have. The step is None if only files without a step are merged."""
 
     comparisons: tuple[StoredComparison, ...]
     files: tuple[ResultFile, ...]
@@ -56,8 +56,8 @@ class Merge:
 class Sheet:
     """One metric of one step.
 
-    `rows` has the columns "NPU Name", rank0, rank1 …, all texts, in the order of the run; NULL where a rank has no
-    such row. `absent` are the APIs that were asked for and that no rank has in this step.
+    `rows` has the text columns "NPU Name", rank0, rank1 …, in the order of the run; NULL where a rank lacks the row.
+    `absent` are the APIs that were asked for and that no rank has in this step.
     """
 
     step: int | None
@@ -67,13 +67,13 @@ class Sheet:
 
 
 def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, ...], tuple[Path, ...]]:
-    """Which of `given` are comparisons of `lake`, and which are paths. Raises UsageError for what is neither."""
+    """Split `given` into comparisons of `lake` and paths. Raises UsageError for a name that is neither."""
     known = layout.comparisons(lake)
     names = [name for name in given if name in known]
     paths = [name for name in given if name not in known]
     if strange := [name for name in paths if not Path(name).exists()]:
-        there = ", ".join(known) or "none"
-        raise UsageError(f"{strange[0]} is neither a comparison of {lake} (there: {there}) nor a path")
+        existing = ", ".join(known) or "none"
+        raise UsageError(f"{strange[0]} is neither a comparison of {lake} (it has {existing}) nor a path")
     return tuple(comparison.load(lake, name) for name in names), tuple(map(Path, paths))
 
 
@@ -84,23 +84,24 @@ def plan(
     metrics: Iterable[str] = (),
     step: int | None = None,
 ) -> Merge:
-    """What is to be merged, checked: comparisons of one lake, and msprobe's result files or folders of them.
+    """Check what to merge: comparisons of one lake, and msprobe's result files or folders of them.
 
-    `apis` choose rows by the beginning of their names up to a dot, letter by letter: `Distributed.all_reduce` has
+    `apis` select rows by the beginning of their names up to a dot: `Distributed.all_reduce` selects
     `Distributed.all_reduce.0.forward.input.0`, and neither `Distributed.all_reduce_coalesced.…` nor
-    `Module.Distributed.all_reduce.…`. None means all rows. (msprobe looks for the name anywhere, as a regular
-    expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `step` chooses one step
+    `Module.Distributed.all_reduce.…`. None means all rows. (msprobe searches the name anywhere, as a regular
+    expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `step` selects one step
     of the comparisons, and is the step of the files.
-    Raises UsageError where sources do not go together or lack what is asked for, and DumpError for damaged files.
+
+    Raises UsageError if sources do not fit together or lack what is asked for, and DumpError for damaged files.
     """
     stored = tuple(comparisons)
     found = result_tables.find(files)
     units = [unit for one in stored for unit in one.units if step is None or unit.step == step]
     steps = sorted({unit.step for unit in units})
     if not stored and not found:
-        raise UsageError("there is nothing to merge; give a comparison, or a folder with result files")
+        raise UsageError("no sources to merge; give a comparison, or a folder with result files")
     if stored and not units:
-        raise UsageError(f"{' and '.join(one.name for one in stored)}: there is no step {step}")
+        raise UsageError(f"{' and '.join(one.name for one in stored)}: no unit has the step {step}")
     if found and len(steps) > 1:
         raise UsageError(f"the result files have no step, the comparison has {len(steps)}; choose one with --step")
     kind = _only_layout({unit.kind for unit in units} | {file.layout for file in found})
@@ -124,13 +125,13 @@ def _check_ranks(of_comparisons: list[tuple[int, int]], of_files: set[tuple[int 
     if twice:
         step, rank = twice[0]
         where = "" if step is None else f" of step {step}"
-        raise UsageError(f"rank {rank}{where} is in two of the sources; a rank has one column, so leave one source out")
+        raise UsageError(f"two of the sources have rank {rank}{where}; a rank has one column, so leave one source out")
 
 
 def _only_layout(layouts: set[str]) -> str:
     if len(layouts) > 1:
         raise UsageError(
-            f"the sources compare {' and '.join(sorted(layouts))}, which have different metrics; merge them apart"
+            f"the sources compare {' and '.join(sorted(layouts))}, which have different metrics; merge them separately"
         )
     return layouts.pop()
 
@@ -138,7 +139,7 @@ def _only_layout(layouts: set[str]) -> str:
 def _chosen(
     asked: tuple[str, ...], layout: str, comparisons: tuple[StoredComparison, ...], files: tuple[ResultFile, ...]
 ) -> tuple[str, ...]:
-    """The metrics to show: those that a source has, also what users added to msprobe or by a rule of their own."""
+    """Return the metrics to show: those of the sources, including metrics that users added to msprobe or by a rule."""
     headers = {header for file in files for header in file.headers}
     own = [metric for one in comparisons for metric in one.metrics]
     added = [metric for file in files for metric in file.metrics]
@@ -146,21 +147,21 @@ def _chosen(
     usual = [metric for metric in known if comparisons or metric in headers or metric == "MD5"]
     allowed = dict.fromkeys([*usual, _RESULT])
     if unknown := [metric for metric in asked if metric not in allowed]:
-        raise UsageError(f"there is no metric {unknown[0]!r} of {layout}; use {', '.join(allowed)}")
+        raise UsageError(f"{unknown[0]!r} is not a metric of {layout}; use {', '.join(allowed)}")
     return tuple(dict.fromkeys(asked or usual))
 
 
 def _declared(layout: str) -> tuple[str, ...]:
-    """The metrics that lakeprobe knows of a layout, by their headers."""
+    """Return the headers of the metrics that lakeprobe declares for a layout."""
     return _DIGESTS if layout == "digest" else metrics.headers(layout)
 
 
 def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Sheet]:
-    """The metrics of `merge`, one after another. `connection` has the views of the lake of its comparisons, if any.
+    """Yield a sheet for each metric of `merge`. `connection` has the views of the lake of its comparisons, if any.
 
-    Raises UsageError where no row is of an API that was asked for, and DumpError for damaged files.
+    Raises UsageError if no row belongs to an API that was asked for, and DumpError for damaged files.
     """
-    with apart(connection) as stages:
+    with stage_connection(connection) as stages:
         for step, metric in _each(stages, merge):
             asked = {"apis": list(merge.apis)}
             absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()
@@ -169,7 +170,7 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Shee
 
 
 def found(sheets: Iterator[Sheet], merge: Merge) -> Iterable[Sheet]:
-    """The sheets, of which at least one has a row of the APIs asked for. Raises UsageError if none has."""
+    """Return the sheets. Raises UsageError if none has a row of the APIs asked for."""
     if not merge.apis:
         return sheets
     made = list(sheets)
@@ -179,11 +180,11 @@ def found(sheets: Iterator[Sheet], merge: Merge) -> Iterable[Sheet]:
 
 
 def _no_row(merge: Merge) -> UsageError:
-    return UsageError(f"no row is of {' or '.join(merge.apis)}; an API is the beginning of a row's name up to a dot")
+    return UsageError(f"no row belongs to {' or '.join(merge.apis)}; give the beginning of a row's name up to a dot")
 
 
 def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> pyarrow.Table:
-    """The rows of a sheet from the table merge_cells."""
+    """Return the rows of a sheet from the table merge_cells."""
     import pyarrow as pa
 
     keep(stages, "merge_names", "merge/names")
@@ -195,17 +196,17 @@ def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> py
 
 
 def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPyRelation:
-    """A sheet in the long form: step, rank, name, metric, value, text; only what a rank has.
+    """Return a sheet in the long form: step, rank, name, metric, value, text, with a row per cell that a rank has.
 
-    `value` is the number in the cell, a percentage as a fraction; NULL where there is none.
+    `value` is the number in the cell, a percentage as a fraction; NULL if the cell has no number.
     """
-    with apart(connection) as stages:
+    with stage_connection(connection) as stages:
         stages.register("merge_sheet", sheet.rows.to_arrow_table())
         return answer(connection, stages, "merge/rows", {"step": sheet.step, "metric": sheet.metric})
 
 
 def _each(stages: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
-    """Every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
+    """Yield every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
     pattern = _pattern(merge.apis)
     lake_table = _lake_table(stages, merge)
     _define_cells(stages)
@@ -224,7 +225,7 @@ def _each(stages: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int
 
 
 def _lake_table(stages: duckdb.DuckDBPyConnection, merge: Merge) -> str:
-    """The query for msprobe's table of a comparison, with the metrics that its rule added."""
+    """Return the query for msprobe's table of a comparison, including the metrics that its rule added."""
     if not merge.comparisons:
         return ""
     own = metrics.own_of_results(columns_of(stages, "results"))
@@ -237,7 +238,7 @@ def _lake_table(stages: duckdb.DuckDBPyConnection, merge: Merge) -> str:
 
 
 def _check_any(stages: duckdb.DuckDBPyConnection, merge: Merge) -> None:
-    """Raise UsageError if the only step has no row of the APIs. One of several may lack what others have."""
+    """Raise UsageError if the only step has no row of the APIs. One of several steps may lack what others have."""
     found = stages.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
     if merge.apis and len(merge.steps) == 1 and found == [(False,)]:
         raise _no_row(merge)
@@ -249,13 +250,13 @@ def _add_cells(stages: duckdb.DuckDBPyConnection, table: str, parameters: Mappin
 
 
 def _define_cells(stages: duckdb.DuckDBPyConnection) -> None:
-    """The macros of our tables' cells. In place of a value's digest stands the value."""
+    """Define the macros for cells of our tables. A value stands in place of its digest."""
     stages.execute("CREATE OR REPLACE TEMP MACRO digest_of_text(text) AS text")
     define_macros(stages, CELL_MACROS)
 
 
 def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
-    """The chosen rows of all result files as the temporary table merge_files."""
+    """Load the selected rows of all result files into the temporary table merge_files."""
     import pyarrow as pa
 
     headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
@@ -270,5 +271,5 @@ def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -
 
 
 def _pattern(apis: Sequence[str]) -> str:
-    """A regular expression for names that begin with one of `apis` up to a dot; without `apis`, for all names."""
+    """Return a regular expression for names that begin with one of `apis` up to a dot, or for all names."""
     return rf"^(?:{'|'.join(map(re.escape, apis))})(?:\.|$)" if apis else ""

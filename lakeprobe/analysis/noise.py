@@ -1,4 +1,4 @@
-"""Where rounding noise ends in a comparison: what every analysis asks before it says that an op differs."""
+"""Finds where rounding noise ends in a comparison, which every analysis needs to say that an op differs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def keep_noise_ends(
     is_asked: bool = True,
     also_bitwise: bool = False,
 ) -> None:
-    """Make standing, the ops that stand out of rounding noise, and noise_ends, where the first of each unit stands.
+    """Create standing, the ops that stand out of rounding noise, and noise_ends, the first of them in each unit.
 
-    `stages` has the views suspects, results and noise. Only units count in which ops round differently (unless
-    `also_bitwise`), and none where it is not asked for: a threshold of the user's says what differs. What repeats of
-    golden show as well does not stand out: those measured as `noise`, or the comparison `repeat` of golden with one.
+    `stages` has the views suspects, results and noise. Only units in which ops round differently count, unless
+    `also_bitwise`. No unit counts if not `is_asked`, because a threshold of the user decides what differs. Ops that
+    differ between repeats of golden do not stand out: those measured as `noise`, or in the comparison `repeat`.
 
     Raises UsageError for a noise that the lake does not have.
     """
@@ -43,7 +43,7 @@ def keep_noise_ends(
 def keep_repeat_rows(
     stages: duckdb.DuckDBPyConnection, noise: str | None, repeat: StoredComparison | None = None
 ) -> None:
-    """Make repeat_rows, what repeats of golden differ by: those measured as `noise`, or the comparison with one.
+    """Create repeat_rows, the differences between repeats of golden: measured as `noise`, or from a comparison.
 
     Raises UsageError for a noise that the lake does not have.
     """
@@ -54,7 +54,7 @@ def keep_repeat_rows(
         known = [name for (name,) in stages.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
         if noise not in known:
             raise UsageError(
-                f"there is no noise {noise} (there: {', '.join(known) or 'none'}); measure it: lakeprobe noise"
+                f"the lake has no noise {noise}; it has {', '.join(known) or 'none'}; measure it: lakeprobe noise"
             )
         keep(stages, "repeat_rows", "repeat_rows", {"noise": noise})
     else:

@@ -1,7 +1,7 @@
-"""Overflow: where NaN and inf are born in a run, how they spread over its ranks, and how bad each op is.
+"""Finds where NaN and inf arise in a run, how they spread over its ranks, and how severe each op is.
 
-Told from the recorded statistics, so every kind of dump that has them will do. Values that the program asked for (the
--inf of an attention mask), and values that golden has at the same place, are no findings.
+It reads the recorded statistics, so every kind of dump that has them will do. Values that the program asked for (the
+-inf of an attention mask), and values that golden has at the same place, are not findings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, apart, keep, set_thresholds
+from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.errors import UsageError
 
@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     import duckdb
 
 LEVELS = ("critical", "high", "medium")
-"""From the worst: inputs finite and outputs not; both not, or a norm 100 times as large; inputs not, outputs finite."""
+"""From the worst. Critical: the inputs are finite, the outputs are not. High: neither is finite, or a norm grows 100
+times. Medium: the inputs are not finite, the outputs are."""
 
 _ALL = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What there is of NaN and inf in a run. sql/analysis/overflow tells the columns of each relation."""
+    """The NaN and inf in a run. The files in sql/analysis/overflow describe the columns of each relation."""
 
     run: str
     golden: str | None
     births: duckdb.DuckDBPyRelation
-    """The ops where NaN or inf is born, the first of all first, with what came in and out and what to look at."""
+    """The ops where NaN or inf arises, the first of all first, with inputs, outputs and advice."""
     spread: duckdb.DuckDBPyRelation
-    """The first op of each rank that has them, and the ranks that it received them from."""
+    """The first op of each rank with NaN or inf, and the ranks that it received them from."""
     counts: duckdb.DuckDBPyRelation
-    """How many ops of each rank have which level."""
+    """The number of ops of each rank at each level."""
     ops: duckdb.DuckDBPyRelation
     """The ops with a level, in order."""
 
     def count(self, level: str) -> int:
-        """How many ops of the run have `level` or a worse one."""
+        """Return how many ops of the run have `level` or a worse one."""
         worst = LEVELS[: LEVELS.index(level) + 1]
         (totals,) = self.counts.aggregate(", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in worst)).fetchall()
         return sum(totals)
@@ -59,18 +60,18 @@ def overflow(
 ) -> Overflow:
     """Find NaN and inf in `run`, a run of the lake whose views `connection` has.
 
-    What is not finite in the run `golden` under the same names, or in what `comparison` (of which `run` is the target)
-    holds against it, is expected. `level` is the mildest that `ops` lists; `most` bounds `births` and `ops`.
+    Values that are not finite in the run `golden` under the same names, or on the golden side of `comparison` (whose
+    target is `run`), are expected. `level` is the mildest that `ops` lists; `most` limits `births` and `ops`.
     `thresholds` are those that the comparison's rule changed.
 
-    Raises UsageError for a run, golden run or step that the lake has not, a level of another name, or both a golden run
-    and a comparison.
+    Raises UsageError for a run, golden run, step or level that does not exist, and for both a golden run and a
+    comparison.
     """
     if level not in LEVELS:
-        raise UsageError(f"there is no level {level} (there are: {', '.join(LEVELS)})")
+        raise UsageError(f"{level} is not a level; use {', '.join(LEVELS)}")
     if golden is not None and comparison is not None:
-        raise UsageError(f"the comparison {comparison} has its golden run; leave --golden {golden} out")
-    with apart(connection) as stages:
+        raise UsageError(f"the comparison {comparison} has a golden run; leave out --golden {golden}")
+    with stage_connection(connection) as stages:
         set_thresholds(stages, thresholds)
         _check_units(stages, run, step)
         if golden is not None:
@@ -101,23 +102,23 @@ def _check_units(stages: duckdb.DuckDBPyConnection, run: str, step: int | None) 
     found = stages.execute(query, {"run": run}).fetchall()
     if not found:
         runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
-        there = ", ".join(name for (name,) in runs) or "none"
-        raise UsageError(f"there is no run {run} in the lake (there: {there})")
+        existing = ", ".join(name for (name,) in runs) or "none"
+        raise UsageError(f"the lake has no run {run}; it has {existing}")
     steps = [number for (number,) in found]
     if step is not None and step not in steps:
-        raise UsageError(f"run {run} has no step {step} (there: {', '.join(map(str, steps))})")
+        raise UsageError(f"the run {run} has no step {step}; it has {', '.join(map(str, steps))}")
 
 
 def _judge_leaves(
     stages: duckdb.DuckDBPyConnection, run: str, step: int | None, golden: str | None, comparison: str | None
 ) -> None:
-    """Make overflow_judged: the leaves that are not finite, each with the reason why it is expected, if it is."""
+    """Create overflow_judged: the leaves that are not finite, each with the reason if it is expected."""
     for macro in ("kinds", "leaf_words"):
         stages.execute(resources.sql(f"analysis/overflow/{macro}"))
     keep(stages, "overflow_ignored", "overflow/ignored")
     keep(stages, "overflow_fillers", "overflow/fillers")
     keep(stages, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
-    # in a clean run nothing can have been handed on, so the most expensive stage has nothing to do: no run is NULL
+    # a clean run passes nothing on: None skips the most expensive stage
     [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
     keep_transfers(stages, None if is_clean else run, "overflow_transfers")
     if comparison is not None:

@@ -1,7 +1,7 @@
-"""The two ways in which an analysis uses SQL: a stage that later ones read, and an answer.
+"""Runs the SQL of an analysis: stages, which later stages read, and answers.
 
-Stages are temporary tables on a connection of the analysis' own. They hide nothing of the asker's: neither a comparison
-nor a table that has the name of a stage; and nothing of the asker's hides a table of the lake from them.
+Stages are temporary tables on a separate connection. They hide no comparison or table of the user's connection that has
+the same name, and no table of the user's hides a view of the lake from them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import duckdb
 
 _VARIABLES = ("lake", "lake_files")
-"""What the views of a lake stand on (`lake.views`); a connection has variables of its own."""
+"""The variables that the views of a lake read (`lake.views`). Each connection has its own variables."""
 
 
 @contextmanager
-def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to the views of `connection` for the stages of an analysis, which go with it."""
+def stage_connection(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a separate connection with the views of `connection`. The stages of the analysis end with it."""
     with connection.cursor() as stages:
         for name in _VARIABLES:
             [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
@@ -33,7 +33,7 @@ def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConn
 
 
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:
-    """Make the temporary table `table` of what the SQL in sql/analysis/`file` gives."""
+    """Create the temporary table `table` from the SQL in sql/analysis/`file`."""
     query = resources.sql(f"analysis/{file}")
     stages.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
 
@@ -41,7 +41,7 @@ def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: M
 def set_thresholds(
     stages: duckdb.DuckDBPyConnection, changed: Mapping[str, float] | None = None, *, across: bool = False
 ) -> None:
-    """Set a variable per threshold: its default (`across`: between two frameworks), or what a rule made of it."""
+    """Set a variable per threshold: its default (`across`: between two frameworks), or the value in `changed`."""
     query = f"WITH comparison_kind AS (SELECT $across AS cross_framework) FROM ({resources.sql('judge/thresholds')})"
     defaults = {name: value for name, value, _ in stages.execute(query, {"across": across}).fetchall()}
     for name, value in (defaults | dict(changed or {})).items():
@@ -54,6 +54,6 @@ def answer(
     file: str,
     parameters: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """The rows that the SQL in sql/analysis/`file` gives, as a relation of `connection` that needs no stage."""
+    """Return the rows of the SQL in sql/analysis/`file`, as a relation of `connection` that needs no stage."""
     found = stages.sql(resources.sql(f"analysis/{file}"), params=parameters)
     return connection.from_arrow(found.to_arrow_table())

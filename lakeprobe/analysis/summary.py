@@ -1,4 +1,4 @@
-"""The short answer to a comparison: the first op that differs, the worst ops, and how all rows ended."""
+"""Summarises a comparison: the first op that differs, the worst ops, and how all rows ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HEADINGS = ("first", "beyond_noise", "worst")
 """The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
 MOST_LEAVES = 6
-"""How many leaves of an op a summary shows."""
+"""The most leaves of an op that a summary shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """One leaf of an op that differs: its name after the op, what differs, and both sides in short.
 
-    `metrics`: those that only the rule knows, as a text.
+    `metrics` has the metrics that only the rule defines, as a text.
     """
 
     slot: str
@@ -57,9 +57,9 @@ class OpFinding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many rows of one (step, rank) ended with this outcome and verdict, in all and per side.
+    """How many rows of one (step, rank) ended with this outcome and verdict, in total and per side.
 
-    `excused_rows` are findings by their numbers alone, which differ by no more than rounding noise.
+    `excused_rows` are findings by their numbers that differ only by rounding noise.
     """
 
     step: int
@@ -77,9 +77,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The short answer. `first` has the first op of each (step, rank) that differs, `beyond_noise` likewise.
+    """The summary of a comparison.
 
-    A (step, rank) where nothing differs (or nothing stands out of rounding noise) has none.
+    `first` has the first op of each (step, rank) that differs, `beyond_noise` the first that stands out of rounding
+    noise. A (step, rank) without such an op is not in the list.
     """
 
     first: tuple[OpFinding, ...]
@@ -90,16 +91,16 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict:
-        """How the comparison ended as a whole."""
+        """The verdict on the whole comparison."""
         return self.coverage.verdict
 
     def count(self, *verdicts: str) -> int:
-        """How many rows have one of `verdicts`."""
+        """Return how many rows have one of `verdicts`."""
         return sum(outcome.rows for outcome in self.outcomes if outcome.verdict in verdicts)
 
 
 def summarise(comparison: StoredComparison) -> Summary:
-    """The summary of a comparison that is in the lake."""
+    """Return the summary of a comparison in the lake."""
     connection = connect()
     try:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
@@ -122,7 +123,7 @@ def summarise(comparison: StoredComparison) -> Summary:
 
 
 def _define_own_metrics(connection: duckdb.DuckDBPyConnection) -> None:
-    """The view own_metrics: the text of the metrics that only the rule knows, by row; empty where there are none."""
+    """Define the view own_metrics: by row, the text of the metrics that only the rule defines; empty without any."""
     own = metrics.own_of_results(columns_of(connection, "results"))
     rows = "results" if own else "results WHERE false"
     query = f"SELECT step, rank, row, {metrics.own_text(own)} AS text FROM {rows}"
@@ -130,7 +131,7 @@ def _define_own_metrics(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def outcomes_in_lake(connection: duckdb.DuckDBPyConnection, comparison: str) -> list[Outcome]:
-    """How the rows of `comparison` ended; `connection` has the views of its lake."""
+    """Return how the rows of `comparison` ended; `connection` has the views of its lake."""
     query = f"WITH results AS ({resources.sql('analysis/outcomes_of')}) FROM ({resources.sql('analysis/outcomes')})"
     return [Outcome(*row) for row in connection.execute(query, {"comparison": comparison}).fetchall()]
 

@@ -1,4 +1,4 @@
-"""Who gave what to whom in a run: calls, arguments, the groups that these name, and the meetings of their ranks."""
+"""Finds what ranks of a run send to each other: calls, arguments, the groups they name, and their meetings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _SIGNATURES = "collectives"
-"""The table that says of each API where its arguments stand."""
+"""The CSV file with the positions of the arguments of each API."""
 
 _OF_RUN = ("calls", "leaves", "places")
 _STAGES = (
@@ -21,7 +21,7 @@ _STAGES = (
 
 
 def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str | None, table: str = "transfers") -> None:
-    """Make the temporary table `table`: a row per collective call, send and receive of `run`; no row for None."""
+    """Create the temporary table `table`: a row per collective call, send and receive of `run`; empty if it is None."""
     source = f"read_csv({quote_text(file_pattern(resources.data(_SIGNATURES)))}, header = true, all_varchar = true)"
     signatures = f"SELECT * REPLACE (is_function::INTEGER AS is_function) FROM {source}"
     stages.execute(f"CREATE OR REPLACE TEMP TABLE transfer_signatures AS {signatures}")

@@ -1,4 +1,4 @@
-"""The verdict on a comparison as a whole: how much of both sides was compared, and what came of it.
+"""Judges a comparison as a whole: how much of both sides was compared, and with what result.
 
 Everything that says how a comparison ended follows from a Coverage: the terminal, result files, exit codes and Python.
 """
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """How a comparison ended, from the worst. The first that holds is the verdict."""
+    """How a comparison ended, from the worst. The first that applies is the verdict."""
 
     STRUCTURE_ONLY = "structure only"
     """Both dumps name their ops and record no values."""
     NOTHING_COMPARED = "nothing compared"
-    """No row of one side was held against a row of the other."""
+    """No row of one side was compared with a row of the other."""
     DIFFERENT = "different"
     """A pair differs beyond float noise."""
     UNREADABLE = "unreadable"
-    """What could be read does not differ, but a tensor could not be read."""
+    """Nothing that was read differs, but a tensor could not be read."""
     INCOMPLETE = "incomplete"
-    """Nothing differs, but collecting was cut off in the middle of a step."""
+    """Nothing differs, but collecting ended in the middle of a step."""
     PARTLY_COMPARED = "partly compared"
     """Nothing that was compared differs, but rows, steps or ranks have no counterpart or no values."""
     EQUAL_WITHIN_NOISE = "equal within noise"
@@ -46,16 +46,16 @@ NOTHING = frozenset((Verdict.STRUCTURE_ONLY, Verdict.NOTHING_COMPARED))
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many rows of both sides were compared, and what the rest is.
+    """How many rows of both sides were compared, and what became of the others.
 
-    A row of `rows` is a pair, or a row of one side. `compared` of them were judged: `equal`, `noise` and `different`;
-    `set_aside` have no meaning (memory that was never written, data that had not arrived, digests of later contents);
-    `unmatched` have no counterpart; `inside` are steps of what the other side does in other steps, `structure` only
-    gives another view or a shape; `unreadable` name tensors that cannot be read, which what was recorded beside them
-    may show to be `different` all the same; `unrecorded` have no values on both sides. `target_compared` and
-    `golden_compared` count rows of a side. `findings` counts rows by verdict, without those whose numbers differ by
-    rounding noise only. `unpaired` units have no counterpart, `incomplete` ones were cut off. `by_digests`: nothing but
-    digests could be compared.
+    A row of `rows` is a pair, or a row of one side. The `compared` rows were judged `equal`, `noise` or `different`. Of
+    the others, `set_aside` have no meaningful values (memory that was never written, data that had not arrived, late
+    digests); `unmatched` have no counterpart; `inside` are steps of something that the other side computes in other
+    steps; `structure` rows only change a view or a shape; `unreadable` name tensors that cannot be read, although their
+    recorded statistics may show them to be `different`; `unrecorded` lack values on both sides. `target_compared` and
+    `golden_compared` count rows of a side. `findings` counts rows by verdict, without those that differ only by
+    rounding noise. `unpaired` units have no counterpart, and collecting of `incomplete` units ended in the middle of a
+    step. `by_digests`: only digests could be compared.
     """
 
     target_rows: int
@@ -74,7 +74,7 @@ class Coverage:
 
     @property
     def verdict(self) -> Verdict:
-        """The first verdict that holds."""
+        """The first verdict that applies."""
         holds = {
             Verdict.STRUCTURE_ONLY: self.is_structure and not self.rows["compared"],
             Verdict.NOTHING_COMPARED: not self.rows["compared"] and not self.different,
@@ -88,34 +88,34 @@ class Coverage:
 
     @property
     def is_equal(self) -> bool:
-        """Whether all of both sides was compared and nothing differs beyond float noise."""
+        """Whether both sides were compared completely and nothing differs beyond float noise."""
         return self.verdict in EQUAL
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of both sides was compared, whatever came of it."""
+        """Whether both sides were compared completely, whatever the result."""
         not_read = self.rows["unreadable"] or self.incomplete
         return bool(self.rows["compared"]) and not not_read and not self._left_out
 
     @property
     def _left_out(self) -> int:
-        """How many rows and units have no counterpart, or nothing that could be compared."""
+        """How many rows and units have no counterpart, or nothing to compare."""
         return self.rows["unmatched"] + self.rows["unrecorded"] + self.rows["inside"] + self.unpaired
 
     @property
     def has_errors(self) -> bool:
-        """Whether --fail-on error ends with 1: a row is an error or cannot be read, or nothing was compared."""
+        """Whether --fail-on error exits with 1: a row is an error or cannot be read, or nothing was compared."""
         return bool(self.findings["error"] or self.rows["unreadable"] or self.verdict in NOTHING)
 
     @property
     def has_warnings(self) -> bool:
-        """Whether --fail-on warning ends with 1: errors, warnings, what differs, is alone or was cut off."""
+        """Whether --fail-on warning exits with 1: an error, warning or difference, or an unpaired or incomplete unit."""
         rows = self.findings["warning"] + self.findings["unmatched"]
         return bool(self.has_errors or rows or self.different or self.unpaired or self.incomplete)
 
 
 def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
-    """The coverage of `units`, whose rows ended in `outcomes`; `unpaired` more have no counterpart."""
+    """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart."""
     kinds = ("compared", "set_aside", "inside", "structure", "unmatched", "unreadable", "unrecorded")
     rows, findings = dict.fromkeys(kinds, 0), dict.fromkeys(_FINDINGS, 0)
     sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
@@ -141,7 +141,7 @@ def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaire
 def coverage_of(
     comparison: StoredComparison, outcomes: Iterable[Outcome], steps: Sequence[int] = (), ranks: Sequence[int] = ()
 ) -> Coverage:
-    """The coverage of those `steps` and `ranks` of a comparison, of all where none are named."""
+    """Return the coverage of the `steps` and `ranks` of a comparison, or of all if none are given."""
 
     def is_asked(unit: ComparedUnit | Outcome | UnitKey) -> bool:
         return (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)

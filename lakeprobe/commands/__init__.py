@@ -1,1 +1,1 @@
-"""The commands: one file each, arguments and then a short run. Heavy imports are inside the functions."""
+"""The commands, one per file: arguments, then a short run. Functions import heavy modules when they run."""

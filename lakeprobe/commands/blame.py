@@ -1,4 +1,4 @@
-"""lakeprobe blame: which op is the cause of a difference, why, and how it came to the loss."""
+"""lakeprobe blame: the op that causes a difference, the evidence, and the path to the loss."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ def blame(
     most: Annotated[int, typer.Option("--most", min=1, help="Ops to list.")] = 5,
     repeat: Annotated[
         str | None,
-        typer.Option("--repeat", metavar="RUN", help="Another run of golden's program; it was compared with golden."),
+        typer.Option("--repeat", metavar="RUN", help="Another run of golden's program, already compared with golden."),
     ] = None,
     noise: NoiseOption = None,
-    format: Annotated[
-        Format, typer.Option("--format", help="An answer to read; csv: the list; json: all.")
-    ] = Format.TABLE,
+    format: Annotated[Format, typer.Option("--format", help="Text; csv has the list, json everything.")] = Format.TABLE,
     lake: LakeOption = None,
 ) -> None:
-    """Name the op that is the cause of what differs, say why, and show the path from there to the loss.
+    """Name the op that causes the differences, the evidence, and the path from it to the loss.
 
-    The cause is an op that works on what agrees and gives what does not, that was called with other arguments, or
-    that took what no recorded op made. Only the error counts that it adds; what came from an op before it, or from
-    another rank through a collective, is not its doing.
+    The cause is an op whose inputs agree and whose outputs do not, an op called with other arguments, or an op with an
+    input that no recorded op made. Only the error that an op adds counts, not the error that reaches it from an earlier
+    op, or from another rank through a collective.
 
     Example: lakeprobe blame npu_vs_gpu --step 0
     """

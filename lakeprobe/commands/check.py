@@ -8,9 +8,9 @@ from lakeprobe.commands.options import LakeOption
 
 
 def check(lake: LakeOption = None) -> None:
-    """Run the audits: queries whose rows are violations of what a lake promises. Ends with 1 if there are any.
+    """Run the audits: queries that find violations of what a lake guarantees.
 
-    So it does if something that was collected is set aside, since no unit could be made of it.
+    Exits with 1 if there are violations, or if collected data is set aside because it could not become a unit.
 
     Example: lakeprobe check
     """

@@ -1,4 +1,4 @@
-"""lakeprobe comm: who spoke to whom in a run, and whether what came out is what went in."""
+"""lakeprobe comm: the communication between ranks, and whether the results of collectives fit their inputs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from lakeprobe.commands.options import Format, LakeOption
 
 
 class FailOn(StrEnum):
-    """What makes the exit code 1."""
+    """What makes the command exit with 1."""
 
     BROKEN = "broken"
 
 
 def comm(
     name: Annotated[str, typer.Argument(metavar="RUN_OR_COMPARISON", help="Name of a run or comparison.")],
-    laws: Annotated[bool, typer.Option("--laws", help="csv and json: every result by every law.")] = False,
+    laws: Annotated[bool, typer.Option("--laws", help="In csv and json: every result, by law.")] = False,
     step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Rows of each table of the text.")] = 20,
-    format: Annotated[Format, typer.Option("--format", help="An answer to read, or rows.")] = Format.TABLE,
-    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="End with 1 if a law is broken.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows to show of each table.")] = 20,
+    format: Annotated[Format, typer.Option("--format", help="Text, or rows.")] = Format.TABLE,
+    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a law is broken.")] = None,
     lake: LakeOption = None,
 ) -> None:
-    """Show the collectives, sends and receives of a run, and those that break a law of theirs.
+    """Show the collectives, sends and receives of a run, and those that break a law.
 
-    Of a comparison it also shows which of them carry a difference, and from which ranks to which. As csv or json it
-    gives the results by law with --laws, else the meetings of a comparison that carry a difference, or a run's summary.
+    For a comparison it also shows which of them carry a difference, and between which ranks. csv and json have the
+    meetings of a comparison that carry a difference, or the summary of a run; with --laws, they have every result by
+    law.
 
     Example: lakeprobe comm npu_vs_gpu --step 0
     """

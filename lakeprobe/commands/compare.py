@@ -1,4 +1,4 @@
-"""lakeprobe compare: two runs held against each other."""
+"""lakeprobe compare: compare two runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ else:
 
 
 class FailOn(StrEnum):
-    """The findings that make the command end with 1."""
+    """The findings that make the command exit with 1."""
 
     WARNING = "warning"
     ERROR = "error"
@@ -42,12 +42,12 @@ def compare(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="The suspect run: its name in the lake, or a path with dumps; run@step1 and run@rank0 take a part.",
-            show_default="of two runs in the lake that of MindSpore, or the newer",
+            help="The suspect run: its name in the lake, or a path with dumps. run@step1 and run@rank0 select a part.",
+            show_default="of two runs in the lake, that of MindSpore, or the newer",
         ),
     ] = None,
     golden: Annotated[
-        str | None, typer.Argument(help="The trusted run, likewise.", show_default="the other of the two")
+        str | None, typer.Argument(help="The trusted run: a name or a path.", show_default="the other of the two")
     ] = None,
     sql: Annotated[
         str | None,
@@ -64,31 +64,33 @@ def compare(
     ] = None,
     layer_mapping: Annotated[
         str | None,
-        typer.Option("--layer-mapping", "-lm", metavar="[FILE]", help="msprobe's layer mapping; the rule layer."),
+        typer.Option("--layer-mapping", "-lm", metavar="[FILE]", help="msprobe's layer mapping; uses the rule layer."),
     ] = None,
     fuzzy_match: Annotated[
-        bool, typer.Option("--fuzzy-match", "-fm", help="Pair ops in order, call numbers apart: the rule fuzzy.")
+        bool, typer.Option("--fuzzy-match", "-fm", help="Pair ops in order, not by call: the rule fuzzy.")
     ] = False,
     compare_json: Annotated[
-        Path | None, typer.Option("--input-json", "-i", help="An old compare.json instead of TARGET and GOLDEN.")
+        Path | None,
+        typer.Option("--input-json", "-i", help="A compare.json instead of TARGET and GOLDEN."),
     ] = None,
     target_path: Annotated[
-        str | None, typer.Option("--target-path", "-tp", "--target_path", help="TARGET, as msprobe has it.")
+        str | None, typer.Option("--target-path", "-tp", "--target_path", help="TARGET, with msprobe's option.")
     ] = None,
     golden_path: Annotated[
-        str | None, typer.Option("--golden-path", "-gp", "--golden_path", help="GOLDEN, as msprobe has it.")
+        str | None, typer.Option("--golden-path", "-gp", "--golden_path", help="GOLDEN, with msprobe's option.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", "--output_path", help="Folder for result files and the advice.")
+        Path | None,
+        typer.Option("--output", "-o", "--output_path", help="Folder for the result files and the summary."),
     ] = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="Form of the result files.", show_default="csv")
+        Format | None, typer.Option("--format", help="Format of the result files.", show_default="csv")
     ] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="End with 1 if there are findings of this weight.")
+        FailOn | None, typer.Option("--fail-on", help="Exit with 1 if there are findings this severe.")
     ] = None,
     no_search: Annotated[
-        bool, typer.Option("--no-search", help="Pair by name only where a mapping would be searched (docs/rules.md).")
+        bool, typer.Option("--no-search", help="Pair by name only, and search no mapping (docs/rules.md).")
     ] = False,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
@@ -97,10 +99,10 @@ def compare(
     rank: RanksOption = None,
     step: StepsOption = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Seconds that a rank may take.", show_default="no limit")
+        float | None, typer.Option("--timeout", min=0, help="Seconds allowed per rank.", show_default="no limit")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option("--memory-limit", help="Memory that a rank may take: 4GB, 50%.", show_default="80%")
+        str | None, typer.Option("--memory-limit", help="Memory allowed per rank: 4GB, 50%.", show_default="80%")
     ] = None,
     lake: LakeOption = None,
     tensors: Annotated[
@@ -116,11 +118,11 @@ def compare(
     ] = False,
     jobs: JobsOption = None,
 ) -> None:
-    """Hold a target run against a golden run and name the first op that differs.
+    """Compare a target run with a golden run, and name the first op that differs.
 
-    Sides that are paths are ingested first, and again where the dump has changed since. The result is kept in the lake:
-    the table results, and a table of the comparison's name. The answer opens with a verdict on the whole and with how
-    much was compared; --fail-on follows the same counts (docs/answers.md).
+    A path is ingested first, and again if its dump has changed. The lake stores the result in the table results and in
+    a table of the comparison's name. The answer begins with a verdict on the whole and with how much was compared;
+    --fail-on follows the same counts (docs/answers.md).
 
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
@@ -129,13 +131,13 @@ def compare(
     from lakeprobe.work import default_jobs
 
     if format is not None and output is None:
-        raise UsageError(f"--format {format} is a file; name its folder with -o")
+        raise UsageError(f"--format {format} writes files; name their folder with -o")
     if target_path is not None or golden_path is not None:
         if target is not None or golden is not None:
             raise UsageError("give TARGET and GOLDEN, or -tp and -gp, not both")
         target, golden = target_path, golden_path
         if output is None:
-            diagnostics.note("the rows are in the lake; -o ./output writes files, as msprobe does")
+            diagnostics.note("the rows are in the lake; add -o ./output to write files, as msprobe does")
     asked = _asked(target, golden, compare_json, lake)
     mappings = _mappings(api=api_mapping, cell=cell_mapping, data=data_mapping, layer=layer_mapping)
     mappings = replaced(mappings, apis=asked.apis + mappings.apis)
@@ -147,7 +149,7 @@ def compare(
             tensors=tensors,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
-    _tell(report)
+    _report(report)
     covered = _answer(report, output, format.value if format else "csv")
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
@@ -159,8 +161,8 @@ def _mappings(**given: str | None) -> Mappings:
     return read(**{kind: Path(file) for kind, file in given.items() if file})
 
 
-def _tell(report: CompareReport) -> None:
-    """Say what was read for a comparison, and what is to be said of its sides."""
+def _report(report: CompareReport) -> None:
+    """Write to stderr what was read for a comparison, and the remarks about its sides."""
     from lakeprobe import diagnostics
     from lakeprobe.reports import mapping_text
     from lakeprobe.reports.terminal import ingest_lines
@@ -173,11 +175,11 @@ def _tell(report: CompareReport) -> None:
     for note in report.notes[:_MOST_NOTES]:
         diagnostics.note(note)
     if len(report.notes) > _MOST_NOTES:
-        diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files do nothing")
+        diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files have no effect")
 
 
 def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage:
-    """Show the answer, and write the files into `output` meanwhile, if it is given."""
+    """Show the answer, and write the files into `output` at the same time, if it is given."""
     from concurrent.futures import ThreadPoolExecutor
 
     from lakeprobe import diagnostics
@@ -186,9 +188,9 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
     from lakeprobe.reports import files
     from lakeprobe.session import Lake
 
-    with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as beside:
+    with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as pool:
         result = opened.comparison(report.name)
-        writing = beside.submit(result.write, output, format) if output is not None else None
+        writing = pool.submit(result.write, output, format) if output is not None else None
         text = str(result)
         stdout.text(text)
         if output is not None and writing is not None:
@@ -199,7 +201,7 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is to be compared."""
+    """What to compare."""
 
     target: str | Path
     golden: str | Path
@@ -209,13 +211,13 @@ class _Asked:
 
 
 def _asked(target: str | None, golden: str | None, compare_json: Path | None, lake: Path | None) -> _Asked:
-    """What is to be compared: TARGET and GOLDEN, what a compare.json says, or the two runs of the lake."""
+    """Resolve what to compare: TARGET and GOLDEN, a compare.json, or the two runs of the lake."""
     from lakeprobe import diagnostics
 
     if target is not None and golden is not None and compare_json is None:
         return _Asked(target, golden)
     if target is not None or golden is not None:
-        raise UsageError("give TARGET and GOLDEN, or -i with a compare.json instead of both")
+        raise UsageError("give TARGET and GOLDEN, or -i with a compare.json, not both")
     if compare_json is not None:
         from lakeprobe.mapping import compare_json as old
 
@@ -232,11 +234,11 @@ def _asked(target: str | None, golden: str | None, compare_json: Path | None, la
 
 
 def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
-    """The rule that msprobe's switches ask for; None leaves it to the frameworks and the mapping files."""
+    """Return the rule that msprobe's switches imply; None leaves it to the frameworks and the mapping files."""
     if fuzzy_match:
         return "fuzzy"
     return "layer" if layer_mapping is not None else None
 
 
 _MOST_NOTES = 10
-"""How many lines of mapping files that do nothing are told one by one."""
+"""The most lines of mapping files without effect that are reported one by one."""

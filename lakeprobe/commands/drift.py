@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Metric(StrEnum):
-    """What is followed over steps."""
+    """What to follow over steps."""
 
     NORM = "norm"
     MEAN = "mean"
@@ -27,7 +27,7 @@ class Metric(StrEnum):
 
 
 class Table(StrEnum):
-    """The tables that come of it."""
+    """The tables of a drift."""
 
     RUNS = "runs"
     ROWS = "rows"
@@ -37,13 +37,13 @@ class Table(StrEnum):
 
 
 def drift(
-    golden: Annotated[str, typer.Argument(help="Name of the run that is held to be right.")],
-    runs: Annotated[list[str], typer.Argument(help="Names of the runs to hold against it.")],
+    golden: Annotated[str, typer.Argument(help="Name of the trusted run.")],
+    runs: Annotated[list[str], typer.Argument(help="Names of the runs to compare with it.")],
     op: Annotated[
         list[str] | None,
         typer.Option(
             "--op",
-            help="An op, a row, a module's path, or the beginning of one; several times for several.",
+            help="An op, a row, a module's path, or the beginning of one; may be repeated.",
             show_default="gradients and loss",
         ),
     ] = None,
@@ -52,10 +52,11 @@ def drift(
     ] = Metric.NORM,
     rank: Annotated[
         list[int] | None,
-        typer.Option("--rank", help="Only this rank of golden; several times for several.", show_default="all"),
+        typer.Option("--rank", help="Only this rank of golden; may be repeated.", show_default="all"),
     ] = None,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor.")
+        float,
+        typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor."),
     ] = 0.001,
     noise: NoiseOption = None,
     picture: Annotated[
@@ -63,16 +64,16 @@ def drift(
     ] = None,
     table: Annotated[
         Table | None,
-        typer.Option("--table", help="Only this table, whole.", show_default="an overview; steps into csv and json"),
+        typer.Option("--table", help="Only this table, in full.", show_default="an overview; steps into csv and json"),
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Rows of each run in the overview.")] = 20,
-    format: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
+    format: Annotated[Format, typer.Option("--format", help="Format of the rows.")] = Format.TABLE,
     lake: LakeOption = None,
 ) -> None:
-    """Follow ops, modules or gradients over steps, and say where each run leaves golden.
+    """Follow ops, modules or gradients over steps, and show where each run leaves golden.
 
     Without --op it follows the parameter gradients, their norm over all parameters, and the loss: the last 0-d float
-    that a forward op puts out before the first backward op.
+    that a forward op returns before the first backward op.
 
     Example: lakeprobe drift golden npu npu_fp16 --op layers.1.mlp -o drift.png
     """
@@ -91,7 +92,7 @@ def drift(
         for line in _missing(found):
             diagnostics.note(line)
         if picture is not None:
-            diagnostics.note(f"{found.write(picture)} written")
+            diagnostics.note(f"written: {found.write(picture)}")
         if table is None and format is Format.TABLE:
             output.text(_overview(found, most, bool(op)))
         else:
@@ -110,7 +111,7 @@ def _tables(found: DriftReport) -> dict[Table, Any]:
 
 
 def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
-    """The runs, then the rows that leave first and get farthest; the modules too where nothing was asked for."""
+    """Return the runs, then the rows that leave first and farthest; also the modules if no op was named."""
     from lakeprobe import output
 
     parts = [output.aligned(found.by_run.columns, _short(found.by_run.fetchall()))]
@@ -126,13 +127,13 @@ def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
 
 
 def _short(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
-    """Numbers with four digits, which is enough of a distance to read."""
+    """Yield numbers with four digits, which are enough to read a distance."""
     for row in rows:
         yield [f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row]
 
 
 def _missing(found: DriftReport) -> Iterator[str]:
-    """What is not held against anything, steps with the same ranks in one line."""
+    """Yield what has no counterpart; steps with the same ranks share a line."""
     steps: dict[tuple[str, str, tuple[int, ...]], list[int]] = {}
     for run, missing_in, step, ranks in found.missing.fetchall():
         sides = (run, found.golden) if missing_in == "run" else (found.golden, run)

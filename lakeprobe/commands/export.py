@@ -1,4 +1,4 @@
-"""lakeprobe export: a run of the lake as the files of another tool."""
+"""lakeprobe export: write a run of the lake as the files of another tool."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from lakeprobe.commands.options import JobsOption, LakeOption, RanksOption, Step
 
 
 class Format(StrEnum):
-    """The forms that a run can be exported in."""
+    """The formats that a run can be exported in."""
 
     MSPROBE = "msprobe"
 
 
 def export(
     run: Annotated[str, typer.Argument(help="Name of the run.")],
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist, or be empty.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
     format: Annotated[Format, typer.Option("--format", help="Whose files to write.")] = Format.MSPROBE,
     step: StepsOption = None,
     rank: RanksOption = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of an earlier export.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier export.")] = False,
     jobs: JobsOption = None,
     lake: LakeOption = None,
 ) -> None:
-    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer read it.
+    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer can read it.
 
-    A step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json and
-    the tensor files. What was ingested from such a dump comes out as it was. OUT is there when all of it is.
+    Each step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json
+    and the tensor files. A dump that was ingested is written as it was. OUT appears when everything is written.
 
     Example: lakeprobe export npu ./npu_dump --format msprobe
     """

@@ -1,4 +1,4 @@
-"""lakeprobe first-diff: the op with which two runs part, on each rank and over all of them."""
+"""lakeprobe first-diff: the op at which two runs begin to differ, on each rank and over all."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ if TYPE_CHECKING:
 def first_diff(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     step: Annotated[list[int] | None, typer.Option("--step", help="Only this step; may be repeated.")] = None,
-    rank: Annotated[
-        list[int] | None, typer.Option("--rank", help="Show only this rank; may be repeated. All ranks explain it.")
-    ] = None,
+    rank: Annotated[list[int] | None, typer.Option("--rank", help="Show only this rank; may be repeated.")] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
             "--threshold",
-            help="Error above which a leaf differs: 1 is as large as the tensor, 0 finds all.",
+            help="Error above which a leaf differs: 1 is as large as the tensor, 0 finds everything.",
             show_default="beyond float noise",
         ),
     ] = None,
-    paired: Annotated[bool, typer.Option("--paired", help="Pass over ops without counterpart.")] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="End with 1 unless both sides are equal as a whole.")] = False,
+    paired: Annotated[bool, typer.Option("--paired", help="Skip ops without counterpart.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit with 1 unless both sides are equal as a whole.")] = False,
     diff_analyze: Annotated[
         Path | None, typer.Option("--diff-analyze", help="Also write msprobe's JSON: a .json file, or a folder.")
     ] = None,
@@ -36,10 +34,10 @@ def first_diff(
     format: Annotated[Format, typer.Option("--format", help="Text, or a row per step and rank.")] = Format.TABLE,
     lake: LakeOption = None,
 ) -> None:
-    """Name the op with which the runs part: on each rank, and over all ranks the one that explains the others.
+    """Name the op at which the runs begin to differ: on each rank, and the one that explains the other ranks.
 
-    A difference travels only through ops that connect ranks. What nothing on its own or another rank explains is where
-    it began.
+    A difference travels only through ops that connect ranks. It began where neither the same rank nor another rank
+    explains it.
 
     Example: lakeprobe first-diff npu_vs_gpu --step 0 --diff-analyze out
     """

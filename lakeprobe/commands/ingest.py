@@ -1,4 +1,4 @@
-"""lakeprobe ingest: dumps and result tables into the lake."""
+"""lakeprobe ingest: read dumps and result tables into the lake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeprobe.commands.options import (
 
 def ingest(
     path: Annotated[
-        Path, typer.Argument(help="A dump's file or folder, a folder of any depth with dumps, a tar or zip of it.")
+        Path, typer.Argument(help="A dump's file or folder, a folder with dumps at any depth, or a tar or zip of one.")
     ],
     run: Annotated[str | None, typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,
     lake: LakeOption = None,
@@ -31,14 +31,14 @@ def ingest(
     rank: RanksOption = None,
     step: StepsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be read, and as what, and read nothing.")
+        bool, typer.Option("--dry-run", help="List what would be read, and in which format, without reading it.")
     ] = False,
-    format: Annotated[Format, typer.Option("--format", help="Form of the list of --dry-run.")] = Format.TABLE,
+    format: Annotated[Format, typer.Option("--format", help="Format of the list of --dry-run.")] = Format.TABLE,
 ) -> None:
-    """Read dumps and result tables into the lake: each dump's folder is a run, named after it.
+    """Read dumps and result tables into the lake. Each dump's folder becomes a run of its name.
 
-    What lies there is recognised; docs/formats.md lists the formats. Reading the same again does nothing. If one dump
-    cannot be read, the lake stays as it was.
+    The formats are recognised; docs/formats.md lists them. Reading the same dump again does nothing. If one dump cannot
+    be read, the lake stays as it was.
 
     Example: lakeprobe ingest ./npu_dump --run npu
     """

@@ -50,7 +50,7 @@ def _comparison(lake: Lake, name: str) -> tuple[Any, ...]:
 
 
 def _show(lake: Path, columns: list[str], rows: list[tuple[Any, ...]]) -> None:
-    """Show rows that begin with a name, each with the note on it where there is any."""
+    """Show rows that begin with a name, each with its note if there are any."""
     from lakeprobe import output
     from lakeprobe.lake import upkeep
 

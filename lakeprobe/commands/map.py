@@ -1,4 +1,4 @@
-"""lakeprobe map: the mapping between two runs whose names differ, proposed."""
+"""lakeprobe map: propose a mapping between two runs whose names differ."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ class Kind(StrEnum):
 
 def map_(
     target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.")],
-    golden: Annotated[str, typer.Argument(help="The trusted run, likewise.")],
-    kind: Annotated[
-        Kind, typer.Option("--kind", help="The mapping to write: by rows, by cells, or by layers.")
-    ] = Kind.DATA,
+    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.")],
+    kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: of rows, cells or layers.")] = Kind.DATA,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="stdout")
     ] = None,
     step: Annotated[
-        int | None, typer.Option("--step", help="The step to look at.", show_default="the first common one")
+        int | None, typer.Option("--step", help="The step to read.", show_default="the first common one")
     ] = None,
     rank: Annotated[
-        int | None, typer.Option("--rank", help="The rank to look at.", show_default="the first common one")
+        int | None, typer.Option("--rank", help="The rank to read.", show_default="the first common one")
     ] = None,
     lake: LakeOption = None,
 ) -> None:
     """Propose which names of two runs belong together, as a mapping file for compare.
 
     Ops are aligned by module path, kind, order, shapes and statistics. Each line has a confidence and its evidence;
-    what could not be placed stands at the end as comments. A row in doubt is left out. A file is not overwritten.
+    what could not be aligned is listed at the end as comments. Uncertain rows are left out. Existing files are not
+    overwritten.
 
     Example: lakeprobe map mindspore torch -o data.yaml && lakeprobe compare mindspore torch --data-mapping data.yaml
     """
@@ -49,7 +48,7 @@ def map_(
     from lakeprobe.mapping.propose import propose
 
     if output is not None and output.exists():
-        raise UsageError(f"{output} is there already; name another file, or remove it first")
+        raise UsageError(f"{output} exists already; name another file, or remove it first")
     proposal = propose(target, golden, lake=lake, step=step, rank=rank)
     text = proposal.yaml(kind.value)
     if output is None:

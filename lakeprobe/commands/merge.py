@@ -25,7 +25,7 @@ else:
 
 
 _MOST_RANKS = 16
-"""Columns that the terminal shows."""
+"""The most columns that the terminal shows."""
 
 
 def merge(
@@ -34,11 +34,11 @@ def merge(
     ],
     api: Annotated[
         list[str] | None,
-        typer.Option("--api", help="Only rows of this API; several times for several.", show_default="all"),
+        typer.Option("--api", help="Only rows of this API; may be repeated.", show_default="all"),
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="Only this metric, a header of the result table; likewise.", show_default="all"),
+        typer.Option("--metric", help="Only this header of the result table; may be repeated.", show_default="all"),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", "-config", help="msprobe's config.yaml: api and compare_index.")
@@ -47,13 +47,16 @@ def merge(
         int | None, typer.Option("--step", help="Only this step of a comparison.", show_default="all")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the merged files.")] = None,
-    format: Annotated[Format | None, typer.Option("--format", help="Form.", show_default="table; xlsx with -o")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Rows of a metric that the terminal shows.")] = 20,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="Format.", show_default="table; xlsx with -o")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows of each metric in the terminal.")] = 20,
     lake: LakeOption = None,
 ) -> None:
     """Show all ranks of a comparison side by side: a row per op and tensor, a column per rank, a table per metric.
 
-    Where a metric cannot be computed, both sides' values stand there. Results of msprobe (csv and xlsx) join in.
+    If a metric cannot be computed, the cell has the values of both sides. Result files of msprobe (csv and xlsx) can be
+    merged too.
 
     Example: lakeprobe merge npu_vs_gpu --api Distributed.all_reduce --metric "Max diff" -o out
     """
@@ -65,9 +68,9 @@ def merge(
 
     form = format.value if format else "xlsx" if output else "table"
     if output is None and form not in forms.writers(forms.ROWS):
-        raise UsageError(f"--format {form} is a file; name its folder with -o")
+        raise UsageError(f"--format {form} writes files; name their folder with -o")
     if output is not None and form == "table":
-        raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or no -o")
+        raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or leave out -o")
     apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)
@@ -85,7 +88,7 @@ def merge(
 
 @contextmanager
 def _connection(lake: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the views of `lake`; result files alone need no lake."""
+    """Yield a connection with the views of `lake`. Result files alone need no lake."""
     from lakeprobe.lake import store, views
     from lakeprobe.lake.connection import connect
 
@@ -99,7 +102,7 @@ def _connection(lake: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _noted(sheets: Iterable[Sheet]) -> Iterator[Sheet]:
-    """The same sheets; what a step lacks is said once."""
+    """Yield the same sheets, and report once what a step lacks."""
     from lakeprobe import diagnostics
 
     said = set()
@@ -127,7 +130,7 @@ def _rows(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
 
 
 def _table(sheet: Sheet, most: int) -> str:
-    """The first rows and ranks of a sheet, and how many more there are."""
+    """Return the first rows and ranks of a sheet, and how many more there are."""
     from lakeprobe import output
 
     columns = sheet.rows.columns

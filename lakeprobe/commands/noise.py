@@ -1,4 +1,4 @@
-"""lakeprobe noise: what repeats of a golden run differ from it by."""
+"""lakeprobe noise: measure how repeats of a golden run differ from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeprobe.commands.options import JobsOption, LakeOption, RanksOption, Step
 
 def noise(
     golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake, or a path with dumps.")],
-    repeats: Annotated[list[str], typer.Argument(help="Repeats of it, likewise.")],
+    repeats: Annotated[list[str], typer.Argument(help="Repeats of the trusted run: names or paths.")],
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the noise.", show_default="that of the golden run")
     ] = None,
@@ -20,11 +20,11 @@ def noise(
     lake: LakeOption = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Measure what repeats of a golden run differ from it by, so that comparisons know what is noise.
+    """Measure how repeats of a golden run differ from it, so that comparisons know what is noise.
 
-    A repeat is golden's program on another chip, with another number of threads, or with its parameters moved by a
-    rounding (lakeprobe.collect(…, perturb=1e-7)). What a repeat shows too does not stand out of a comparison that
-    is made or asked with --noise.
+    A repeat is golden's program on another chip, with another number of threads, or with its parameters perturbed by
+    one rounding (lakeprobe.collect(…, perturb=1e-7)). Differences that repeats show too do not stand out in a
+    comparison that is made or queried with --noise.
 
     Example: lakeprobe noise gpu gpu_again gpu_8_threads --name gpu_noise
     """

@@ -1,4 +1,4 @@
-"""lakeprobe note: a line of one's own on a run or comparison."""
+"""lakeprobe note: write a note on a run or comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def note(
     text: Annotated[
         str | None, typer.Argument(help="The note; an empty one removes it.", show_default="shows the note")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a note is replaced.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a note without asking.")] = False,
     lake: LakeOption = None,
 ) -> None:
     """Write a note on a run or comparison, or show it. `ls` lists the notes.

@@ -11,7 +11,7 @@ from lakeprobe.commands.options import Format, LakeOption
 
 
 class Level(StrEnum):
-    """How bad an op is, from the worst."""
+    """How severe an op is, from the worst."""
 
     CRITICAL = "critical"
     HIGH = "high"
@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 def overflow(
     name: Annotated[
-        str, typer.Argument(metavar="RUN_OR_COMPARISON", help="A run, or a comparison where no run has that name.")
+        str, typer.Argument(metavar="RUN_OR_COMPARISON", help="A run, or a comparison if no run has that name.")
     ],
     golden: Annotated[
         str | None, typer.Option("--golden", help="A run in which the same NaN and inf are expected.")
@@ -30,18 +30,18 @@ def overflow(
     most: Annotated[
         int | None, typer.Option("--most", min=1, help="Ops to list.", show_default="20; all in csv and json")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="An answer to read, or one row per op.")] = Format.TABLE,
+    format: Annotated[Format, typer.Option("--format", help="Text, or one row per op.")] = Format.TABLE,
     fail_on: Annotated[
-        Level | None, typer.Option("--fail-on", help="End with 1 if there are ops of this level or a worse one.")
+        Level | None, typer.Option("--fail-on", help="Exit with 1 if an op has this level or a worse one.")
     ] = None,
     lake: LakeOption = None,
 ) -> None:
-    """Name the op where NaN or inf is born, the ranks that received it, and what to look at.
+    """Name the op where NaN or inf is born, the ranks that received it, and what to check.
 
-    critical: inputs finite, outputs not. high: both not, or, in a step that has NaN or inf, a norm more than 100 times
-    that of the inputs.
-    medium: inputs not finite, outputs finite. What the program asked for (a mask's -inf), and in a comparison or with
-    --golden what is there in golden too, is expected and has no level.
+    critical: the inputs are finite, the outputs are not. high: neither is finite; or, in a step with NaN or inf, the
+    norm of an output is more than 100 times that of the inputs. medium: the inputs are not finite, the outputs are.
+    Values that the program asked for (a mask's -inf), and values that golden has too (in a comparison or with
+    --golden), are expected and have no level.
 
     Example: lakeprobe overflow npu --golden gpu
     """
@@ -67,4 +67,4 @@ def overflow(
 
 
 _MOST_BIRTHS = 20
-"""How many ops where NaN or inf is born the text lists."""
+"""The most ops where NaN or inf is born that the text lists."""

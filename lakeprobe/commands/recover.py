@@ -1,4 +1,4 @@
-"""lakeprobe recover: make units again of what was set aside."""
+"""lakeprobe recover: make units of data that was set aside."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lakeprobe.commands.options import LakeOption
 
 
 def recover(lake: LakeOption = None) -> None:
-    """Make units of what processes left that ended while they collected, of what was set aside too.
+    """Make units of what interrupted processes collected, including data that was set aside.
 
-    Every command does that by itself, once. What no unit could be made of is set aside with the reason: it keeps no
-    other run from being read, and is tried again by this command alone.
+    Every command does this once by itself. Data that cannot become a unit is set aside with the reason, so that it does
+    not keep other runs from being read. Only this command tries it again.
 
     Example: lakeprobe recover
     """

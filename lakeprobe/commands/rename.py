@@ -1,4 +1,4 @@
-"""lakeprobe rename: another name for a run or comparison."""
+"""lakeprobe rename: rename a run or comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rename(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Give a run or comparison another name. It asks first where comparisons name the run: they follow it.
+    """Rename a run or comparison. It asks first if comparisons use the run: they follow it.
 
     Example: lakeprobe rename npu_dump npu
     """

@@ -1,4 +1,4 @@
-"""lakeprobe rm: a run or comparison out of the lake."""
+"""lakeprobe rm: remove runs and comparisons from the lake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Remove runs and comparisons. It asks first. A comparison keeps its rows when its run goes.
+    """Remove runs and comparisons, after asking. A comparison keeps its rows when its run is removed.
 
     Example: lakeprobe rm npu_vs_gpu old_npu --yes
     """
@@ -24,7 +24,7 @@ def rm(
     path = store.check(store.choose(lake))
     for kept in [upkeep.find(path, name) for name in names]:
         users = upkeep.users_of(path, kept.name) if kept.what == "run" else []
-        beside = f" (a side of {', '.join(users)}, whose rows stay)" if users else ""
-        if yes or diagnostics.agreed(f"remove the {kept.what} {kept.name}{beside}?"):
+        consequence = f" (a side of {', '.join(users)}, whose rows stay)" if users else ""
+        if yes or diagnostics.agreed(f"remove the {kept.what} {kept.name}{consequence}?"):
             upkeep.remove(path, kept.name)
             diagnostics.note(f"removed: the {kept.what} {kept.name}")

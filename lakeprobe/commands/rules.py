@@ -1,4 +1,4 @@
-"""lakeprobe rules: the rules that it ships, and a copy of one to edit."""
+"""lakeprobe rules: list and show the bundled rules, and copy one to edit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_rules() -> None:
-    """List the bundled rules, each with what it is for.
+    """List the bundled rules, each with its purpose.
 
     Example: lakeprobe rules list
     """
@@ -24,12 +24,12 @@ def list_rules() -> None:
     from lakeprobe.compare import rule as rules
 
     rows = [(name, _purpose(resources.sql(f"rules/{name}"))) for name in rules.bundled()]
-    output.text(output.aligned(("rule", "what it is for"), rows))
+    output.text(output.aligned(("rule", "purpose"), rows))
 
 
 @app.command("show")
 def show_rule(
-    name: Annotated[str, typer.Argument(help="The rule, as compare takes it with --sql.")],
+    name: Annotated[str, typer.Argument(help="The rule, as given to compare with --sql.")],
 ) -> None:
     """Show the SQL of a rule.
 
@@ -44,9 +44,9 @@ def show_rule(
 @app.command("new")
 def new_rule(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
-    source: Annotated[str, typer.Option("--from", help="The bundled rule to begin with.")] = "same_framework",
+    source: Annotated[str, typer.Option("--from", help="The bundled rule to start from.")] = "same_framework",
 ) -> None:
-    """Write a copy of a bundled rule into a file, to edit it.
+    """Copy a bundled rule into a file, to edit it.
 
     Example: lakeprobe rules new my_rule.sql --from fuzzy
     """
@@ -63,12 +63,12 @@ def new_rule(
         with file.open("x", encoding="utf-8") as written:
             written.write(f"{head}\n{copied.sql}")
     except FileExistsError as error:
-        raise UsageError(f"{file} is there already; name a file that is not") from error
+        raise UsageError(f"{file} exists already; name a new file") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
     diagnostics.note(f"written: {file}; edit it, then: lakeprobe compare TARGET GOLDEN --sql {shlex.quote(str(file))}")
 
 
 def _purpose(sql: str) -> str:
-    """What the first line of a rule's header says, behind the name."""
+    """Return the first line of a rule's header, without the name."""
     return sql.splitlines()[0].removeprefix("-- ").partition(": ")[2]

@@ -1,4 +1,4 @@
-"""lakeprobe run: run a training script, and collect from it without a change in it."""
+"""lakeprobe run: run a training script and collect from it, without changing it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(help="The command, behind --.")],
+    command: Annotated[list[str], typer.Argument(help="The command, after --.")],
     config: Annotated[Path, typer.Option("--config", help="msprobe's config.json: what to collect.")],
 ) -> None:
-    """Run a training in PyTorch, and collect from it what a config.json asks for. The script is not changed.
+    """Run a PyTorch training unchanged, and collect from it what a config.json asks for.
 
-    Its first call of a module begins the first step, and that module is the model; a step ends when an optimizer has
-    stepped. Launchers such as torchrun hand it on to every rank. Ends with the command's exit code.
+    The script's first call of a module begins the first step, and that module is the model. A step ends after an
+    optimizer's step. Launchers such as torchrun pass this on to every rank. Exits with the command's exit code.
 
     Example: lakeprobe run --config config.json -- python train.py
     """
@@ -26,7 +26,7 @@ def run(
     from lakeprobe.collect import running
     from lakeprobe.errors import UsageError
 
-    configuration.load(config)  # a mistake is told before anything runs
+    configuration.load(config)  # report mistakes before anything runs
     inject = str(Path(running.__file__).parent / "inject")
     path = os.pathsep.join(filter(None, (inject, os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, running.CONFIG: str(config.absolute())}

@@ -29,7 +29,7 @@ def show(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         if run is not None and run not in opened.runs:
-            raise UsageError(f"{opened.path} has no run {run} (there: {', '.join(opened.runs) or 'none'})")
+            raise UsageError(f"{opened.path} has no run {run}; it has {', '.join(opened.runs) or 'none'}")
         shown = terminal.op_text(opened.sql, op, run, step, rank)
     if not shown:
         raise UsageError(f'no op begins with {op}; list them with: lakeprobe sql "select distinct op from ops"')

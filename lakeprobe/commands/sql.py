@@ -12,10 +12,10 @@ from lakeprobe.commands.options import Format, LakeOption
 
 
 def sql(
-    query: Annotated[str | None, typer.Argument(help="The query; from stdin if it is left out.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The query; if left out, it is read from stdin.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with the query.")] = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="Form of the rows.", show_default="table, csv into a pipe")
+        Format | None, typer.Option("--format", help="Format of the rows.", show_default="table; csv into a pipe")
     ] = None,
     lake: LakeOption = None,
 ) -> None:
@@ -38,7 +38,7 @@ def sql(
             raise UsageError(f"{file} cannot be read as a query: {error}") from error
     query = sys.stdin.read() if query is None else query
     if not query.strip():
-        raise UsageError("there is no query; give one as an argument, with --file, or on stdin")
+        raise UsageError("the query is empty; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         relation = opened.sql(query)

@@ -1,4 +1,4 @@
-"""lakeprobe unmatched: what paired the rows of a comparison, and what has no counterpart."""
+"""lakeprobe unmatched: how the rows of a comparison were paired, and which ops have no counterpart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakeprobe.commands.options import LakeOption
 
 def unmatched(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
-    most: Annotated[int, typer.Option("--most", min=1, help="Ops to list of each side, step and rank.")] = 20,
+    most: Annotated[int, typer.Option("--most", min=1, help="Ops to list per side, step and rank.")] = 20,
     lake: LakeOption = None,
 ) -> None:
-    """Show what paired the rows of a comparison, and the ops without counterpart with those that are most like them.
+    """Show how the rows of a comparison were paired, and the ops without counterpart with those most similar to them.
 
     Example: lakeprobe unmatched ms_vs_pt
     """

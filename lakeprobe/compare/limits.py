@@ -1,8 +1,9 @@
-"""Bounds what a rule may take: time, memory and disk.
+"""Limits the time, memory and disk that a rule may use.
 
-DuckDB stops a query when it is asked to, but looks between two batches of rows only, and does not count what a function
-makes of one value. So there are two lines: `guarded` and the limits of a connection, which hold for almost every rule
-and may be used anywhere; and `process_limits`, which the system enforces, for a process that does nothing else.
+DuckDB stops an interrupted query, but only between two batches of rows, and its memory limit does not count what a
+function allocates for a single value. So there are two kinds of limits. `guarded` and the settings of a connection stop
+almost every rule and work in any process. `process_limits` is enforced by the operating system, for a process that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ if TYPE_CHECKING:
     import duckdb
 
 _AGAIN_AFTER = 0.05
-"""Seconds between two interrupts: one that comes between two statements is lost."""
+"""Seconds between two interrupts. DuckDB loses an interrupt that arrives between two statements."""
 
 _GRACE = 5.0
-"""Seconds that a query has to heed its interrupt before the system ends the process."""
+"""Seconds that a query has to react to its interrupt before the system kills the process."""
 
 _UNCOUNTED = 2
-"""A process may have so many times the memory that DuckDB may count: the rest is for single values."""
+"""A process may use this many times DuckDB's memory limit, because DuckDB does not count single values."""
 
 _OTHERS = 512 * 2**20
-"""Bytes of memory for what is no query: stacks of threads, numpy, Arrow."""
+"""Bytes of memory for everything but queries: stacks of threads, numpy, Arrow."""
 
 _LEAST = 32 * 2**20
-"""Bytes of memory without which not even a small comparison can be made."""
+"""Bytes of memory that the smallest comparison needs."""
 
 _SHARE_OF_DISK = 10
-"""A comparison may spill one part in so many of the free disk, as several may run side by side."""
+"""A comparison may fill at most one part in this many of the free disk, because several may run at once."""
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[kmgt]i?b)", re.IGNORECASE)
 
 _KEYBOARD = "Query interrupted"
-"""What DuckDB's RuntimeError says for Ctrl-C."""
+"""The text of the RuntimeError that DuckDB raises on Ctrl-C."""
 
 
 @contextmanager
 def guarded(connection: duckdb.DuckDBPyConnection, seconds: float | None, origin: str) -> Iterator[None]:
-    """Let the block work on `connection` for `seconds`, or as long as it likes if that is None.
+    """Let the block use `connection` for `seconds`, or without limit if that is None.
 
-    Raises RuleError, which begins with `origin`, when the time is over, also where the block was done by then; and
-    KeyboardInterrupt for Ctrl-C, of which DuckDB makes a RuntimeError.
+    Raises RuleError, which begins with `origin`, when the time is over, even if the block has finished by then. Turns
+    the RuntimeError that DuckDB raises on Ctrl-C into KeyboardInterrupt.
     """
     import duckdb
 
@@ -93,15 +94,18 @@ def _interrupt_when_over(
 def _too_long(origin: str, seconds: float | None) -> RuleError:
     return RuleError(
         f"{origin}: the comparison took longer than {seconds:g} seconds (--timeout); "
-        "give it more time, or a rule that does less"
+        "allow more time, or simplify the rule"
     )
 
 
 def memory_bytes(text: str) -> int:
-    """How many bytes a text such as 4GB, 512MiB or 50% (of the machine's memory) means. Raises UsageError."""
+    """Return the number of bytes that a text such as 4GB, 512MiB or 50% (of the machine's memory) means.
+
+    Raises UsageError for another text.
+    """
     parsed = _MEMORY.fullmatch(text)
     if not parsed:
-        raise UsageError(f"{text!r} is no amount of memory; write for example 4GB, 512MiB or 50%")
+        raise UsageError(f"{text!r} is not an amount of memory; write for example 4GB, 512MiB or 50%")
     number, unit = float(parsed[1]), parsed[2].lower()
     if unit == "%":
         return int(number / 100 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -109,17 +113,20 @@ def memory_bytes(text: str) -> int:
 
 
 def set_memory_limit(connection: duckdb.DuckDBPyConnection, limit: int | str) -> None:
-    """Let DuckDB take `limit`: bytes, or a text as in `memory_bytes`. Raises UsageError if nothing can run in that."""
+    """Limit the memory of DuckDB to `limit`: bytes, or a text as in `memory_bytes`.
+
+    Raises UsageError if no query could run with so little.
+    """
     most = memory_bytes(limit) if isinstance(limit, str) else limit
     if most < _LEAST:
-        raise UsageError(f"in {most} bytes of memory nothing can be compared; give {_LEAST} at least")
+        raise UsageError(f"{most} bytes of memory are too few for a comparison; give at least {_LEAST}")
     connection.execute(f"SET memory_limit = '{most}B'")
 
 
 def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Let queries that lack memory put it into `folder`, which DuckDB makes when it must and removes in the end.
+    """Let queries spill to `folder`, which DuckDB creates when needed and removes at the end.
 
-    Without this, DuckDB makes a folder .tmp in the working directory. The parent of `folder` must exist.
+    By default DuckDB creates a folder .tmp in the working directory. The parent of `folder` must exist.
     """
     most = shutil.disk_usage(folder.parent).free // _SHARE_OF_DISK
     connection.execute(f"SET temp_directory = {quote_text(str(folder))}")
@@ -128,11 +135,12 @@ def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> Non
 
 @contextmanager
 def process_limits(seconds: float | None, memory: int | None) -> Iterator[None]:
-    """Have the system hold this process to `seconds` and to `memory` bytes, while the block runs in its main thread.
+    """Limit this process to `seconds` and to `memory` bytes while the block runs in its main thread.
 
-    For a worker process only. One that takes longer, and does not heed its interrupt (see `guarded`), is killed by
-    SIGALRM. Memory beyond the limit is refused, and DuckDB ends the query with an OutOfMemoryException. `memory` is
-    DuckDB's own limit; the process may have twice that beside what it has already and 512 MiB.
+    Use it in worker processes only. The system kills the process with SIGALRM if it takes longer and ignores its
+    interrupt (see `guarded`). It refuses memory beyond the limit, and DuckDB then ends the query with an
+    OutOfMemoryException. `memory` is DuckDB's own limit; the process may allocate twice that, plus what it has already
+    and 512 MiB.
     """
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if memory is not None:
@@ -149,7 +157,7 @@ def process_limits(seconds: float | None, memory: int | None) -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """The memory of this process that RLIMIT_DATA counts, in bytes; 0 where the system does not tell."""
+    """Return the bytes of memory that RLIMIT_DATA counts for this process; 0 where the system does not say."""
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.is_file() else []
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:"))

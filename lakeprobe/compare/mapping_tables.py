@@ -1,4 +1,4 @@
-"""Gives a connection the tables of the mappings: what the user's files say, and what we know of MindSpore's names."""
+"""Creates the tables of the mappings: the rows of the user's files, and the bundled names of MindSpore."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _COLUMNS = {
     "class_mapping": ("target_class", "golden_class"),
 }
 _BUNDLED = {"slot_mapping": "slots", "api_mapping": "apis", "class_mapping": "classes"}
-"""Tables that we ship rows of (schemas/data); slots come first, while api_mapping still has the user's rows only."""
+"""The tables with bundled rows (schemas/data). The slots come first: they must see the user's rows of api_mapping only.
+"""
 
 
 def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_names: bool) -> None:
-    """Create the tables: the user's rows and, where the sides have other names, ours for what the user does not say."""
+    """Create the tables with the user's rows and, if `other_names`, the bundled rows that they do not override."""
     given: dict[str, Sequence[Sequence[str | None]]] = {
         "api_mapping": mappings.apis,
         "slot_mapping": mappings.slots,

@@ -1,7 +1,7 @@
-"""Sides of a comparison that are given as paths: their dumps come into the lake first.
+"""Ingests the sides of a comparison that are given as paths.
 
-A dump is known by its folder and its fingerprint. One that is in the lake and has changed since is read again, so that
-no answer comes from an older dump; a name that is a run and a folder with another dump is an error.
+A dump is identified by its folder and its fingerprint. A dump that has changed since the lake read it is read again, so
+that no answer comes from an older one. A name that means both a run and a folder with another dump is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakeprobe.work import Progress
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How dumps are read: where tensors go, whether what the lake has is read anew, and by how many processes."""
+    """How to read dumps: where tensors go, whether to read again what the lake has, and with how many processes."""
 
     tensors: str | None
     replace: bool
@@ -38,10 +38,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """Those sources of a dump that a side is, the steps and ranks of the whole dump, and its run where it is known."""
+    """The sources of a dump that take part, the steps and ranks of the whole dump, and its run if it has one."""
 
     located: Located
-    there: frozenset[tuple[int, int]]
+    present: frozenset[tuple[int, int]]
     run: str | None = None
 
     @property
@@ -51,7 +51,7 @@ class Dump:
 
     @classmethod
     def whole(cls, located: Located) -> Dump:
-        """A whole dump."""
+        """Return a dump all of whose sources take part."""
         return cls(located, frozenset((source.step, source.rank) for source in located.sources))
 
 
@@ -61,9 +61,9 @@ def ingested(
     chosen: tuple[Sequence[int], Sequence[int]],
     reading: Reading,
 ) -> tuple[list[Side], tuple[IngestReport, ...], list[str]]:
-    """Both sides as units of the lake, what was read for them, and what is to be said of it.
+    """Return both sides as units of the lake, the reports of what was read, and remarks for the user.
 
-    Of paths only the `chosen` steps and ranks are read. Raises UsageError, DumpError and LakeError.
+    Reads only the `chosen` steps and ranks of paths. Raises UsageError, DumpError and LakeError.
     """
     known = layout.runs(lake)
     notes: list[str] = []
@@ -82,7 +82,7 @@ def ingested(
             if isinstance(dump, Dump):
                 located.setdefault(asked.name, []).append(dump.located)
         dumps_of = {name: _together(parts) for name, parts in located.items()}
-        # several pairs of units are compared by copies of this process, which is not copied once it has DuckDB
+        # to compare several pairs of units this process is forked, which is not possible once it has loaded DuckDB
         is_one_pair = all(len(dump.sources) == 1 for dump in dumps_of.values())
         again = Again.ALWAYS if reading.replace else Again.CHANGED
         units = read_dumps(
@@ -95,18 +95,18 @@ def ingested(
     )
     sides = []
     for dump, asked in zip(dumps, runs, strict=True):
-        there = tuple(layout.units(lake, asked.name))
+        present = tuple(layout.units(lake, asked.name))
         if isinstance(dump, Dump):
             keys = [UnitKey(asked.name, source.step, source.rank) for source in dump.located.sources]
-            in_dump = (UnitKey(asked.name, step, rank) for step, rank in dump.there)
-            sides.append(Side(asked.name, tuple(dict.fromkeys(keys)), tuple({*there, *in_dump})))
+            in_dump = (UnitKey(asked.name, step, rank) for step, rank in dump.present)
+            sides.append(Side(asked.name, tuple(dict.fromkeys(keys)), tuple({*present, *in_dump})))
         else:
-            sides.append(Side(asked.name, asked.chosen(there), there))
+            sides.append(Side(asked.name, asked.chosen(present), present))
     return sides, reports, notes
 
 
 def _import_duckdb() -> None:
-    """What comparing begins with; it takes 0.1 s."""
+    """Load DuckDB, which every comparison needs; it takes 0.1 s."""
     import duckdb  # noqa: F401
 
 
@@ -119,7 +119,7 @@ def _dump(
     replace_it: bool,
     notes: list[str],
 ) -> Dump | Asked:
-    """What a side is: a dump to read, or a run of the lake and the units asked for."""
+    """Resolve a side: a dump to read, or a run of the lake and the units asked for."""
     path, asked = Path(side).expanduser(), Asked.of(str(side))
     is_run = asked.name in known and (isinstance(side, str) or not path.exists())
     if not is_run:
@@ -129,7 +129,7 @@ def _dump(
             whole = _located(open_path(_absolute(Path(asked.name).expanduser())), *chosen)
             return _only(whole, asked)
         runs = ", ".join(known) or "none"
-        raise UsageError(f"{side} is neither a run in {lake} (there: {runs}) nor a path")
+        raise UsageError(f"{side} is neither a run in {lake} (its runs: {runs}) nor a path")
     here = _dump_here(asked.name, chosen, open_path)
     if here is not None and _was_read_from(lake, asked.name, here.located):
         return replaced(_only(here, asked), run=asked.name)
@@ -143,19 +143,19 @@ def _dump(
         if source is not None:
             below = _below(open_path(source), _read_from(lake, asked.name), chosen)
             return replaced(_only(below, asked), run=asked.name)
-        notes.append(f"{asked.name}: what it was read from is not there any more, so it stays as it is")
+        notes.append(f"{asked.name}: its dump no longer exists, so the run stays as it is")
     elif here is not None:
         notes.append(f"{asked.name}: in the lake since {_since(lake, asked.name)}, the same dump as {here.root}")
     return asked
 
 
 def _absolute(path: Path) -> Path:
-    """`path` without `..`, so that its folders can name a run."""
+    """Return `path` without `..`, so that its folders can name a run."""
     return path.resolve() if ".." in path.parts else path
 
 
 def _located(path: Path, steps: Sequence[int], ranks: Sequence[int]) -> Dump:
-    """The dump at `path`. Of a path inside one, the sources below it, ranked as in the whole dump."""
+    """Return the dump at `path`. A path inside a dump gives the sources below it, ranked as in the whole dump."""
     inside = locate_run(path, steps, ranks)
     if inside.root == path.absolute() or not path.absolute().is_relative_to(inside.root):
         return Dump.whole(inside)
@@ -166,7 +166,7 @@ def _located(path: Path, steps: Sequence[int], ranks: Sequence[int]) -> Dump:
 
 
 def _only(dump: Dump, asked: Asked) -> Dump:
-    """The sources of `dump` of the step and rank asked for."""
+    """Return `dump` with only the sources of the step and rank asked for."""
     sources = dump.located.sources
     keys = [UnitKey(asked.name, source.step, source.rank) for source in sources]
     wanted = set(asked.chosen(keys))
@@ -177,7 +177,7 @@ def _only(dump: Dump, asked: Asked) -> Dump:
 def _dump_here(
     name: str, chosen: tuple[Sequence[int], Sequence[int]], open_path: Callable[[Path], Path]
 ) -> Dump | None:
-    """The dump in the folder or file of the working directory that has the name of a run."""
+    """Return the dump in the working directory whose folder or file has the name of a run; None if there is none."""
     path = Path(name)
     if not path.exists():
         return None
@@ -193,7 +193,7 @@ def _units(dump: Located) -> Iterator[tuple[tuple[int, int], tuple[Source, ...]]
 
 
 def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
-    """Whether every unit that the run has of these steps and ranks, or else its first, was read from this dump."""
+    """Return whether the run's units of these steps and ranks, or else its first unit, were read from this dump."""
     keys = [key for place, _ in _units(dump) if layout.unit_folder(lake, key := UnitKey(run, *place)).exists()]
     return all(
         Path(_described(lake, key, "source")).resolve() == source_of(dump.sources).resolve()
@@ -202,7 +202,7 @@ def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
 
 
 def _is_unchanged(lake: Path, run: str, dump: Located) -> bool:
-    """Whether the run was read from files like these."""
+    """Return whether the run was read from files with the same fingerprint."""
     for place, sources in _units(dump):
         known = known_fingerprint(lake, UnitKey(run, *place))
         if known is None or known[0] != fingerprint_of(sources, known[1]):
@@ -219,16 +219,16 @@ def _read_from(lake: Path, run: str) -> Path:
 
 
 def _source(lake: Path, run: str) -> Path | None:
-    """The folder or archive that a run was read from, if it is there."""
+    """Return the folder or archive that a run was read from; None if it no longer exists."""
     source = _read_from(lake, run)
     return source if source.is_dir() else next((path for path in (source, *source.parents) if path.is_file()), None)
 
 
 def _below(top: Path, root: Path, chosen: tuple[Sequence[int], Sequence[int]]) -> Dump:
-    """The run with the folder `root` among what lies in `top`."""
+    """Return the dump below `top` whose folder is `root`. Raises DumpError if there is none."""
     found = {run.root: run for run in locate(top, *chosen).runs}
     if root not in found:
-        raise DumpError(f"{root} holds no dump any more; give the path of the dump")
+        raise DumpError(f"{root} no longer holds a dump; give the path of the dump")
     return Dump.whole(found[root])
 
 
@@ -239,10 +239,10 @@ def _since(lake: Path, run: str) -> str:
 
 
 def _names(lake: Path, dumps: Sequence[Dump], known: list[str]) -> dict[Path, str]:
-    """A run for each dump that has none yet, by root: that which was read from there, or one with a new name.
+    """Choose a run for each dump that has none yet, by root: the run that was read from there, or a new name.
 
-    A run that the user named otherwise than its folder is a record of what lay there then: it is taken only while that
-    still lies there. A new name is the folder's, with as many of its parents before it as it takes to be a new one.
+    A run whose name is not that of its folder records what the folder held at that time, so it is chosen only if the
+    files have not changed. A new name is that of the folder, preceded by as many of its parents as it takes to be new.
     """
     names: dict[Path, str] = {}
     new: dict[Path, list[str]] = {}
@@ -262,7 +262,7 @@ def _names(lake: Path, dumps: Sequence[Dump], known: list[str]) -> dict[Path, st
 
 
 def _free_name(parts: list[str], others: list[list[str]], known: list[str], lake: Path) -> str:
-    """The shortest name of the folder with these `parts` that no run has, and none of the `others` would get."""
+    """Return the shortest name of the folder with these `parts` that no run has and none of the `others` would get."""
     for length in range(1, len(parts) + 1):
         name = "_".join(parts[-length:])
         if name not in known and all("_".join(other[-length:]) != name for other in others):
@@ -275,6 +275,6 @@ def _parts(dump: Located) -> list[str]:
 
 
 def _together(dumps: Sequence[Located]) -> Located:
-    """All sources of one run, each once."""
+    """Return all sources of one run, each once."""
     sources = {(source.step, source.rank, source.part): source for dump in dumps for source in dump.sources}
     return Located(dumps[0].root, tuple(sources[place] for place in sorted(sources)))

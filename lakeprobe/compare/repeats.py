@@ -1,7 +1,7 @@
-"""Measures what repeats of a golden run differ from it by, and keeps that in the lake as a noise.
+"""Measures how repeats of a golden run differ from it, and stores that in the lake as a noise.
 
-A repeat is golden's program run again where it rounds in another way: on another chip, with another number of threads,
-or with its parameters moved by a rounding (`lakeprobe.collect(…, perturb=1e-7)`).
+A repeat runs golden's program again with different rounding: on another chip, with another number of threads, or with
+parameters perturbed by one rounding (`lakeprobe.collect(…, perturb=1e-7)`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakeprobe.work import Progress
 
 @dataclass(frozen=True, slots=True)
 class NoiseReport:
-    """What was measured: the name, the golden run, one comparison per repeat, and how many tensors."""
+    """What was measured: the name, the golden run, one comparison per repeat, and the number of tensors."""
 
     name: str
     golden: str
@@ -42,7 +42,7 @@ def measure(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> NoiseReport:
-    """Hold every repeat against `golden`, and keep what they differ by under `name` (default: golden's).
+    """Compare every repeat with `golden`, and store the differences under `name` (by default golden's name).
 
     The sides are those of `compare.run.compare`; each comparison stays in the lake as NAME_REPEAT. A noise of that name
     is replaced. Raises UsageError, DumpError, RuleError and LakeError.
@@ -90,14 +90,14 @@ def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> i
 
 
 def check(lake: Path, name: str, golden: str) -> Path:
-    """The file of the noise `name` of the run `golden`. Raises UsageError if the lake has none."""
+    """Return the file of the noise `name` of the run `golden`. Raises UsageError if the lake has none."""
     file = layout.noise_file(lake, name)
-    there = ", ".join(layout.noises(lake)) or "none"
+    existing = ", ".join(layout.noises(lake)) or "none"
     if not file.is_file():
-        raise UsageError(f"there is no noise {name} in {lake} (there: {there}); measure it: lakeprobe noise {golden} …")
+        raise UsageError(f"{lake} has no noise {name} (its noises: {existing}); measure it: lakeprobe noise {golden} …")
     with connect() as connection:
         views.define(connection, lake)
         measured = connection.execute("SELECT any_value(golden) FROM noise WHERE noise = ?", [name]).fetchall()[0][0]
     if measured not in (golden, None):
-        raise UsageError(f"the noise {name} is that of {measured}, not of {golden}")
+        raise UsageError(f"the noise {name} was measured for {measured}, not for {golden}")
     return file

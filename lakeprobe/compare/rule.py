@@ -1,13 +1,13 @@
-"""Loads a rule (a SQL script) and lets it define its views on a locked connection.
+"""Loads a rule (a SQL script) and runs it on a locked connection.
 
-The contract is in docs/rules.md: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL
-variables.
-It is code from elsewhere, so nothing but SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE is let through.
+docs/rules.md has the contract: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL
+variables. Rules are foreign code, so only SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE are allowed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
+from lakeprobe.metrics import NUMBER, TEXT, TEXTS, TRUTH, holds
 from lakeprobe.schema import metrics
 
 if TYPE_CHECKING:
     import duckdb
 
-NUMBER, TEXT, TRUTH, TEXTS = "a number", "a text", "true or false", "a list of texts"
 _CONTENTS = {"DOUBLE": NUMBER, "VARCHAR": TEXT, "BOOLEAN": TRUTH}
 CONTRACT = {
     "op_pairs": {"target_seq": NUMBER, "golden_seq": NUMBER, "matched_by": TEXT},
@@ -30,17 +30,7 @@ CONTRACT = {
     "metrics": {"row": NUMBER} | {metric.name: _CONTENTS[metric.type] for metric in metrics()},
     "verdicts": {"row": NUMBER, "outcome": TEXT, "verdict": TEXT, "messages": TEXTS},
 }
-"""The views of a rule, and the columns that each must have, with what stands in them."""
-
-_TYPES = {
-    NUMBER: re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)"),
-    TEXT: re.compile(r"VARCHAR|ENUM\(.*\)"),
-    TRUTH: re.compile(r"BOOLEAN"),
-    TEXTS: re.compile(
-        r"(VARCHAR|\"NULL\"|INTEGER)\[\]"
-    ),  # an empty list that nothing else is joined to is one of INTEGER
-}
-"""The types of DuckDB that hold it; NULL alone has a type of its own, which holds all."""
+"""The views of a rule, with the columns that each must have and what the columns contain."""
 
 _ALLOWED = re.compile(
     r"(select|from|with|values)\b"
@@ -53,20 +43,21 @@ _MODIFYING = re.compile(
     r"(copy|insert|update|delete|merge|truncate|create|drop|alter|attach|detach|export|import|install)\b",
     re.IGNORECASE,
 )
-"""What a WITH clause may not hold, nor stand before: DuckDB lets some statements that write stand there."""
+"""Statements that DuckDB allows inside or after a WITH clause although they write."""
 
 _EXECUTING = re.compile(r"\bjson_execute_serialized_sql\b", re.IGNORECASE)
-"""The one function that runs any statement, as a text that nobody has looked at."""
+"""The function that runs any statement, given as a text that this check does not see."""
 
 _LONGEST = 1 << 20
-"""Bytes that a rule may have; its text is kept with every comparison."""
+"""The most bytes of a rule. Its text is stored with every comparison."""
 
 _DEEPEST = 500
-"""So many brackets a rule may have open at once: DuckDB's parser overflows its stack at some thousand subqueries."""
+"""The most brackets that a rule may have open at once. DuckDB's parser overflows its stack at some thousand subqueries.
+"""
 
 _KINDS = ("SELECT", "CREATE", "SET")
 _BLANKS = re.compile(r"[^!-~\w]+")
-"""What stands between words; DuckDB takes all blanks of Unicode for it, and some invisible characters."""
+"""What separates words. DuckDB accepts all blanks of Unicode there, and some invisible characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +70,7 @@ class Rule:
 
 
 def default_name(usual: str, mappings: Mappings) -> str:
-    """The bundled rule where none is asked for: `usual` is that for the two dumps (sql/compare/kind.sql)."""
+    """Return the bundled rule if the user names none; `usual` is that for the two dumps (sql/compare/kind.sql)."""
     if mappings.layers:
         return "layer"
     if usual != "same_framework":
@@ -90,34 +81,34 @@ def default_name(usual: str, mappings: Mappings) -> str:
 
 
 def load(name: str) -> Rule:
-    """The rule of a file of the user's, or the bundled one: `rules/x.sql`, `x.sql` and `x` all name x.
+    """Return the rule in the file `name`, or the bundled one: `rules/x.sql`, `x.sql` and `x` all name x.
 
     Raises RuleError if there is neither.
     """
     path = Path(name).expanduser()
     if path.is_file():
         if path.stat().st_size > _LONGEST:
-            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have {_LONGEST}")
+            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have at most {_LONGEST}")
         try:
             return Rule(path.stem, str(path.absolute()), path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise RuleError(f"{path} cannot be read as a rule: {error}") from error
     if path.stem in bundled() and str(path.parent) in (".", "rules", "sql/rules"):
         return Rule(path.stem, f"bundled rule {path.stem}", resources.sql(f"rules/{path.stem}"))
-    raise RuleError(f"there is no rule {name}: neither such a file nor one of the bundled {', '.join(bundled())}")
+    raise RuleError(f"{name} is neither a file nor a bundled rule; the bundled rules are {', '.join(bundled())}")
 
 
 def bundled() -> list[str]:
-    """The names of the rules that lakeprobe ships."""
+    """Return the names of the rules that lakeprobe ships."""
     return sorted(path.stem for path in (resources.folder("sql") / "rules").glob("*.sql"))
 
 
 def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
-    """Execute the statements of `rule`. Raises RuleError for one that fails or is not let through."""
+    """Execute the statements of `rule`. Raises RuleError for a statement that fails or is not allowed."""
     import duckdb
 
     if _depth(_words(rule.sql)) > _DEEPEST:
-        raise RuleError(f"{rule.origin}: more than {_DEEPEST} brackets are open at once; name some parts in WITH")
+        raise RuleError(f"{rule.origin}: brackets are nested more than {_DEEPEST} deep; move parts into WITH")
     try:
         statements = connection.extract_statements(rule.sql)
     except duckdb.Error as error:
@@ -136,8 +127,13 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 
 def names(rule: Rule) -> frozenset[str]:
-    """The words in the SQL of `rule`, in lower case, but those in comments: what it names is among them."""
+    """Return the words in the SQL of `rule` outside comments, in lower case. They include every name that it uses."""
     return _names(rule.sql)
+
+
+def mentions(rule: Rule, stages: Iterable[str]) -> bool:
+    """Return whether the SQL of `rule` names one of `stages`."""
+    return not names(rule).isdisjoint(stages)
 
 
 @cache
@@ -155,7 +151,7 @@ def _names(sql: str) -> frozenset[str]:
 
 
 def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str) -> None:
-    """Raise RuleError if `view` lacks a column that the contract asks for, or has one of another type."""
+    """Raise RuleError if `view` lacks a column of the contract, or has one of another type."""
     import duckdb
 
     try:
@@ -166,7 +162,7 @@ def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str)
     if missing:
         raise RuleError(f"{rule.origin}: the view {view} lacks the column {' and '.join(missing)} (docs/rules.md)")
     for column, content in CONTRACT[view].items():
-        if types[column] != '"NULL"' and not _TYPES[content].fullmatch(types[column]):
+        if not holds(types[column], content):
             raise RuleError(
                 f"{rule.origin}: the column {column} of the view {view} is {types[column]}; "
                 f"it must be {content} (docs/rules.md)"
@@ -174,20 +170,20 @@ def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str)
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a DuckDB error, which says what is wrong."""
+    """Return the first line of a DuckDB error, which says what is wrong."""
     return str(error).strip().splitlines()[0]
 
 
 def _depth(words: list[str]) -> int:
-    """How many round brackets are open at once at most."""
+    """Return the largest number of round brackets that are open at once."""
     brackets = re.findall("[()]", "".join(word for word in words if not word.startswith('"')))
     return max(accumulate(1 if bracket == "(" else -1 for bracket in brackets), default=0)
 
 
 def _words(sql: str) -> list[str]:
-    """The words of some SQL: without comments, and '' for each text.
+    """Return the words of some SQL: without comments, and '' for each text.
 
-    DuckDB itself says where comments and texts end: an expression that guesses it can be led astray.
+    DuckDB itself finds comments and texts: a regular expression could be tricked.
     """
     import duckdb
 

@@ -1,4 +1,4 @@
-"""Holds two runs against each other and keeps the result in the lake as a comparison."""
+"""Compares two runs and stores the result in the lake as a comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.plan import Asked, Pair, Side, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
-from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_apart
+from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, views
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class CompareReport:
     """What a comparison did: its name, one report per pair of units, the units without counterpart, and seconds.
 
-    `lake` is where it is: another than was asked for where that one cannot be written to.
+    `lake` is where the result is. It differs from the lake asked for if that one is read-only.
     """
 
     name: str
@@ -43,19 +43,22 @@ class CompareReport:
     seconds: float
     lake: Path
     incomplete: tuple[UnitKey, ...] = ()
-    """Units whose collecting process was cut off in the middle of the step."""
+    """Units whose collecting process ended in the middle of the step."""
     remarks: tuple[str, ...] = ()
-    """What is to be said of the runs: that one is the folder's of its name."""
+    """Remarks about the runs, for example that a run is the same dump as the folder of its name."""
 
     @property
     def searched(self) -> list[Counts]:
-        """How the rows ended of each pair of units for which a mapping was searched."""
+        """How the rows ended, for each pair of units for which a mapping was searched."""
         return [pair.searched for pair in self.pairs if pair.searched is not None]
 
     @property
     def notes(self) -> list[str]:
-        """Units that are incomplete; lines of the mapping files that do nothing: no pair of units has their name."""
-        cut_off = [f"{key} is incomplete: the process that collected it was cut off" for key in self.incomplete]
+        """Remarks, incomplete units, and lines of the mapping files that name nothing in any pair of units."""
+        cut_off = [
+            f"{key} is incomplete: the process that collected it ended in the middle of the step"
+            for key in self.incomplete
+        ]
         idle = [line for line in self.pairs[0].idle if all(line in pair.idle for pair in self.pairs)]
         return [*self.remarks, *cut_off] + [
             f"the {mapping} names {name}, which the {side} run does not have" for mapping, side, name in idle
@@ -81,19 +84,20 @@ def compare(
     memory: str | None = None,
     progress: Progress | None = None,
 ) -> CompareReport:
-    """Hold the run `target` against the run `golden` by `rule`, and keep the result as the comparison `name`.
+    """Compare the run `target` with the run `golden` by `rule`, and store the result as the comparison `name`.
 
-    Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.read`) decide which bundled one.
-    Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
-    Of several steps and ranks only `steps` and `ranks` take part, if any are named.
-    A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors`
-    and `replace` as in `ingest`); of either, @step1 and @rank0 behind it take one step and rank. A dump that has
-    changed since it was read is read again. The comparison takes the place of an earlier one of the same units, and
-    with `replace` of any other of its name.
-    What repeats of golden differ by too, measured as `noise` (`compare.repeats.measure`), does not stand out.
-    A pair of units may take `timeout` seconds and so much `memory` ("4GB"); with either it has a process of its own.
+    A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors` and `replace` as
+    in `ingest`). @step1 and @rank0 after either selects one step and rank. A dump that has changed since it was read is
+    read again. If `steps` and `ranks` are given, only those take part.
 
-    Raises UsageError, DumpError, RuleError and LakeError; the lake then has what it had before.
+    Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled one.
+    Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False. Differences that
+    repeats of golden show too, measured as `noise` (`compare.repeats.measure`), do not stand out.
+
+    The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
+    (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own.
+
+    Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
     """
     started = time.monotonic()
     loaded = rules.load(rule) if rule else None
@@ -112,13 +116,11 @@ def compare(
     pairs, unpaired = pair_units(sides[0].units, sides[1].units)
     if not pairs:
         raise UsageError(
-            f"{sides[0].run} and {sides[1].run} have no step and rank in common, and not equally many of them: "
+            f"{sides[0].run} and {sides[1].run} share no step and rank, and have different numbers of them: "
             f"{numbers_text(sides[0].units)}; {numbers_text(sides[1].units)}"
         )
     if path != store.choose(lake):
-        remarks.append(
-            f"{store.choose(lake)} cannot be written to; the comparison is in the lake {path}, with its runs"
-        )
+        remarks.append(f"{store.choose(lake)} is read-only; the comparison is in the lake {path}, with its runs")
     name = layout.check_name(name or f"{sides[0].label}_vs_{sides[1].label}", "comparison")
     _check_free(path, name, sides, pairs, replace)
     try:
@@ -130,7 +132,7 @@ def compare(
                 reports = run_all(compare_units, tasks, jobs, progress)
             else:
                 tasks = [replaced(task, seconds=timeout, memory=most) for task in tasks]
-                reports = run_all(compare_units_apart, tasks, jobs, progress, apart=True)
+                reports = run_all(compare_units_isolated, tasks, jobs, progress, isolated=True)
             comparison.describe(folder, _described(sides, mappings, reports, unpaired) | {"noise": noise})
             note = layout.comparison_folder(path, name) / upkeep.NOTE_FILE
             if note.is_file():
@@ -144,9 +146,9 @@ def compare(
 
 
 def only_pair(lake: Path) -> tuple[str, str, str]:
-    """Target and golden where the lake has two runs and none is named, and why they are.
+    """Return target and golden of a lake with two runs, and the reason, for a user who names neither.
 
-    A run of MindSpore is the target of one that is not; else the newer run is that of the older. Raises UsageError.
+    A run of MindSpore is the target of one of PyTorch; otherwise the newer run is the target. Raises UsageError.
     """
     runs = layout.runs(lake)
     if len(runs) != 2:
@@ -170,7 +172,7 @@ def _sides(
     jobs: int,
     progress: Progress | None,
 ) -> tuple[list[Side], tuple[IngestReport, ...], list[str]]:
-    """Both sides, what was read for them, and what is to be said of it."""
+    """Return both sides, the reports of what was read, and remarks for the user."""
     target, golden = (side if isinstance(side, str) else Path(side) for side in given)
     if replace or not all(_is_run_only(lake, side) for side in (target, golden)):
         from lakeprobe.compare import paths  # reading dumps needs more than comparing: numpy and pyarrow
@@ -179,43 +181,41 @@ def _sides(
     store.check(lake)
     sides = []
     for asked in (Asked.of(str(side)) for side in (target, golden)):
-        there = tuple(layout.units(lake, asked.name))
-        sides.append(Side(asked.name, asked.chosen(there), there))
+        present = tuple(layout.units(lake, asked.name))
+        sides.append(Side(asked.name, asked.chosen(present), present))
     return sides, (), []
 
 
 def _is_run_only(lake: Path, side: str | Path) -> bool:
-    """Whether `side` is a run of the lake, and no path as well."""
+    """Return whether `side` is a run of the lake and not also a path."""
     return Asked.of(str(side)).name in layout.runs(lake) and not Path(Asked.of(str(side)).name).exists()
 
 
 def _chosen(side: Side, steps: Sequence[int], ranks: Sequence[int]) -> Side:
-    """The side with its units of `steps` and `ranks` only, if any are named. Raises UsageError if it has none."""
+    """Return the side with its units of `steps` and `ranks`, if any are given. Raises UsageError if none is left."""
     chosen = with_numbers(side.units, steps, ranks)
     if not chosen:
-        raise UsageError(
-            f"{side.run} has none of the steps and ranks that are asked for; it has {numbers_text(side.units)}"
-        )
+        raise UsageError(f"{side.run} does not have the steps and ranks asked for; it has {numbers_text(side.units)}")
     return replaced(side, units=tuple(chosen))
 
 
 def _check_free(lake: Path, name: str, sides: list[Side], pairs: list[Pair], replace: bool) -> None:
-    """Raise UsageError if `name` is that of something else, or, unless `replace`, of a comparison of other units."""
+    """Raise UsageError if `name` is taken: by something else or, unless `replace`, by a comparison of other units."""
     others = {"run": layout.runs(lake), "view": views.NAMES, "table": tables.names(lake)}
     for what, names in others.items():
         if name.lower() in {other.lower() for other in names}:
-            raise UsageError(f"{name} is the name of a {what}; give the comparison another one with --name")
+            raise UsageError(f"{name} is the name of a {what}; give the comparison another name with --name")
     if replace or name not in layout.comparisons(lake):
         return
     try:
         stored = comparison.load(lake, name)
-    except LakeError:  # a damaged one is there to be replaced
+    except LakeError:  # replacing a damaged comparison repairs it
         return
     units = {(unit.step, unit.rank, unit.golden_step, unit.golden_rank) for unit in stored.units}
     asked = {(target.step, target.rank, golden.step, golden.rank) for target, golden in pairs}
     if (stored.target, stored.golden) != (sides[0].run, sides[1].run) or units != asked:
         raise UsageError(
-            f"the comparison {name} is there already, of {stored.target} with {stored.golden} in {len(units)} "
+            f"the comparison {name} exists already, of {stored.target} with {stored.golden} in {len(units)} "
             "(step, rank); give another --name, or --replace it"
         )
 
@@ -231,7 +231,7 @@ def _tasks(
 
 
 def _noise_file(lake: Path, noise: str | None, golden: str) -> Path | None:
-    """The file of the noise that is asked for. Raises UsageError if there is none of `golden`."""
+    """Return the file of the noise asked for. Raises UsageError if `golden` has none."""
     if noise is None:
         return None
     from lakeprobe.compare.repeats import check

@@ -1,4 +1,4 @@
-"""The stage of a comparison that searches for a mapping: its tables, what is kept of it, and when it is made."""
+"""Searches a mapping as a stage of a comparison: its tables, what is kept of it, and when it runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import duckdb
 
 _FEW = 0.6
-"""Share of the smaller side's ops that pair by name below which two runs are two implementations."""
+"""If a smaller share of the smaller side's ops pairs by name, the runs count as two implementations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How the rows of a comparison ended for which a mapping was searched (sql/compare/search_counts.sql)."""
+    """How a comparison with a searched mapping ended, in rows (sql/compare/search_counts.sql)."""
 
     golden_rows: int
     target_rows: int
@@ -39,13 +39,13 @@ class Counts:
     target_left: int
 
 
-def is_asked(rule: Rule) -> bool:
-    """Whether `rule` builds on what a search found."""
-    return not rules.names(rule).isdisjoint(SEARCHED)
+def is_used(rule: Rule) -> bool:
+    """Return whether `rule` uses the result of a search."""
+    return rules.mentions(rule, SEARCHED)
 
 
 def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
-    """Whether names say little though the framework is one: few ops of the same name have the same tensors."""
+    """Return whether names say little although the framework is the same: few ops of one name have the same tensors."""
     dumped = connection.execute("SELECT dumped FROM comparison_kind").fetchall()[0][0]
     if usual_rule != "same_framework" or dumped != "ops":
         return False
@@ -54,9 +54,9 @@ def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | None) -> bool:
-    """Create the tables search_rows and search_left from a search in `units`, empty where there are none.
+    """Create the tables search_rows and search_left from a search in `units`; empty if `units` is None.
 
-    Returns whether a row was found.
+    Returns whether the search found a row.
     """
     connection.execute(resources.sql("match/search_rows"))
     connection.execute(resources.sql("match/search_left"))
@@ -82,7 +82,7 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
 
 
 def _arrange(connection: duckdb.DuckDBPyConnection) -> None:
-    """Find how the pairs lie whose contents are there; what cannot be read is left to the metrics, which say so."""
+    """Find the memory layout of pairs with contents. Unreadable contents are left to the metrics, which report them."""
     pairs = connection.execute(resources.sql("match/search_contents")).fetchall()
     if not pairs:
         return
@@ -104,7 +104,7 @@ def _arrange(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
-    """Write what the search made of each row into `folder`, and count; None if nothing was searched."""
+    """Write into `folder` how the search ended for each row, and count. Returns None if nothing was searched."""
     if not connection.execute("SELECT count(*) FROM search_rows").fetchall()[0][0]:
         return None
     query = resources.sql("compare/search_pairs")
@@ -113,7 +113,7 @@ def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Sequence[object]]) -> None:
-    """Insert rows, given as columns. Arrow carries them: DuckDB takes its own time with each value of a list."""
+    """Insert rows, given as columns. Arrow carries them, because DuckDB is slow to bind each value of a list."""
     import pyarrow
 
     if not columns[0]:

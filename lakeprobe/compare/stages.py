@@ -1,7 +1,7 @@
-"""The stages of a comparison that a rule can see or replace, and how each becomes a table.
+"""The stages of a comparison that a rule can read or replace, and how each becomes a table.
 
-A stage that the rule names is a view while the rule runs, and so is all that it needs. The others are made when their
-turn comes. What is asked for is worked out once: it becomes a table of its name.
+While the rule runs, the stages that it names, and all that they need, are views. Other stages are created when their
+turn comes. Each result that a comparison uses is computed once, into a table of its name.
 """
 
 from __future__ import annotations
@@ -21,23 +21,18 @@ Pending = dict[str, "Stage"]
 """The stages that are not defined yet, by name."""
 
 SEARCHED = ("pairs_searched", "verdicts_searched", "left_over")
-"""The stages that build on a search for a mapping: one is made where the rule names one of them."""
+"""The stages that use a search for a mapping. A search runs if the rule names one of them."""
 
 SEARCHES = {"match_layer": ("layer_scopes", "match_layer"), "match_fuzzy": ("match_fuzzy",)}
-"""Ways to pair ops that take their time, with the stages of each: there where a rule names them, worked out once."""
+"""The slow ways to pair ops, with the stages of each. They exist only where a rule names them, and run once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What decides which stages a comparison has: the names in the rule, and whether names are mapped."""
+    """What decides which stages a comparison has: its rule, and whether names are mapped."""
 
-    named: frozenset[str]
+    rule: Rule
     is_mapped: bool
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether the rule builds on a search."""
-        return not self.named.isdisjoint(SEARCHED)
 
 
 def _always(case: Case) -> bool:
@@ -52,17 +47,13 @@ def _not_mapped(case: Case) -> bool:
     return not case.is_mapped
 
 
-def _searched(case: Case) -> bool:
-    return case.is_searched
-
-
 def _named(*names: str) -> Callable[[Case], bool]:
-    return lambda case: not case.named.isdisjoint(names)
+    return lambda case: rules.mentions(case.rule, names)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage: its name, the file with its SQL, the stages that it reads from, and when there is one."""
+    """A stage: its name, the file with its SQL, the stages that it reads, and the condition under which it exists."""
 
     name: str
     sql: str
@@ -86,7 +77,7 @@ STAGES = (
     Stage("pairs", "match/slots_mapped", ("op_pairs", "match_data"), _mapped),
     Stage("pairs", "match/slots", ("op_pairs",), _not_mapped),
     Stage("paired", "compare/paired"),
-    Stage("left_over", "match/left_over", when=_searched),
+    Stage("left_over", "match/left_over", when=_named(*SEARCHED)),
     Stage("metrics_statistics", "metrics/statistics", ("paired",)),
     Stage("metrics_tensor", "metrics/tensor", ("paired",)),
     Stage("metrics_default", "metrics/default", ("metrics_statistics", "metrics_tensor")),
@@ -96,19 +87,19 @@ STAGES = (
     Stage("verdicts_searched", "judge/searched", ("verdicts_default", "left_over")),
     Stage("verdicts", "judge/verdicts", ("paired", "metrics", "differences")),
 )
-"""All stages. A rule replaces op_pairs, pairs, metrics and verdicts; of two of a name there is one at a time."""
+"""All stages. A rule may replace op_pairs, pairs, metrics and verdicts. Stages of one name exclude each other."""
 
 
 def define(connection: duckdb.DuckDBPyConnection, case: Case) -> Pending:
-    """Define as views the stages that the rule names, each with what it needs. Returns the others."""
+    """Define the stages that the rule names as views, each with what it needs. Returns the other stages."""
     pending = {stage.name: stage for stage in STAGES if stage.when(case)}
-    for name in [name for name in pending if name in case.named]:
+    for name in [name for name in pending if name in rules.names(case.rule)]:
         _define(connection, pending, name)
     return pending
 
 
 def _define(connection: duckdb.DuckDBPyConnection, pending: Pending, name: str) -> None:
-    """Define the stage `name` as a view, after those that it reads from; one that is there already stays."""
+    """Define the stage `name` as a view, after those that it reads. A stage that exists already stays."""
     stage = pending.pop(name, None)
     if stage is None:
         return
@@ -117,8 +108,8 @@ def _define(connection: duckdb.DuckDBPyConnection, pending: Pending, name: str) 
     connection.execute(f"CREATE VIEW {name} AS {resources.sql(stage.sql)}")
 
 
-def work_out(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending, name: str) -> None:
-    """Make the table `name`: of the view of that name, the default's or the rule's, else of the stage that is pending.
+def materialize(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending, name: str) -> None:
+    """Create the table `name` from the view of that name, bundled or of the rule, or else from the pending stage.
 
     Raises RuleError for a view that breaks the contract.
     """

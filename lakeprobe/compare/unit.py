@@ -1,4 +1,4 @@
-"""Compares one unit with another: the unit of work of a comparison, a plain function of picklable arguments."""
+"""Compares one unit with another: a plain function of picklable arguments, so that it can run in any process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeprobe import metrics, resources
 from lakeprobe.compare import limits, mapping_tables, noise, searching, stages
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
-from lakeprobe.compare.stages import Case, Pending, work_out
+from lakeprobe.compare.stages import Case, Pending, materialize
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
 _LIKE_A_THRESHOLD = 0.85
-"""How like the name of a threshold a variable of a rule must be to be taken for a misspelt one (difflib's ratio)."""
+"""A variable of a rule this similar to the name of a threshold (difflib's ratio) counts as a misspelling."""
 
 _MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
@@ -41,12 +41,11 @@ _MACROS = (
 
 @dataclass(frozen=True, slots=True)
 class PairTask:
-    """Two units to hold against each other into the folder `staged`, which does not exist yet.
+    """Two units to compare, and the folder `staged` for the result, which does not exist yet.
 
-    Without a `rule` the frameworks of the units and the mappings decide which of the bundled ones it is.
-    `search`: whether to look for a mapping where names say little. `noise`: the file with what repeats of golden differ
-    by.
-    `seconds` and bytes of `memory` are what the comparison may take.
+    Without a `rule`, the frameworks of the units and the mappings choose a bundled one. `search` allows a search for a
+    mapping where names say little. `noise` is the file of differences between repeats of golden. `seconds` and bytes of
+    `memory` limit the comparison.
     """
 
     lake: Path
@@ -64,12 +63,12 @@ class PairTask:
 
 @dataclass(frozen=True, slots=True)
 class PairReport:
-    """By what two units were held against each other (statistics, tensor or digest; the rule), and how many rows.
+    """How two units were compared (kind: statistics, tensor or digest; the rule), and how many rows there are.
 
-    `is_rounding`: ops round differently in the two units (docs/noise.md).
-    `dumped`: ops, kernels or saved values. `is_structure`: both dumps name their ops and record no values.
-    `incomplete`: those of the two whose collecting process was cut off in the middle of the step.
-    `idle`: names in the mapping files that the units do not have, each with its mapping and its side.
+    `is_rounding`: ops round differently in the two units (docs/noise.md). `dumped`: ops, kernels or saved values.
+    `is_structure`: both dumps name their ops and record no values. `incomplete`: the units whose collecting process
+    ended in the middle of the step. `idle`: names in the mapping files that the units do not have, each with its
+    mapping and its side.
     """
 
     target: UnitKey
@@ -83,15 +82,15 @@ class PairReport:
     incomplete: tuple[UnitKey, ...]
     idle: tuple[tuple[str, str, str], ...]
     searched: searching.Counts | None = None
-    """How the rows ended, where a mapping was searched."""
+    """How the rows ended, if a mapping was searched."""
     own_metrics: tuple[str, ...] = ()
-    """The metrics that only the rule knows."""
+    """The metrics that only the rule defines."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """Every threshold, as the rule left it."""
 
 
-def compare_units_apart(task: PairTask) -> PairReport:
-    """`compare_units` for a process that does nothing else: the system holds it to the limits of the task."""
+def compare_units_isolated(task: PairTask) -> PairReport:
+    """Run `compare_units` within the limits of the task, in a process that does nothing else."""
     with limits.process_limits(task.seconds, task.memory):
         return compare_units(task)
 
@@ -115,14 +114,14 @@ def compare_units(task: PairTask) -> PairReport:
             rules.run(connection, rule)
             thresholds = _check_thresholds(connection, rule)
             _pair(connection, rule, pending)
-            work_out(connection, rule, pending, "metrics")
+            materialize(connection, rule, pending, "metrics")
             _check_metrics(connection, rule)
             own_metrics = _keep_metrics(connection, rule)
             for view in ("differences", "verdicts"):
-                work_out(connection, rule, pending, view)
+                materialize(connection, rule, pending, view)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
             is_rounding = _find_suspects(connection, task)
-            searched = searching.write(connection, task.staged) if searching.is_asked(rule) else None
+            searched = searching.write(connection, task.staged) if searching.is_used(rule) else None
             rows = _write(connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             dumped, is_structure, *whole = _rows(connection, _STATE)[0]
@@ -159,27 +158,27 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
     connection.execute(resources.sql("match/search_layouts"))
-    if searching.is_asked(rule):
+    if searching.is_used(rule):
         is_found = searching.create(connection, (target, golden) if task.search else None)
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
-    pending = stages.define(connection, Case(rules.names(rule), is_mapped or not task.mappings.is_empty))
-    # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
+    pending = stages.define(connection, Case(rule, is_mapped or not task.mappings.is_empty))
+    # results keep the order of the left side, as long as joins do not swap their sides
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection, task.lake)
     return rule, pending
 
 
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
-    """Make the tables of both sides, and what the two can be held against each other by."""
+    """Create the tables of both sides, and find by what the two can be compared."""
     set_variable(connection, "target_unit", file_pattern(target))
     set_variable(connection, "golden_unit", file_pattern(golden))
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
-    with ThreadPoolExecutor(task.threads) as beside:
-        list(beside.map(partial(_load_side, connection), ("target", "golden"), (target, golden)))
+    with ThreadPoolExecutor(task.threads) as pool:
+        list(pool.map(partial(_load_side, connection), ("target", "golden"), (target, golden)))
     for side, folder in (("target", target), ("golden", golden)):
         joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
@@ -188,7 +187,7 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, g
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -> None:
-    """Make the tables of one side, with a cursor of its own, so that the other can be made meanwhile."""
+    """Create the tables of one side with a cursor of its own, so that both sides load at once."""
     with connection.cursor() as cursor:
         set_variable(cursor, "unit", file_pattern(folder))
         set_variable(cursor, "unit_folder", str(folder))
@@ -197,7 +196,7 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
-    """Give SQL the function tensor_metrics; numpy and all it needs are loaded only where there are tensors."""
+    """Define the SQL function tensor_metrics. numpy is loaded only if there are tensors."""
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
         connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
@@ -208,18 +207,19 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
 
 
 def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict[str, float]:
-    """The thresholds as the rule leaves them. Raises RuleError for one that is no number, or is misspelt."""
+    """Return the thresholds as the rule leaves them. Raises RuleError for one that is misspelt or not a number."""
     names = [name for (name,) in _rows(connection, "SELECT name FROM thresholds")]
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
     values = dict(zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True))
     for name, value in values.items():
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
-    for (variable,) in _rows(connection, "SELECT name FROM duckdb_variables()"):
+    others = [name for (name,) in _rows(connection, "SELECT name FROM duckdb_variables()") if name not in values]
+    for variable in others:
         meant = get_close_matches(variable, names, n=1, cutoff=_LIKE_A_THRESHOLD)
-        if meant and variable not in names:
+        if meant:
             raise RuleError(
-                f"{rule.origin}: there is no threshold {variable}; {meant[0]} is meant, or call it otherwise"
+                f"{rule.origin}: {variable} is not a threshold; write {meant[0]}, or give the variable another name"
             )
     return {name: float(value) for name, value in values.items()}
 
@@ -228,13 +228,13 @@ def _check_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     missing = _only_value(connection, resources.sql("compare/metrics_missing"))
     if missing:
         raise RuleError(
-            f"{rule.origin}: metrics has no row for {missing} pairs; every pair of one kind has one, or would pass "
-            "unseen (docs/rules.md)"
+            f"{rule.origin}: the view metrics lacks {missing} pairs; it must have a row for every pair of one kind "
+            "(docs/rules.md)"
         )
 
 
 def _keep_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> tuple[str, ...]:
-    """Define metrics_kept, what results keeps of the metrics. Returns those that only the rule knows."""
+    """Define metrics_kept, the metrics that results keep. Returns the names of those that only the rule defines."""
     found, passed_on = columns_of(connection, "metrics"), columns_of(connection, "paired")
     try:
         own = metrics.own(found, taken=passed_on)
@@ -249,19 +249,19 @@ def _keep_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> tuple[st
 def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -> None:
     searches = (stage for name, made in stages.SEARCHES.items() if name in rules.names(rule) for stage in made)
     for view in ("renamed_ops", *searches, "op_pairs", "pairs"):
-        work_out(connection, rule, pending, view)
+        materialize(connection, rule, pending, view)
     if not _only_value(connection, resources.sql("compare/pairs_sound")):
         side, row, count = _rows(connection, resources.sql("compare/paired_twice"))[0]
-        what = f"{count} times; a row has one counterpart at most" if count > 1 else "which does not exist"
+        what = f"{count} times; a row has at most one counterpart" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
-    work_out(connection, rule, pending, "paired")
-    if searching.is_asked(rule):
-        work_out(connection, rule, pending, "left_over")
+    materialize(connection, rule, pending, "paired")
+    if searching.is_used(rule):
+        materialize(connection, rule, pending, "left_over")
 
 
 def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
-    """Write the ops that stand out of rounding noise; whether anything rounds differently at all."""
+    """Write the ops that stand out of rounding noise. Returns whether any op rounds differently."""
     is_first = all(key.step == layout.units(task.lake, key.run)[0].step for key in (task.target, task.golden))
     repeats = noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
     is_rounding = noise.find_suspects(connection, is_first, repeats)
@@ -271,7 +271,7 @@ def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> boo
 
 
 def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
-    for side in ("target", "golden"):  # paired has what is still asked for, and writing takes the memory
+    for side in ("target", "golden"):  # paired has all that is still needed, and writing needs the memory
         connection.execute(f"DROP TABLE {side}_leaves")
     query = resources.sql("compare/results")
     into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP})"
@@ -279,17 +279,17 @@ def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int
     in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [file_pattern(path)]).fetchall()[0]
     if not each_once:
         _refuse(connection, rule)
-    if not in_order:
+    if not in_order:  # a join that spills to the disk may give its rows in another order
         connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
     return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
 
 
 def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
-    """Raise the RuleError that tells why a row of the results is there twice or has no outcome."""
-    if _only_value(connection, "SELECT count(*) <> count(DISTINCT row) FROM metrics"):  # its verdicts are double too
-        raise RuleError(f"{rule.origin}: metrics has a row more than once; a pair has one row of metrics at most")
+    """Raise the RuleError that says why results have a row twice, or a row without an outcome."""
+    if _only_value(connection, "SELECT count(*) <> count(DISTINCT row) FROM metrics"):  # then verdicts repeat it too
+        raise RuleError(f"{rule.origin}: the view metrics has a row more than once; each pair may have one")
     row, count = _rows(connection, resources.sql("compare/verdict_missing"))[0]
-    raise RuleError(f"{rule.origin}: verdicts has the row {row} {count} times; every row of paired has one verdict")
+    raise RuleError(f"{rule.origin}: the view verdicts has the row {row} {count} times, not once")
 
 
 def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:

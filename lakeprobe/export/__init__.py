@@ -1,4 +1,4 @@
-"""Export: a run of the lake becomes the files of another tool, so that the other tool reads it."""
+"""Export: writes a run of the lake as the files of another tool."""
 
 from lakeprobe.export.msprobe import ExportedUnit, ExportReport, export
 

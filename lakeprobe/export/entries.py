@@ -19,7 +19,7 @@ _CACHED = 1 << 14
 
 
 class Op(NamedTuple):
-    """The columns of ops that an entry is made of."""
+    """The columns of ops that an entry needs."""
 
     seq: int
     part: str
@@ -32,7 +32,7 @@ class Op(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """The columns of tensors that a leaf is made of, and its content."""
+    """The columns of tensors that a leaf needs, and its content."""
 
     seq: int
     section: str | None
@@ -58,7 +58,7 @@ class Leaf(NamedTuple):
 
 
 def entry_text(op: Op, leaves: Sequence[Leaf], depth: int) -> str:
-    """The value of the entry `op`, whose leaves are `leaves`, as JSON text of a value that lies `depth` levels deep."""
+    """Return the value of the entry `op` with the leaves `leaves` as JSON text, for a value `depth` levels deep."""
     places = tuple([(leaf.section, leaf.path) for leaf in leaves])
     frame = _frame(op.kind, op.sections, op.empties, op.extra, op.is_recompute, places, depth)
     return "".join([
@@ -74,7 +74,7 @@ def _frame(
     kind: str, sections: str | None, empties: str | None, extra: str | None, is_recompute: bool | None,
     places: tuple[tuple[str | None, str], ...], depth: int,
 ) -> list[Any]:  # fmt: skip
-    """An entry's text with a hole for each leaf: (its number among the entry's leaves, its depth)."""
+    """Return an entry's text with a hole for each leaf: (its number among the entry's leaves, its depth)."""
     is_bare = kind in ("parameters_grad", "debug")  # the value itself, without sections
     found: list[tuple[tuple[Any, ...], Any]]
     found = [((section, *json.loads(path)), Hole(number)) for number, (section, path) in enumerate(places)]
@@ -89,7 +89,7 @@ def _frame(
 
 
 def _nested(found: Iterable[tuple[tuple[Any, ...], Any]]) -> Any:
-    """The value that has each of the found values at its path; lists are objects whose keys are numbers."""
+    """Return a value with each of the given values at its path; lists are objects whose keys are numbers."""
     top: dict[Any, Any] = {"": {}}
     for path, value in found:
         holder = top
@@ -101,7 +101,7 @@ def _nested(found: Iterable[tuple[tuple[Any, ...], Any]]) -> Any:
 
 
 def _in_order(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """`values` in the order of `keys`, which may name others too; what they do not name comes last."""
+    """Return `values` in the order of `keys`, which may name others too; values without a key come last."""
     return {key: values[key] for key in keys if key in values} | values
 
 
@@ -121,7 +121,7 @@ def _form(
     kind: str, type: str | None, dtype: str | None, shape: tuple[int, ...] | None, requires_grad: bool | None,
     stat_types: str | None, fields: str | None, extra: str | None, depth: int,
 ) -> list[Any]:  # fmt: skip
-    """A leaf's text with holes for what differs between leaves of this form: (the function that tells it, depth)."""
+    """Return a leaf's text with holes for what differs between leaves of this form: (function, depth)."""
     others = json.loads(extra or "{}")
     if fields is None:  # no object: null, or a bare number or text
         return json_text.pieces(None if kind == "null" else Hole(_value_text), depth)
@@ -141,7 +141,7 @@ def _point_to_point(
     others: dict[str, Any], dtype: str | None, shape: tuple[int, ...] | None, requires_grad: bool | None,
     stat_types: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The tensor of a P2POp. Takes what is the tensor's out of `others`; the rest is the P2POp's."""
+    """Return the tensor of a P2POp. Moves the tensor's fields out of `others`; the rest belongs to the P2POp."""
     own = others.pop("tensor")
     keys = own.pop("fields").split(" ")
     kind = {"type": own.pop("type")} if "type" in keys else {}
@@ -167,7 +167,7 @@ def _value_text(leaf: Leaf, depth: int) -> str:
 
 @lru_cache(_CACHED)
 def _recorded(type: str | None, value: str | None, depth: int) -> str:
-    """The column tensors.value as JSON text: texts stand there as they are, all else is JSON."""
+    """Return the column tensors.value as JSON text: it has texts as they are, and everything else as JSON."""
     if type == "str" or value is None:
         return json.dumps(value)
     try:
@@ -215,4 +215,4 @@ _STATISTIC_HOLES: dict[tuple[str, str], Any] = {
     for key in _STATISTICS
     for letter, maker in (("f", _float_of), ("i", _integer_of), ("b", _bool_of))
 } | {(key, letter): None for key in _STATISTICS for letter in "ns-"}
-"""What stands for a statistic by its letter (tensors.stat_types). That of a text (s) is in tensors.extra."""
+"""The text of a statistic by its letter (tensors.stat_types). That of a text (s) is in tensors.extra."""

@@ -13,12 +13,12 @@ from typing import Any
 from lakeprobe.errors import UsageError
 
 _MOST_GAPS = 10_000
-"""Places of a list that hold nothing: other tools than msprobe leave out what they do not dump."""
+"""Empty places of a list: tools other than msprobe omit what they do not dump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place in a value that gets its text later; `what` tells whoever fills it which."""
+    """A place in a value whose text follows later; `what` identifies it."""
 
     what: Any
 
@@ -41,12 +41,12 @@ def pieces(value: Any, depth: int) -> list[Any]:
 
 
 def text(value: Any, depth: int = 0) -> str:
-    """The JSON text of `value`, which has no holes and lies `depth` levels deep."""
+    """Return the JSON text of `value`, which has no holes and is `depth` levels deep."""
     return "".join(_walk(value, depth))
 
 
 def _walk(value: Any, depth: int) -> Iterator[Any]:
-    """The pieces one by one. One frame a level: a dump may be nested 400 levels deep."""
+    """Yield the pieces one by one, with one frame per level: a dump may be nested 400 levels deep."""
     brackets = "[]"
     if isinstance(value, Hole):
         yield value.what, depth

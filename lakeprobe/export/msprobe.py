@@ -1,7 +1,7 @@
-"""Writes the units of a run as msprobe's dumps: dump.json or debug.json, stack.json, construct.json and tensor files.
+"""Writes the units of a run as msprobe's dumps: dump.json or debug.json, stack.json, construct.json, tensor files.
 
-Rows are read and entries written batch by batch, so that a unit of any size needs constant memory. The files have the
-layout that msprobe gives them, so that its own tools, and our reader, take them for what they are.
+Rows are read and entries written batch by batch, so that a unit of any size needs constant memory. The files have
+msprobe's layout, so that its own tools and our reader recognise them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OURS = re.compile(
 """Files that an export writes into the folder of a rank."""
 
 _CATEGORIES = {"input_args": "input", "input_kwargs": "kwargs"}
-"""What msprobe calls a section in the name of a tensor file, where that is not the section's name."""
+"""msprobe's name of a section in the name of a tensor file, if it is not the section's own name."""
 
 
 @dataclass(slots=True)
 class ExportedUnit:
-    """What was written of one unit: entries, tensor files, and what was not or changed.
+    """What was written for one unit: entries, tensor files, and notes on what is missing or changed.
 
     `absent` counts the tensors that dump.json names and whose contents the lake does not have.
     """
@@ -65,13 +65,13 @@ class ExportReport:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out or changed, each with the unit that it is about."""
+        """What is missing or changed, each with its unit."""
         return [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A unit to write, and the folder that all units are written into; picklable."""
+    """A unit to write, and the folder for all units; picklable."""
 
     lake: Path
     key: UnitKey
@@ -91,12 +91,12 @@ def export(
 ) -> ExportReport:
     """Write `run` of `lake` as msprobe's dump folders: OUT/[graph|pynative/]stepN/rankR.
 
-    Only the units of `steps` and `ranks`, if any are named. `out` must not exist, or be empty; with `replace` an
-    earlier export there gives way. All is written beside it and renamed, so `out` is whole or as it was. `jobs` is the
-    number of processes; from a script, more than one needs the usual `if __name__ == "__main__":`.
+    It writes only the units of `steps` and `ranks`, if any are given. `out` must be new or empty; `replace` replaces an
+    earlier export there. The files are written to a draft that is renamed, so `out` is complete or stays as it was.
+    `jobs` is the number of processes; in a script, more than one needs the usual `if __name__ == "__main__":`.
 
-    Raises UsageError for a run, step or rank that is not there, for a folder that holds other files, and for dumps of
-    kernels, which have no such form; LakeError and TensorError where a file cannot be read or written.
+    Raises UsageError for a run, step or rank that does not exist, for a folder with other files, and for kernel dumps,
+    which msprobe's format cannot hold; LakeError and TensorError if a file cannot be read or written.
     """
     started = time.monotonic()
     source = store.check(store.choose(lake))
@@ -130,7 +130,7 @@ def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _check_target(target: Path, lake: Path, replaced: bool) -> None:
-    """Raise UsageError unless an export may take the place of `target`."""
+    """Raise UsageError unless an export may replace `target`."""
     if target.is_relative_to(lake.resolve()):
         raise UsageError(f"{target} lies in the lake; choose a folder outside it")
     if not target.exists():
@@ -152,7 +152,7 @@ def _check_target(target: Path, lake: Path, replaced: bool) -> None:
 
 @contextmanager
 def _unchanged(target: Path) -> Iterator[None]:
-    """Turn an error of the file system into a LakeError: what fails here leaves `target` as it was."""
+    """Turn an error of the file system into a LakeError; `target` is unchanged."""
     try:
         yield
     except OSError as error:
@@ -188,7 +188,7 @@ def _export_unit(task: _Task) -> ExportedUnit:
 
 
 def _parts(unit: UnitTables) -> Iterator[tuple[str, Iterator[tuple[Op, list[Leaf]]]]]:
-    """The parts of a unit, each with its entries; a part of which no op was dumped has none."""
+    """Yield the parts of a unit, each with its entries; a part without dumped ops has none."""
     seen = set()
     for name, entries in groupby(unit.entries(), key=lambda entry: entry[0].part):
         seen.add(name)
@@ -211,14 +211,14 @@ def _folder(task: _Task, part: str) -> Path:
 
 
 def _head(described: Mapping[str, Any], is_debug: bool) -> dict[str, Any]:
-    """The top-level keys for a dump that was not msprobe's."""
+    """Return the top-level keys for a dump of another tool."""
     level = "debug" if is_debug else described["level"] or "L1"
     task = described["task"] or "statistics"
     return {"task": task, "level": level, "framework": described["framework"], "dump_data_dir": None}
 
 
 def _note_what_differs(unit: UnitTables, kernels: Sequence[str], is_foreign: bool, report: ExportedUnit) -> None:
-    """Say what was left out or changed. Raises UsageError if nothing could be written."""
+    """Add notes on what is missing or changed. Raises UsageError if nothing could be written."""
     if kernels:
         what = f"{report.key} is a {unit.described['format']}: kernels have no form in msprobe's dumps"
         if not report.ops:
@@ -238,7 +238,7 @@ def _note_what_differs(unit: UnitTables, kernels: Sequence[str], is_foreign: boo
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Writes one part of a unit into `folder`. `is_foreign` says that another tool made the dump."""
+    """Writes one part of a unit into `folder`. `is_foreign` means that another tool made the dump."""
 
     folder: Path
     contents: Mapping[str, TensorReference]
@@ -283,7 +283,7 @@ class _Part:
         return leaf._replace(data_name=data_name)
 
     def _msprobes_name(self, op: Op, leaf: Leaf, reference: TensorReference) -> str:
-        """What msprobe would call the file: its tools know the format by the framework, and the leaf by the name."""
+        """Return msprobe's name for the file, from which its tools infer the leaf, and from its suffix the framework."""
         is_torch = self.framework == "pytorch" and tensor_files.is_torch_dtype(reference.dtype)
         category = [_CATEGORIES.get(leaf.section, leaf.section)] if leaf.section else []
         name = ".".join([op.op, *category, *map(str, json.loads(leaf.path))])

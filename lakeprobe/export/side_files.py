@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CALLS = ("part", "op", "kind", "parent", "began", "micro_step", "stack")
-"""What the side files say of an op: columns of ops, or of undumped (which has no kind) if dump.json lacks the op."""
+"""What the side files record of an op: columns of ops, or of undumped (which has no kind) if dump.json lacks the op."""
 
 _MICRO_STEPS = "megatron_micro_step_number"
 _BATCH = 1 << 12
@@ -38,7 +38,7 @@ def write(folder: Path, layout: Mapping[str, Any], calls: pa.Table, frames: Mapp
 
 
 def write_members(file: IO[str], members: Iterable[tuple[str, str]], depth: int) -> None:
-    """Write an object that lies `depth` levels deep: its names, each with the JSON text of its value."""
+    """Write an object that is `depth` levels deep: its names, each with the JSON text of its value."""
     before = "{\n" + " " * (depth + 1)
     empty = True
     for name, text in members:
@@ -48,7 +48,7 @@ def write_members(file: IO[str], members: Iterable[tuple[str, str]], depth: int)
 
 
 def _stacks(layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, list[str]]) -> Iterator[tuple[str, str]]:
-    """By op, or grouped by stack as all releases from 8.1.1 on write it."""
+    """Write it by op, or grouped by stack as all releases from 8.1.1 on do."""
     import pyarrow.compute as pc
 
     has_stack = pc.is_valid(calls["stack"])
@@ -118,7 +118,7 @@ def _in_msprobes_order(calls: Iterable[tuple[str, str | None, str]]) -> Iterator
 
 
 def _rows(calls: pa.Table, chosen: pa.ChunkedArray, order: str | None, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """The `columns` of the rows for which `chosen` is true, by the column `order`; equal ones stay as they stand."""
+    """Return the `columns` of the rows for which `chosen` is true, by the column `order`, in a stable sort."""
     import pyarrow.compute as pc
 
     places = pc.indices_nonzero(chosen.combine_chunks())  # Arrow before 26 crashes at a column without chunks

@@ -43,7 +43,7 @@ _STORAGES = {
     "int8": "CharStorage",
     "uint8": "ByteStorage",
 }
-"""torch's storage class by dtype; the other dtypes of torch lie in an UntypedStorage and are named beside it."""
+"""torch's storage class by dtype. Other dtypes of torch are in an UntypedStorage, with the dtype given separately."""
 
 _UNTYPED = (
     *("uint16", "uint32", "uint64"),
@@ -52,7 +52,7 @@ _UNTYPED = (
 
 
 def is_torch_dtype(name: str) -> bool:
-    """Whether a `.pt` file can hold elements of the dtype `name` of a reference."""
+    """Return whether a `.pt` file can hold elements of the dtype `name` of a reference."""
     plain = numpy_dtype(name).newbyteorder("=").name
     return plain in _STORAGES or plain in _UNTYPED
 
@@ -123,14 +123,14 @@ def _tensor_pickle(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _storage(kind: str, count: int) -> bytes:
-    """What torch.load asks its file for: a storage of `count` elements of the class `kind`."""
+    """Return what torch.load requests from its file: a storage of `count` elements of the class `kind`."""
     module = "torch.storage" if kind == "UntypedStorage" else "torch"
     parts = (_plain("storage"), _name(module, kind), _plain("0"), _plain("cpu"), _plain(count))
     return _tuple(parts) + pickle.BINPERSID
 
 
 def _plain(value: Any) -> bytes:
-    """The opcodes of a number, text or tuple of numbers."""
+    """Return the opcodes of a number, text or tuple of numbers."""
     return pickle.dumps(value, 2)[2:-1]
 
 
@@ -150,7 +150,7 @@ def _called(function: bytes, arguments: Iterable[bytes]) -> bytes:
 
 
 def _blocks(reference: TensorReference, dtype: np.dtype[Any]) -> Iterator[memoryview]:
-    """The elements in C order, as bytes of `dtype`."""
+    """Return the elements in C order, as bytes of `dtype`."""
     stored = numpy_dtype(reference.dtype)
     raw: NDArray[np.uint8] = np.empty(max(_BLOCK_BYTES, stored.itemsize), np.uint8)
     size = raw.size // stored.itemsize

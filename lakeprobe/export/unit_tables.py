@@ -1,4 +1,4 @@
-"""Reads the tables of one unit as rows, batch by batch, and what an export needs of them in one piece."""
+"""Reads the tables of one unit as rows, batch by batch; small tables that an export needs are read at once."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class UnitTables:
         self.layouts: dict[str, dict[str, Any]] = json.loads(self.described.get("layout") or "{}")
 
     def head(self, part: str) -> dict[str, Any]:
-        """The top-level keys of the dump of `part` but data; none where the dump was not msprobe's."""
+        """Return the top-level keys of the dump of `part` except data; none if it was not a dump of msprobe."""
         head: dict[str, Any] = json.loads(self.described["head"])
         is_by_part = all(isinstance(value, dict) for value in head.values())
         own: dict[str, Any] = head.get(part, {}) if is_by_part else head
         return own if "task" in own else {}
 
     def entries(self) -> Iterator[tuple[Op, list[Leaf]]]:
-        """The ops in their order, each with its leaves."""
+        """Yield the ops in order, each with its leaves."""
         groups = groupby(self._rows("tensors", Leaf), key=attrgetter("seq"))
         seq, leaves = next(groups, (None, iter(())))
         for op in self._rows("ops", Op):
@@ -52,7 +52,7 @@ class UnitTables:
                 yield op, []
 
     def calls(self, part: str) -> pa.Table:
-        """What the side files of `part` say of the ops (side_files.CALLS): of those in dump.json, then of others."""
+        """Return what the side files of `part` record of the ops (side_files.CALLS): first those in dump.json."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ class UnitTables:
         return calls if pc.all(is_of_part).as_py() else calls.filter(is_of_part)
 
     def _calls(self, table: str) -> pa.Table:
-        """The columns CALLS of `table`; NULL for those that it lacks, or that came after it was written."""
+        """Return the columns CALLS of `table`; NULL for columns that an older table lacks."""
         import pyarrow as pa
 
         with self._open(table) as file:
@@ -75,18 +75,18 @@ class UnitTables:
         return pa.table({name: absent[name] if name in absent else read[name] for name in CALLS})
 
     def contents(self) -> dict[str, TensorReference]:
-        """Where each content lies."""
+        """Return the place of each content."""
         with self._open("contents") as file:
             rows = file.read().to_pylist()
         return {row["content"]: TensorReference.of(row | {"file": str(self.folder / row["file"])}) for row in rows}
 
     def frames(self) -> dict[int, list[str]]:
-        """The call stacks by number."""
+        """Return the call stacks by number."""
         with self._open("stacks") as file:
             return {row["stack"]: row["frames"] for row in file.read().to_pylist()}
 
     def _rows(self, table: str, row: type[Row]) -> Iterator[Row]:
-        """The rows of `table` in its order."""
+        """Yield the rows of `table` in order."""
         with self._open(table) as file:
             for batch in file.iter_batches(_BATCH, columns=list(row._fields)):
                 columns = [batch.column(name).to_pylist() for name in row._fields]

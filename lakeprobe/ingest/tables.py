@@ -15,6 +15,7 @@ from lakeprobe.lake import layout, staging, tables
 from lakeprobe.lake.tables import Origin
 from lakeprobe.readers import foreign_tables
 from lakeprobe.readers.foreign_tables import ForeignTable, TableFile
+from lakeprobe.system.files import blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,8 @@ def _fingerprint(table: ForeignTable) -> str:
     for file in table.files:
         try:
             state.update(os.fsencode(f"{file.path.name} {file.step} {file.rank} {file.path.stat().st_size}\n"))
-            with file.path.open("rb") as content:
-                while block := content.read(1 << 20):
-                    state.update(block)
+            for block in blocks(file.path):
+                state.update(block)
         except OSError as error:
             raise DumpError(f"{file.path} cannot be read: {error.strerror}") from error
     return state.hexdigest()

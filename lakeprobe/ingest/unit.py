@@ -22,6 +22,7 @@ from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
+from lakeprobe.system.files import blocks
 from lakeprobe.version import __version__
 
 _NUMBERS = {
@@ -214,9 +215,8 @@ def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
         state.update(f"{source.format}\0{source.part}\0".encode())
         for path in source.files:
             state.update(path.name.encode())
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    state.update(block)
+            for block in blocks(path):
+                state.update(block)
         counts = tensors != "none" or not source.files
         if counts and source.tensors is not None and source.tensors.is_dir():
             for line in sorted(_file_states(source.tensors)):

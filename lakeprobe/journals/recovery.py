@@ -31,6 +31,7 @@ from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, MISSING, STACK_FIL
 from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
 from lakeprobe.system import own_process
+from lakeprobe.system.files import blocks
 
 FORMAT = "lakeprobe"
 """What dumps.format says of a unit that was collected."""
@@ -246,9 +247,8 @@ def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:
 def _hash(path: Path) -> str:
     """XXH3-128 over the journal."""
     state = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
+    for block in blocks(path):
+        state.update(block)
     return state.hexdigest()
 
 

@@ -6,31 +6,25 @@ becomes numbers only where no digit of any cell changes by it. It knows nothing 
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.sheets import no_warnings, opened_workbook, readable
+from lakeprobe.readers import table_files
 from lakeprobe.readers.source import Listing, numbered
+from lakeprobe.readers.table_files import ENDINGS, MOST_COLUMNS, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = list[str | None]
-
-_ENDINGS = (".csv", ".csv.gz", ".xlsx")
 _STEM = r"(?P<name>.+?)(?:_rank(?P<rank>\d{1,9})(?:-rank\d{1,9})?)?(?:_(?P<time>\d{14}))?(?:_part_(?P<part>\d{1,9}))?"
 _CALLED_A_RESULT = re.compile(
     r"(debug_)?compare_result|accuracy_checking|api_precision_compare|multi_ranks_compare_merge|free_benchmark|grad_summary"
@@ -42,11 +36,7 @@ _RANK_FOLDER = re.compile(r"rank_?(\d{1,9})|[\w-]{0,40}-rank(\d{1,9})-.*")
 """rank3 (compare, grad_probe), rank_3 (monitor_v2), and Dec03_21-34-40-rank3-x1y2 (monitor)."""
 
 _LONGEST_NAME = 190
-_LONGEST_ROW = 64_000_000
-"""Characters. Call stacks make rows long."""
-_LONGEST_HEAD = 1 << 20
 _BATCH_ROWS, _BATCH_CHARACTERS = 20_480, 1 << 24
-_MOST_COLUMNS, _MOST_SHEET_ROWS, _SHEET_ROWS_AT_ONCE = 1024, 1 << 20, 500
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?|nan|-?inf")
@@ -123,11 +113,8 @@ class ForeignTable:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """The kinds of result tables, in the order in which a file is held against them."""
-    import yaml
-
-    text = (resources.folder("schemas") / "data" / "foreign_tables.yaml").read_text(encoding="utf-8")
-    described = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["kinds"]  # noqa: S506 both are safe
-    return tuple(_kind(**kind) for kind in described)
+    described = resources.read_yaml(resources.folder("schemas") / "data" / "foreign_tables.yaml")
+    return tuple(_kind(**kind) for kind in described["kinds"])
 
 
 def _kind(**described: Any) -> Kind:
@@ -147,7 +134,7 @@ def find(listing: Listing) -> list[TableFile]:
     """
     found = []
     for name in listing.files:
-        if name.endswith(_ENDINGS):
+        if name.endswith(ENDINGS):
             try:
                 file = _recognised(listing.folder / name)
             except DumpError:
@@ -159,8 +146,8 @@ def find(listing: Listing) -> list[TableFile]:
 
 
 def _recognised(path: Path) -> TableFile | None:
-    heads = _sheet_heads(path) if path.name.endswith(".xlsx") else {"": _csv_head(path)}
-    for headers in (headers for headers in heads.values() if len(headers) <= _MOST_COLUMNS):
+    heads = table_files.heads(path)
+    for headers in (headers for headers in heads.values() if len(headers) <= MOST_COLUMNS):
         kind = next((kind for kind in kinds() if kind.has(headers)), None)
         if kind:
             sheets = tuple(sheet for sheet, others in heads.items() if others == headers)
@@ -181,7 +168,7 @@ def _placed(
 
 
 def _stem(path: Path) -> str:
-    return next(path.name.removesuffix(ending) for ending in _ENDINGS if path.name.endswith(ending))
+    return next(path.name.removesuffix(ending) for ending in ENDINGS if path.name.endswith(ending))
 
 
 def _number(digits: str | None) -> int | None:
@@ -413,12 +400,12 @@ def _shown(name: str) -> str:
 
 def _blocks(file: TableFile) -> Iterator[tuple[str, list[Row]]]:
     """The rows of a file below its headers, some at a time, each block with its sheet; none is empty."""
-    for sheet, rows in _sections(file):
+    for sheet, rows in table_files.sections(file.path, file.sheets, len(file.headers)):
         _check_headers(file, next(rows, []))
         block: list[Row] = []
         characters = 0
         for number, row in enumerate(rows, 2):
-            if len(row) != len(file.headers) and (not file.kind.ragged or len(row) > _MOST_COLUMNS):
+            if len(row) != len(file.headers) and (not file.kind.ragged or len(row) > MOST_COLUMNS):
                 raise DumpError(
                     f"{file.path} row {number} has {len(row)} cells, not {len(file.headers)} as the headers; "
                     f"it is cut off or damaged: let the tool write it again"
@@ -432,93 +419,6 @@ def _blocks(file: TableFile) -> Iterator[tuple[str, list[Row]]]:
             yield sheet, block
 
 
-def _sections(file: TableFile) -> Iterator[tuple[str, Iterator[Row]]]:
-    """The sheets of a file and their rows, the headers first; a csv is one without a name."""
-    if not file.path.name.endswith(".xlsx"):
-        yield "", _csv_rows(file.path)
-        return
-    with readable(file.path), opened_workbook(file.path) as workbook:
-        for sheet in file.sheets:
-            yield sheet, _sheet_rows(file, workbook[sheet])
-
-
 def _check_headers(file: TableFile, row: Row) -> None:
     if tuple(cell or "" for cell in row) != file.headers:
         raise DumpError(f"{file.path} changed while it was read; read it again when the tool is done")
-
-
-# ---- csv
-
-
-class _Lines:
-    """The lines of a csv, none longer than a row may be. `taken` counts the characters of the present row."""
-
-    def __init__(self, file: IO[str], path: Path, limit: int) -> None:
-        self._file, self._path, self._limit = file, path, limit
-        self.taken = 0
-
-    def __iter__(self) -> Iterator[str]:
-        while line := self._file.readline(self._limit + 1):
-            self.taken += len(line)
-            if self.taken > self._limit:
-                raise DumpError(f"{self._path} has a row of more than {self._limit} characters; it is damaged")
-            yield line
-
-
-def _csv_rows(path: Path, limit: int = _LONGEST_ROW, errors: str = "strict") -> Iterator[Row]:
-    """The rows of a csv, the headers first; an empty line is none. `errors`: what bytes that are not UTF-8 become."""
-    csv.field_size_limit(max(limit, csv.field_size_limit()))  # for the whole process: csv knows no other way
-    with readable(path), ExitStack() as stack:
-        binary: IO[bytes] = stack.enter_context(path.open("rb"))
-        if path.name.endswith(".gz"):
-            binary = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=binary)))
-        lines = _Lines(stack.enter_context(io.TextIOWrapper(binary, "utf-8-sig", errors, newline="")), path, limit)
-        for row in csv.reader(lines, strict=True):
-            lines.taken = 0
-            if row:
-                yield [cell or None for cell in row]
-
-
-def _csv_head(path: Path) -> tuple[str, ...]:
-    return tuple(cell or "" for cell in next(_csv_rows(path, _LONGEST_HEAD, "replace"), []))
-
-
-# ---- workbooks
-
-
-def _sheet_heads(path: Path) -> dict[str, tuple[str, ...]]:
-    """The sheets of a workbook, each with its headers; none for an empty sheet."""
-    with readable(path), opened_workbook(path) as workbook:
-        return {sheet.title: _head(sheet) for sheet in workbook.worksheets}
-
-
-def _head(sheet: Any) -> tuple[str, ...]:
-    with no_warnings():
-        row = next(sheet.iter_rows(max_row=1, max_col=_MOST_COLUMNS, values_only=True), ())
-    return tuple(_cell(value) or "" for value in row[: _filled(row)])
-
-
-def _sheet_rows(file: TableFile, sheet: Any) -> Iterator[Row]:
-    """The rows of a sheet that are not empty, the headers first, each as long as they or as far as it has cells."""
-    rows = sheet.iter_rows(max_row=_MOST_SHEET_ROWS, max_col=_MOST_COLUMNS, values_only=True)
-    while True:
-        with readable(file.path), no_warnings():
-            some = list(islice(rows, _SHEET_ROWS_AT_ONCE))
-        for row in some:
-            if filled := _filled(row):
-                yield [_cell(value) for value in row[: max(filled, len(file.headers))]]
-        if not some:
-            return
-
-
-def _filled(row: Sequence[object]) -> int:
-    """How many cells a row has up to the last that is not empty."""
-    length = len(row)
-    while length and row[length - 1] is None:
-        length -= 1
-    return length
-
-
-def _cell(value: object) -> str | None:
-    """A cell as text; of a formula its text. Numbers are written as Python does, so that none loses a digit."""
-    return None if value is None else str(value) or None

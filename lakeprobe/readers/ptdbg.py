@@ -11,8 +11,7 @@ call was written. No line is lost. The tool overwrites the .npy file of such a n
 only the last has one.
 
 An overflow check also leaves the arguments of the calls that overflowed, forward_info_P.json and backward_info_P.json
-with their stacks. Source of the formats: what ptdbg_ascend 2 to 6
-write, and the guide of 2.2.
+with their stacks. Source of the formats: what ptdbg_ascend 2 to 6 write, and the guide of 2.2.
 """
 
 from __future__ import annotations

@@ -5,17 +5,17 @@ A file is read as it was written: what its cells mean is said elsewhere. It know
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeprobe.errors import DumpError, UsageError
-from lakeprobe.readers.sheets import opened_workbook, readable
+from lakeprobe.readers import table_files
+from lakeprobe.readers.sheets import readable
+from lakeprobe.readers.table_files import ENDINGS, LONGEST_ROW
 from lakeprobe.resources import quote_identifier, quote_text
 
 if TYPE_CHECKING:
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
 NAME = re.compile(r"compare_result_rank(\d{1,9})(?:-rank\d+)?_\d{14}(?:_part_(\d+))?\.(?:csv|csv\.gz|xlsx)")
 """A result file of one rank. A csv of more than a million rows is cut into parts."""
 
-_ENDINGS = (".csv", ".csv.gz", ".xlsx")
 _NAMES = (
     "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
 )  # fmt: skip
 _FLAGS = ("NPU Requires_grad", "Bench Requires_grad")
 _STATISTICS = tuple(f"{side} {what}" for side in ("NPU", "Bench") for what in ("max", "min", "mean", "l2norm"))
 _DIGESTS = ("NPU MD5", "BENCH MD5")
-_LONGEST_LINE = 64_000_000
-"""Bytes of a row in a csv. Call stacks make them long."""
-
 _BATCH = 10_000
-_MSPROBE = ("a result of msprobe", "msprobe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ def _files(given: Path) -> list[Path]:
         if not given.is_file():
             raise UsageError(f"{given} is neither a file nor a folder; give a folder with result files")
         return [given]
-    files = sorted(path for path in given.glob("compare_result*") if path.name.endswith(_ENDINGS))
+    files = sorted(path for path in given.glob("compare_result*") if path.name.endswith(ENDINGS))
     if not files:
         raise UsageError(f"{given} has no result file of msprobe, such as compare_result_rank0_20260102030405.csv")
     return files
@@ -113,20 +108,13 @@ def _between(headers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _headers(path: Path) -> tuple[str, ...]:
-    """The headers of a file. Raises DumpError for a file of another kind, and for one that cannot be read."""
-    with readable(path, *_MSPROBE):
-        headers = next((found for found, _ in _sheets(path)), ()) if path.suffix == ".xlsx" else _first_line(path)
-    if layout_of(headers) is None:
+    """Return the headers of a file. Raises DumpError for a file of another kind, and for one that cannot be read."""
+    headers = next((headers for headers in table_files.heads(path).values() if layout_of(headers)), ())
+    if not headers:
         raise DumpError(f"{path} has no table of msprobe's compare (1.2 or later); leave it out of what is merged")
     if len(set(headers)) < len(headers):
         raise DumpError(f"{path} has a header twice; let msprobe write it again")
     return headers
-
-
-def _first_line(path: Path) -> tuple[str, ...]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        return tuple(next(csv.reader(lines), ()))
 
 
 def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
@@ -137,7 +125,7 @@ def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     there = [header for header in headers if header in file.headers]
-    with readable(file.path, *_MSPROBE):
+    with readable(file.path):
         table = _workbook_texts(file, there) if file.path.suffix == ".xlsx" else _csv_texts(file, there)
     absent = pa.nulls(table.num_rows, pa.string())
     return pa.table({header: table[header] if header in there else absent for header in headers})
@@ -149,7 +137,7 @@ def _csv_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
     types = ", ".join(f"{quote_text(header)}: 'VARCHAR'" for header in file.headers)
     source = (
         f"read_csv({quote_text(str(file.path))}, header = true, auto_detect = false, delim = ',', quote = '\"', "
-        f"escape = '\"', max_line_size = {_LONGEST_LINE}, columns = {{{types}}})"
+        f"escape = '\"', max_line_size = {LONGEST_ROW}, columns = {{{types}}})"
     )
     chosen = ", ".join(quote_identifier(header) for header in headers)
     with duckdb.connect() as connection:
@@ -161,26 +149,14 @@ def _workbook_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
 
     schema = pa.schema([(header, pa.string()) for header in headers])
     places = [file.headers.index(header) for header in headers]
+    heads = table_files.heads(file.path)
+    tables = [sheet for sheet, found in heads.items() if layout_of(found)]
+    if any(heads[sheet] != file.headers for sheet in tables):
+        raise DumpError(f"{file.path} has sheets with different headers; let msprobe write it again")
     batches = []
-    for found, rows in _sheets(file.path):
-        if found != file.headers:
-            raise DumpError(f"{file.path} has sheets with different headers; let msprobe write it again")
+    for _, rows in table_files.sections(file.path, tables, len(file.headers)):
+        next(rows)
         while batch := list(islice(rows, _BATCH)):
-            columns = [pa.array([_text(row[place]) for row in batch], pa.string()) for place in places]
+            columns = [pa.array([row[place] for row in batch], pa.string()) for place in places]
             batches.append(pa.record_batch(columns, schema=schema))
     return pa.Table.from_batches(batches, schema=schema)
-
-
-def _sheets(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]]:
-    """The headers and rows of each sheet that has a table of a comparison."""
-    with opened_workbook(path) as workbook:
-        for sheet in workbook.worksheets:
-            rows = sheet.iter_rows(values_only=True)
-            headers = tuple("" if header is None else str(header) for header in next(rows, ()))
-            if layout_of(headers):
-                yield headers, rows
-
-
-def _text(value: object) -> str | None:
-    """A cell as text. A workbook has no difference between 1 and 1.0."""
-    return None if value is None else str(value)

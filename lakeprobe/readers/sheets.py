@@ -1,4 +1,4 @@
-"""What readers of csv and workbooks share: workbooks that fill no memory, and one error for all that damage raises."""
+"""Opens workbooks within limits, and turns the errors of damaged tables into one kind of error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from lakeprobe.errors import DumpError
 
 _LARGEST_SHARED = 1 << 30
-"""Bytes of what is in a workbook beside its sheets; openpyxl holds it in memory (shared texts, styles)."""
+"""Bytes of the parts of a workbook that are not sheets (shared texts, styles); openpyxl holds them in memory."""
 
 
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[Any]:
-    """The workbook at `path`, to be read sheet by sheet. Raises DumpError for one that would fill the memory."""
+    """Yield the workbook at `path`, to read sheet by sheet. Raises DumpError if it would fill the memory."""
     from zipfile import ZipFile
 
     from openpyxl import load_workbook
@@ -26,7 +26,7 @@ def opened_workbook(path: Path) -> Iterator[Any]:
         with ZipFile(file) as archive:
             sizes = [part.file_size for part in archive.infolist() if not part.filename.startswith("xl/worksheets/")]
         if sum(sizes) > _LARGEST_SHARED:
-            raise DumpError(f"{path} unpacks to {sum(sizes)} bytes beside its sheets; let the tool write csv")
+            raise DumpError(f"{path} unpacks to {sum(sizes)} bytes besides its sheets; let the tool write csv")
         with no_warnings():
             workbook = load_workbook(file, read_only=True)
         try:
@@ -37,15 +37,15 @@ def opened_workbook(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Hide what openpyxl tells of styles and dates that it does not understand."""
+    """Hide the warnings of openpyxl about styles and dates that it does not understand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 @contextmanager
-def readable(path: Path, what: str = "a table", tool: str = "the tool") -> Iterator[None]:
-    """Turn what the readers of csv, gzip, zip, XML and workbooks raise for a damaged file into a DumpError."""
+def readable(path: Path) -> Iterator[None]:
+    """Turn every error that csv, gzip, zip, XML and openpyxl raise for a damaged file into a DumpError."""
     import struct
     import zlib
     from xml.etree.ElementTree import ParseError
@@ -56,7 +56,7 @@ def readable(path: Path, what: str = "a table", tool: str = "the tool") -> Itera
 
     damaged = (
         OSError, EOFError, zlib.error, BadZipFile, csv.Error, ValueError, duckdb.Error,
-        # what openpyxl and zipfile stumble over in XML and zip folders that hold something else than they expect
+        # openpyxl and zipfile raise these for XML and zip folders with contents that they do not expect
         ParseError, LookupError, TypeError, AttributeError, ArithmeticError, NotImplementedError, RuntimeError,
         AssertionError, struct.error, CellCoordinatesException,
     )  # fmt: skip
@@ -64,4 +64,4 @@ def readable(path: Path, what: str = "a table", tool: str = "the tool") -> Itera
         yield
     except damaged as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DumpError(f"{path} cannot be read as {what} ({reason}); let {tool} write it again") from error
+        raise DumpError(f"{path} cannot be read as a table ({reason}); let the tool write it again") from error

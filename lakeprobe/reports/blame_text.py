@@ -1,4 +1,4 @@
-"""What a person reads of the blame for a difference: the cause in a sentence, the list, the path to the loss."""
+"""Writes the text of a blame: the cause in a sentence, the list of suspects, and the path to the loss."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MOST_HOPS = 24
 _MOST_RANKS = 32
 _HARMLESS = {
     "structure": "ops that only one run has, while nothing that both have differs",
-    "askew": "ops that were paired with the wrong call of their API",
-    "race": "ops whose record is of before or after, by chance",
-    "recording": "ops that one run recorded less of",
+    "askew": "ops paired with the wrong call of their API",
+    "race": "ops whose record depends on timing",
+    "recording": "ops that one run recorded incompletely",
     "noise": "ops that differ as much in the repeat",
 }
 Record = dict[str, Any]
 
 
 def blame_text(found: Blame) -> str:
-    """The answer first: the cause; then the other suspects, the path to the loss, and the way over the ranks."""
+    """Return the text: the cause, then the other suspects, the path to the loss, and the spread over the ranks."""
     suspects = records(found.suspects)
     lines = [f"{found.comparison}, step {found.step}", ""]
     lines += _answer(found, suspects, records(found.counts))
@@ -38,14 +38,14 @@ def blame_text(found: Blame) -> str:
 
 
 def blame_json(found: Blame) -> str:
-    """All of it as one JSON object; infinite numbers are texts, because JSON has none."""
+    """Return everything as one JSON object. Infinite numbers become texts, because JSON lacks them."""
     parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts")}
     whole = {"comparison": found.comparison, "step": found.step, "verdict": found.coverage.verdict} | parts
     return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
 
 
 def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    """The rows of a relation by column."""
+    """Return the rows of a relation as dicts."""
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
@@ -63,7 +63,7 @@ def _answer(found: Blame, suspects: list[Record], counts: list[Record]) -> Itera
         return
     yield from (*verdict_lines(found.coverage), "")
     if found.coverage.rows["compared"]:
-        yield "No op is suspect."
+        yield "No op is a suspect."
     for count in counts:
         yield f"{count['events']} {_HARMLESS[count['grade']]}"
     yield ""
@@ -98,7 +98,7 @@ def _path(path: list[Record]) -> Iterator[str]:
     rows = [(hop["rank"], hop["op"], _size(hop["input_error"]), _size(hop["output_error"]), _how(hop)) for hop in shown]
     yield output.aligned(("rank", "from there to the loss", "input error", "output error", ""), rows)
     if len(shown) < len(path):
-        yield from (f"… {len(path) - len(shown)} ops in the middle are left out; --format json has them", "")
+        yield from (f"… {len(path) - len(shown)} ops in the middle are not shown; --format json has them", "")
 
 
 def _size(error: float) -> str:

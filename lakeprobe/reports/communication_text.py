@@ -1,4 +1,4 @@
-"""The communication of a run as text: broken laws first, what carried a difference, what each law saw, who spoke."""
+"""Writes the communication of a run as text: broken laws, meetings that carried a difference, and counts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from lakeprobe.analysis.communication import Communication
 
 MOST = 20
-"""How many rows of a table the text shows."""
+"""The most rows of a table that the text shows."""
 
 
 def communication_text(found: Communication, most: int = MOST) -> str:
-    """`found` for people, `most` rows of each table."""
+    """Return `found` as text, with at most `most` rows of each table."""
     return "\n".join([*_answer(found, most), *_tables(found, most)])
 
 
 def _answer(found: Communication, most: int) -> Iterator[str]:
     broken = len(found.broken)
     if not broken:
-        yield "No law of communication is seen to be broken.\n"
+        yield "No law of communication is broken, as far as the dump shows.\n"
         return
     yield f"{broken} result{'s break' if broken > 1 else ' breaks'} a law of communication:\n"
     yield _table(found.broken, most)
@@ -35,9 +35,13 @@ def _tables(found: Communication, most: int) -> Iterator[str]:
         yield "Meetings that carry a difference from golden, in order:\n"
         yield _table(found.changed, most)
     if len(found.verdicts):
-        yield "What each law saw:\n"
+        yield "Results by law:\n"
         yield _table(found.verdicts, most)
-    yield "Who spoke:\n" if len(found.summary) else "No rank recorded a collective, send or receive.\n"
+    yield (
+        "Collectives, sends and receives:\n"
+        if len(found.summary)
+        else "No rank recorded a collective, send or receive.\n"
+    )
     if len(found.summary):
         yield _table(found.summary, most)
 

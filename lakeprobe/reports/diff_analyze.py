@@ -1,4 +1,4 @@
-"""Writes where a difference began in the form of msprobe's diff_analyze_{time}.json (26.2)."""
+"""Writes the origin of a difference in the format of msprobe's diff_analyze_{time}.json (26.2)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _JSON = {"Nan": "NaN", " inf": "Infinity", " -inf": "-Infinity", "True": "true",
 
 
 def diff_analyze(comparison: StoredComparison, found: FirstDifference) -> dict[str, list[dict[str, Any]]]:
-    """The ops with which a difference began, of the earliest step that differs, by `rank_N`.
+    """Return the ops at which a difference began in the earliest step that differs, by `rank_N`.
 
-    An op that only golden has is named without its inputs and outputs, as there is nothing recorded of the target.
+    An op that only golden has is named without inputs and outputs, because the target recorded nothing.
     """
     units = {(unit.step, unit.rank): unit for unit in comparison.units}
     origins = found.origins.project("step, rank, op, target_seq").fetchall()
@@ -31,7 +31,7 @@ def diff_analyze(comparison: StoredComparison, found: FirstDifference) -> dict[s
 
 
 def write(comparison: StoredComparison, found: FirstDifference, place: Path) -> Path:
-    """Write it to the file `place`, or into the folder `place` under msprobe's name. Raises LakeError."""
+    """Write the report to the file `place`, or into the folder `place` under msprobe's name. Raises LakeError."""
     path = place if place.suffix == ".json" else place / f"diff_analyze_{time.time_ns()}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def _op(unit: ComparedUnit, op: str, seq: int | None) -> dict[str, Any]:
 
 
 def _value(cell: str) -> Any:
-    """A cell of msprobe's tables as a number where it is one."""
+    """Return a cell of msprobe's tables, as a number if it is one."""
     try:
         return json.loads(_JSON.get(cell, cell))
     except ValueError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +11,20 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 from lakeprobe.resources import quote_text
+from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
 
 WRITERS = forms.writers(forms.COMPARISON)
-"""What writes a pair of units in each form: connection, unit, path."""
+"""The functions that write a pair of units, by form. They take a connection, the unit and the path."""
 
 
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
     """Write every pair of units of `comparison` into `folder` as `csv`, `xlsx`, `json` or `parquet`.
 
-    csv and xlsx have msprobe 26.2's headers in its order; json and parquet have the columns of results, with types.
-    Several steps go into a folder each. Returns the files. Raises UsageError and LakeError.
+    csv and xlsx have the headers of msprobe 26.2 in its order; json and parquet have the typed columns of results. If
+    there are several steps, each gets a folder. Returns the files. Raises UsageError and LakeError.
     """
     write_unit = forms.check(format, WRITERS)
     several_steps = len({unit.step for unit in comparison.units}) > 1
@@ -35,13 +35,8 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
             place = folder / f"step{unit.step}" if several_steps else folder
             place.mkdir(parents=True, exist_ok=True)
             path = free_path(place, _stem(unit, several_ranks), format)
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                with table.opened(unit) as connection:
-                    write_unit(connection, unit, draft)
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+            with draft(path) as hidden, table.opened(unit) as connection:
+                write_unit(connection, unit, hidden)
             written.append(path)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error
@@ -49,7 +44,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
 
 
 def _stem(unit: ComparedUnit, several_ranks: bool) -> str:
-    """How msprobe calls the result file of a unit, before the time."""
+    """Return msprobe's name for the result file of a unit, before the time."""
     if unit.dumped == "kernels":
         return f"compare_result_{unit.rank}_{unit.step}"
     stem = "debug_compare_result" if unit.dumped == "saved values" else "compare_result"
@@ -68,7 +63,7 @@ def write_text(text: str, folder: Path, stem: str) -> Path:
 
 
 def free_path(folder: Path, stem: str, format: str) -> Path:
-    """A path with the time in its name that no file has yet."""
+    """Return a path with the time in its name at which no file exists."""
     moment = time.time()
     while True:
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(moment))

@@ -1,4 +1,4 @@
-"""The first difference as a person reads it in the terminal: where it began, then what each rank shows."""
+"""Writes the first difference as text for the terminal: the origins, then what each rank shows."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _MOST_ORIGINS = 3
-"""How many origins are shown in full."""
+"""The most origins that are shown in full."""
 _MOST_GROUPS = 24
-"""How many kinds of ranks the table of ranks has."""
+"""The most groups of ranks in the table of ranks."""
 
 _SOURCES = {
     "this op": "its inputs agree, its outputs do not",
     "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before agrees",
-    "no recorded op": "an input differs, but all that was recorded before it agrees: no recorded op made the change",
+    "no recorded op": "an input differs, but everything recorded before it agrees: no recorded op made the change",
     "float noise": "an input differs, and what was recorded before it differs within float noise",
-    "communication": "what this rank gave agrees, what it took does not",
+    "communication": "what this rank sent agrees, what it received does not",
     "only in target": "only the target has it",
     "only in golden": "only golden has it",
 }
 _REASONS = {
     "overwritten": "overwritten by a nested call",
-    "not arrived": "recorded before the data had to be there",
+    "not arrived": "recorded before the data arrived",
     "late digest": "with the digest of later contents",
 }
 
 
 def first_difference_text(found: FirstDifference) -> str:
-    """The answer: how much was compared at all, and the op with which the sides part."""
+    """Return the answer: how much was compared, and the op at which the two sides begin to differ."""
     return output.folded("\n".join([*verdict_lines(found.coverage), "", origins_text(found)]))
 
 
 def origins_text(found: FirstDifference) -> str:
-    """A block per origin of the earliest step, a table of its ranks, and what was left out."""
+    """Return a block per origin of the earliest step, a table of its ranks, and what was set aside."""
     ranks = records(found.ranks)
     differing = [rank for rank in ranks if rank["finding"] is not None]
     if not differing:
@@ -62,13 +62,13 @@ def origins_text(found: FirstDifference) -> str:
     blocks = [_block(rank, leaves[step, rank["rank"]], several) for rank in shown]
     if len(origins) > len(shown):
         blocks.append(
-            f"… and {len(origins) - len(shown)} more ranks where nothing explains the first difference: below\n"
+            f"… and {len(origins) - len(shown)} more ranks with an unexplained first difference: see the table\n"
         )
     if len(here) > 1:
         blocks.append(_table(here))
     later = sorted({rank["step"] for rank in differing} - {step})
     if later:
-        blocks.append(f"Later steps that differ too: {output.ranges(later)} (--step shows one)\n")
+        blocks.append(f"Later steps that differ too: {output.ranges(later)} (choose one with --step)\n")
     blocks += [_flips(found, {step}), _set_aside(found, {step})]
     return "\n".join(block for block in blocks if block)
 
@@ -83,12 +83,12 @@ def _no_difference(found: FirstDifference, ranks: Sequence[Record]) -> str:
 
 
 def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    """The rows of a relation, by column."""
+    """Return the rows of a relation as dicts."""
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def with_leaves(found: FirstDifference) -> tuple[list[str], list[list[Any]]]:
-    """The columns and rows of `ranks`, each with the list of its `inputs` and `outputs`."""
+    """Return the columns and rows of `ranks`, each row with the lists of its `inputs` and `outputs`."""
     sides: dict[tuple[int, int, str], list[Record]] = defaultdict(list)
     for leaf in records(found.leaves):
         sides[leaf.pop("step"), leaf.pop("rank"), leaf.pop("side")].append(leaf)
@@ -125,7 +125,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
 
 
 def noise_lines(rank: Record) -> list[str]:
-    """By what a rank's first difference stands out of rounding noise, what is next, and where the noise begins."""
+    """Describe why a rank's first difference stands out of rounding noise, the next op, and where the noise begins."""
     if rank["evidence"] is None:
         return []
     lines = [_EVIDENCE[rank["evidence"]]]
@@ -147,24 +147,24 @@ def _floor(rank: Record) -> str:
 
 
 _EVIDENCE = {
-    "argument": "no rounding changes an argument",
-    "missing": "no rounding adds or drops an op",
-    "wiring": "no rounding makes an op work on what another op gave",
-    "source": "no rounding changes what no op computed",
+    "argument": "rounding does not change arguments",
+    "missing": "rounding neither adds nor drops ops",
+    "wiring": "rounding does not change which op an input comes from",
+    "source": "rounding does not change values that no op computed",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
     "shift": "the norm of its output is off by more than rounding explains",
 }
 _FLOORS = {
     "bits": "nothing else rounds differently",
-    "rounding": "measured on ops that round alike, as there are few of its kind",
+    "rounding": "measured on ops that round in the same way, because few are of its kind",
     "repeat": "measured on repeats of golden",
 }
 
 _MOMENTS = {
     "before": "before the rank's first communication op",
     "during": "between the rank's first and last communication op",
-    "after": "behind the rank's last communication op",
+    "after": "after the rank's last communication op",
 }
 
 
@@ -172,19 +172,21 @@ def _traced(leaves: Sequence[Record]) -> list[str]:
     lines = []
     for leaf in leaves:
         if leaf["is_traced"] and leaf["source_op"]:
-            lines.append(f"  golden has {leaf['slot']} from {leaf['source_op']}, whose output agrees")
+            lines.append(f"  in golden, {leaf['slot']} comes from {leaf['source_op']}, whose output agrees")
         elif leaf["is_traced"]:
-            lines.append(f"  golden has {leaf['slot']} from no recorded op: data, a weight, or a tensor made unseen")
+            lines.append(
+                f"  in golden, {leaf['slot']} comes from no recorded op: data, a weight or an unrecorded tensor"
+            )
     return lines
 
 
 def _leaf_lines(leaves: Sequence[Record]) -> list[str]:
-    """What differs, a line each; what agrees, by name."""
+    """Return a line for each leaf that differs, and one line with the names of those that agree."""
     equal = [leaf["slot"] for leaf in leaves if leaf["difference"] == "equal"]
-    apart = [leaf for leaf in leaves if leaf["slot"] not in equal]
-    width = max((len(leaf["slot"]) for leaf in apart), default=0)
+    differing = [leaf for leaf in leaves if leaf["slot"] not in equal]
+    width = max((len(leaf["slot"]) for leaf in differing), default=0)
     lines = []
-    for leaf in apart:
+    for leaf in differing:
         error = "" if leaf["error"] is None else f", error {leaf['error']:.3g}"
         sides = against(leaf["target"], leaf["golden"])
         lines.append(f"{leaf['slot'].ljust(width)}  {leaf['doubtful'] or leaf['difference']}{error}: {sides}")
@@ -192,7 +194,7 @@ def _leaf_lines(leaves: Sequence[Record]) -> list[str]:
 
 
 def against(target: str, golden: str) -> str:
-    """Both sides of a leaf; what kind of tensor they are is said once."""
+    """Return both sides of a leaf. If both are the same kind of tensor, its shape and dtype appear once."""
     known, blank, number = golden.rpartition(" ")
     is_same_kind = "]" in known and target.startswith(known + blank)
     return f"{target} against {number if is_same_kind else golden}"
@@ -204,7 +206,7 @@ def _explained(rank: Record) -> str:
 
 
 def _table(ranks: Sequence[Record]) -> str:
-    """The ranks, those of one kind together: what differs first, and below it what brought it."""
+    """Return the table of ranks, grouped by what differs first; the line below says what brought the difference."""
     groups: dict[tuple[str, str], list[int]] = {}
     for rank in ranks:
         op = rank["op"] or ("no difference" if rank["verdict"] in EQUAL else rank["verdict"])
@@ -213,9 +215,9 @@ def _table(ranks: Sequence[Record]) -> str:
     rows = []
     for (op, brought), numbers in list(groups.items())[:_MOST_GROUPS]:
         rows += [(output.ranges(numbers), op), *([("", brought)] if brought else [])]
-    table = output.aligned(("ranks", "first difference, and what brought it"), rows)
+    table = output.aligned(("ranks", "first difference, and its way here"), rows)
     if len(groups) > _MOST_GROUPS:
-        table += f"… and {len(groups) - _MOST_GROUPS} more kinds of ranks: --format csv has every rank\n"
+        table += f"… and {len(groups) - _MOST_GROUPS} more groups of ranks: --format csv has every rank\n"
     return table
 
 
@@ -225,8 +227,8 @@ def _flips(found: FirstDifference, steps: set[int]) -> str:
         return ""
     first, more = flips[0], f" and {len(flips) - 1} more" if len(flips) > 1 else ""
     return (
-        f"Decided otherwise for rounding alone: {first['op']}{more}. "
-        f"It chose between values that are less than {first['margin']:.1g} of its largest input apart.\n"
+        f"Rounding alone flipped the decision of {first['op']}{more}: "
+        f"it chose between values that differ by less than {first['margin']:.1g} of its largest input.\n"
     )
 
 
@@ -238,4 +240,4 @@ def _set_aside(found: FirstDifference, steps: set[int]) -> str:
     if not totals:
         return ""
     counts = ", ".join(f"{number} {_REASONS[reason]}" for reason, number in totals.items())
-    return f"Records that differ but were set aside, because they do not say what an op made: {counts}.\n"
+    return f"Records that differ but were set aside, because they do not show what an op computed: {counts}.\n"

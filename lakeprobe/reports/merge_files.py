@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,28 +14,29 @@ from lakeprobe.analysis.merge import Merge, Sheet
 from lakeprobe.errors import LakeError
 from lakeprobe.reports.files import free_path
 from lakeprobe.resources import quote_identifier
+from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
     from openpyxl import Workbook
 
 STEM = "multi_ranks_compare_merge"
-"""What the names of msprobe's merged files begin with."""
+"""The beginning of the names of msprobe's merged files."""
 
 _LONGEST_TITLE = 28
-"""Characters of a sheet's title; Excel has room for 31, and a sheet that goes on has a number behind it."""
+"""The most characters of a sheet's title. Excel allows 31, and a continued sheet needs a number."""
 
 _TEXTS = ("MD5", "Result")
-"""Metrics in which a text that looks like a number is none."""
+"""Metrics whose texts stay texts even if they look like numbers."""
 
 
 def write(
     connection: duckdb.DuckDBPyConnection, merge: Merge, sheets: Iterable[Sheet], folder: Path, format: str
 ) -> list[Path]:
-    """Write the `sheets` of `merge` into `folder`, several steps into a folder each. Returns the files.
+    """Write the `sheets` of `merge` into `folder`; if there are several steps, each gets a folder. Returns the files.
 
-    xlsx: a sheet per metric, rows by name, as msprobe writes it. csv: a file per metric. parquet: the long form,
-    `lakeprobe.analysis.merge.rows`. Raises UsageError for another format and LakeError where it cannot be written.
+    xlsx: a sheet per metric, rows by name, in msprobe's layout. csv: a file per metric. parquet: the long form of
+    `lakeprobe.analysis.merge.rows`. Raises UsageError for another format, and LakeError if writing fails.
     """
     write_sheets = forms.check(format, forms.writers(forms.MERGE))
     written = []
@@ -51,25 +50,14 @@ def write(
     return written
 
 
-@contextmanager
-def _draft(path: Path) -> Iterator[Path]:
-    """A hidden path to write to, which becomes `path` when all is written."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield draft
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
     """Write the sheets of a step into `folder`: a file per metric. Returns the files."""
     written = []
     for sheet in sheets:
         metric = re.sub(r"\W+", "_", sheet.metric)
         path = free_path(folder, f"{STEM}_{metric}", "csv")
-        with _draft(path) as draft:
-            sheet.rows.write_csv(str(draft), header=True)
+        with draft(path) as hidden:
+            sheet.rows.write_csv(str(hidden), header=True)
         written.append(path)
     return written
 
@@ -81,7 +69,7 @@ def write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet]
     path = free_path(folder, STEM, "parquet")
     tables = (merging.rows(connection, sheet).to_arrow_table() for sheet in sheets)
     first = next(tables)
-    with _draft(path) as draft, ParquetWriter(draft, first.schema, compression="zstd") as writer:
+    with draft(path) as hidden, ParquetWriter(hidden, first.schema, compression="zstd") as writer:
         for table in chain((first,), tables):
             writer.write_table(table)
     return [path]
@@ -102,8 +90,8 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet
             connection, f"FROM merge_sheet ORDER BY {quote_identifier(merging.NAME)}"
         )
         _add_sheet(book, sheet.metric, headers, rows)
-    with _draft(path) as draft:
-        book.save(draft)
+    with draft(path) as hidden:
+        book.save(hidden)
     return [path]
 
 

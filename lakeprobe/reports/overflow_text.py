@@ -1,4 +1,4 @@
-"""What a person reads of NaN and inf in a run: where they were born, how they spread, and how many ops they touch."""
+"""Writes the text on NaN and inf in a run: where they are born, how they spread, and how many ops they affect."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MOST_LEAVES = 8
 _MOST_UNITS = 32
 _ORIGINS: dict[str, str] = {
     "born": "is born here",
-    "unseen": "is in its input, and no recorded op made it",
+    "unseen": "is in its input, and no recorded op produced it",
     "earlier step": "is left from an earlier step",
     "carried": "came from an earlier op",
 }
 
 
 def overflow_text(found: Overflow) -> str:
-    """The answer first: the op where NaN or inf is born; then its way over the ranks; then the counts."""
+    """Return the text: first the op where NaN or inf is born, then the spread over the ranks, then the counts."""
     counts = _rows(found.counts)
     lines = [f"NaN and inf in {found.run}" + (f" against {found.golden}" if found.golden else ""), ""]
     births = _rows(found.births)
@@ -40,11 +40,11 @@ def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
 
 
 def _none(counts: list[dict[str, Any]]) -> str:
-    """That there is no NaN or inf, as far as it can be seen."""
+    """Return the sentence for a run without unexpected NaN and inf."""
     if not any(unit["tensor_rows"] for unit in counts):
-        return "The dump names its ops and records no values, so nothing can be seen."
-    seen = ", as far as it can be seen" if any(unit["blind"] for unit in counts) else ""
-    return f"No op makes NaN or inf that was not asked for{seen}."
+        return "The dump names its ops and records no values, so overflow cannot be detected."
+    seen = ", as far as the dump shows" if any(unit["blind"] for unit in counts) else ""
+    return f"No op produces unexpected NaN or inf{seen}."
 
 
 def _births(births: list[dict[str, Any]], total: int) -> Iterator[str]:
@@ -104,10 +104,10 @@ def _counts(counts: list[dict[str, Any]]) -> Iterator[str]:
     yield output.aligned(columns, [[unit[column] for column in columns] for unit in shown])
     jumps = sum(unit["jumps"] for unit in counts)
     if jumps:
-        yield f"{jumps} of level high have finite values and a norm more than 100 times as large as what came in."
+        yield f"{jumps} of level high have finite values and a norm more than 100 times that of their inputs."
     blind = sum(unit["blind"] for unit in counts)
     if blind:
-        yield f"{blind} tensors have no statistics (digests, float8, not readable): nothing can be seen in them."
+        yield f"{blind} tensors lack statistics (digests, float8, unreadable): overflow in them cannot be detected."
 
 
 def _total(counts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""A drift as a picture: a panel per row, golden as a thick grey line, runs in colour, a ring where one leaves golden.
+"""Draws a drift: a panel per row, golden as a thick grey line, runs in colour, a ring where one leaves golden.
 
-matplotlib draws it. It is an extra (`pip install lakeprobe[plot]`), imported only when a picture is asked for.
+matplotlib draws it. It is an extra (`pip install lakeprobe[plot]`), imported only for a picture.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ if TYPE_CHECKING:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 MOST_PANELS = 6
-"""So many rows are drawn: the loss, the gradients together, then those that leave first and get farthest."""
+"""The most rows in a picture: the loss, the norm of all gradients, then the rows that leave first and farthest."""
 
 MOST_LINES = 8
-"""Up to so many ranks are a line each; more are a band from the least to the largest, with the median."""
+"""The most ranks that get a line each; more become a band from the least to the largest, with the median."""
 
 FORMATS = (".png", ".svg")
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette, which the colour-blind can tell apart, without its black and yellow."""
+"""Okabe and Ito's palette for colour-blind readers, without its black and yellow."""
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _GOLDEN = "#A8A8A8"
 _INK = "#333333"
 
 Line = dict[int, float]
-"""Step to value; NaN where there is none, so that the line has a gap."""
+"""The value at each step; NaN makes a gap in the line."""
 
 
 @dataclass
 class _Series:
-    """One row of one run (or of golden): by rank, its values and its distances; where it leaves first."""
+    """A row of a run or of golden: its values and distances by rank, and where it first leaves golden."""
 
     values: dict[int, Line] = field(default_factory=dict)
     distances: dict[int, Line] = field(default_factory=dict)
     leaves: tuple[int, float, int] | None = None
-    """The first step at which a rank is away from golden; the farthest rank there, its distance with a minus first."""
+    """The first step at which a rank leaves golden, the negated distance of the farthest rank, and that rank."""
 
 
 @dataclass(frozen=True)
 class DriftReport(Drift):
-    """A drift that shows itself in a notebook, and can be written as a picture."""
+    """A drift that draws itself in a notebook, and can be written as a picture."""
 
     @classmethod
     def of(cls, drift: Drift) -> DriftReport:
-        """The same drift, with pictures."""
+        """Return the same drift, with pictures."""
         return cls(**{part.name: getattr(drift, part.name) for part in fields(Drift)})
 
     __repr__ = Drift.__repr__
 
     def figure(self, most: int = MOST_PANELS) -> Figure:
-        """The picture, with panels for `most` rows. Raises UsageError where matplotlib is missing."""
+        """Return the picture, with panels for `most` rows. Raises UsageError without matplotlib."""
         return figure(self, most)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the picture to `path`, as PNG or SVG by its ending. Raises UsageError and LakeError."""
+        """Write the picture to `path`, as PNG or SVG by its suffix. Raises UsageError and LakeError."""
         return write(self, path)
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows; nothing where matplotlib is missing, and the text stands alone."""
+        """Return the picture for a notebook; None without matplotlib, so that the notebook shows the text."""
         stream = io.BytesIO()
         try:
             self.figure().savefig(stream, format="png", dpi=110)
@@ -80,16 +80,16 @@ class DriftReport(Drift):
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
-    """`path`, if a picture can be written there. Raises UsageError for another ending, or without matplotlib."""
+    """Return `path`. Raises UsageError for a suffix other than that of a picture, or without matplotlib."""
     chosen = Path(path)
     if chosen.suffix.lower() not in FORMATS:
-        raise UsageError(f"{chosen} is no picture that can be written; end its name in {' or '.join(FORMATS)}")
+        raise UsageError(f"{chosen} is not a picture; end its name in {' or '.join(FORMATS)}")
     _figure_class()
     return chosen
 
 
 def write(drift: Drift, path: str | os.PathLike[str]) -> Path:
-    """Write the picture of `drift` to `path`, as PNG (150 dots per inch) or SVG (text as text) by its ending."""
+    """Write the picture of `drift` to `path`, as PNG (150 dots per inch) or SVG (text as text) by its suffix."""
     chosen = checked(path)
     import matplotlib
 
@@ -104,7 +104,7 @@ def write(drift: Drift, path: str | os.PathLike[str]) -> Path:
 
 
 def figure(drift: Drift, most: int = MOST_PANELS) -> Figure:
-    """The picture of `drift`: for up to `most` rows, the metric over steps, and below it the distance from golden."""
+    """Return the picture of `drift`: for up to `most` rows, the metric and the distance from golden over steps."""
     create = _figure_class()
     names = drawn(drift, most)
     rows_of_panels = math.ceil(len(names) / 2)
@@ -122,7 +122,7 @@ def figure(drift: Drift, most: int = MOST_PANELS) -> Figure:
 
 
 def drawn(drift: Drift, most: int) -> list[str]:
-    """The names of the rows that a picture of `drift` shows."""
+    """Return the names of the rows that a picture of `drift` shows."""
     order: dict[str, tuple[int, float, float]] = {}
     first = {"loss": 0, "parameters_grad together": 1}
     for name, role, leaves_at, worst in drift.rows.project("name, role, leaves_at, worst").fetchall():
@@ -151,17 +151,17 @@ def _heading(drift: Drift) -> str:
 
 
 def _remarks(drift: Drift, names: Sequence[str], series: Mapping[str, Mapping[str, _Series]]) -> Iterator[str]:
-    """What the picture leaves out or draws together."""
+    """Yield what the picture omits or summarises."""
     rows = len({name for (name,) in drift.rows.project("name").fetchall()})
     if rows > len(names):
-        yield f"{len(names)} of {rows} rows: those that leave golden first and get farthest"
+        yield f"{len(names)} of {rows} rows: those that leave golden first and farthest"
     ranks = max(len(part.values) for runs in series.values() for part in runs.values())
     if ranks > MOST_LINES:
         yield f"{ranks} ranks: a band from the least to the largest, and the median"
 
 
 def _series(drift: Drift, names: Sequence[str]) -> dict[str, dict[str, _Series]]:
-    """By row and run (golden among them), what is to be drawn."""
+    """Return what to draw, by row and run, golden included."""
     from duckdb import ColumnExpression, ConstantExpression
 
     wanted = ColumnExpression("name").isin(*(ConstantExpression(name) for name in names))
@@ -184,7 +184,7 @@ def _add(lines: dict[int, Line], rank: int, step: int, value: float | None) -> N
 
 
 def _panel(panel: Any, drift: Drift, title: str, series: Mapping[str, _Series]) -> None:
-    """Draw one row: its values above, its distances from golden below; only these where the metric is a distance."""
+    """Draw one row: its values above, its distances from golden below; only the distances if they are the metric."""
     if drift.metric == "error":
         upper, lower = None, panel.subplots()
     else:
@@ -211,7 +211,7 @@ def _values(axes: Axes, drift: Drift, series: Mapping[str, _Series]) -> None:
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Logarithmic where positive values span more than two decades; else so wide that 1 % does not look large."""
+    """Use a logarithmic scale if positive values span more than two decades; else a range in which 1 % looks small."""
     least, largest = min(values, default=0.0), max(values, default=0.0)
     if least > 0 and largest > 100 * least:
         axes.set_yscale("log")
@@ -243,7 +243,7 @@ def _distances(axes: Axes, drift: Drift, series: Mapping[str, _Series]) -> None:
 
 
 def _lines(axes: Axes, lines: Mapping[int, Line], colour: str, marker: str | None, golden: bool = False) -> None:
-    """One line per rank; a band with its median where there are many ranks."""
+    """Draw one line per rank, or a band with its median for many ranks."""
     width = 4.5 if golden else 1.5 if len(lines) == 1 or len(lines) > MOST_LINES else 0.9
     order = 1.5 if golden else 2.5
     drawn_lines = list(lines.values())
@@ -260,13 +260,13 @@ def _lines(axes: Axes, lines: Mapping[int, Line], colour: str, marker: str | Non
 
 
 def _spread(lines: Mapping[int, Line], step: int) -> tuple[float, float, float]:
-    """The least, median and largest finite value of all ranks at `step`; NaN where there is none."""
+    """Return the least, median and largest finite value of all ranks at `step`; NaN if there is none."""
     found = sorted(line[step] for line in lines.values() if math.isfinite(line.get(step, math.nan)))
     return (found[0], found[len(found) // 2], found[-1]) if found else (math.nan, math.nan, math.nan)
 
 
 def _ring(axes: Axes, step: int, value: float | None, colour: str) -> None:
-    """Mark where a run leaves golden: a ring, or a cross at the upper edge where it leaves with NaN or inf."""
+    """Mark where a run leaves golden: a ring, or a cross at the upper edge if it leaves with NaN or inf."""
     if value is not None and math.isfinite(value):
         axes.plot([step], [value], "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, zorder=4)
     else:
@@ -290,7 +290,7 @@ def _plain(axes: Axes) -> None:
 
 
 def _legend(picture: Figure, drift: Drift, series: Iterable[_Series]) -> None:
-    """What the lines and marks mean, above the panels; marks only if there are any."""
+    """Explain lines and marks above the panels; marks only if there are any."""
     from matplotlib.lines import Line2D
 
     entries = []
@@ -319,7 +319,7 @@ def _legend(picture: Figure, drift: Drift, series: Iterable[_Series]) -> None:
 
 
 def _broken(name: str) -> str:
-    """A long name on two lines, broken at the dot nearest to its middle."""
+    """Break a long name into two lines, at the dot nearest to its middle."""
     if len(name) <= 56:
         return name
     dots = [place for place, letter in enumerate(name) if letter == "."] or [len(name) - 1]

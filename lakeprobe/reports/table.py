@@ -1,4 +1,4 @@
-"""The relations that every report of a comparison is written from, so that no two formats can disagree."""
+"""Defines the relations that all reports of a comparison read, so that no two formats can disagree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the results of one pair of units as the view results, and msprobe's table as msprobe_table."""
+    """Yield a connection with the view results of one pair of units, and with msprobe's table as msprobe_table."""
     connection = connect(max(1, min(unit.rows // ROW_GROUP, default_jobs())))
     try:
         _define_digest(connection, unit.kind)
@@ -44,7 +44,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _define_digest(connection: duckdb.DuckDBPyConnection, kind: str) -> None:
-    """digest_of_text(text): CRC-32 of a text, which msprobe shows for scalars in its md5 layout and nowhere else."""
+    """Define digest_of_text(text): CRC-32 of a text, which msprobe shows for scalars in its md5 layout only."""
     if kind != "digest":
         connection.execute("CREATE MACRO digest_of_text(text) AS NULL::VARCHAR")
         return
@@ -53,5 +53,5 @@ def _define_digest(connection: duckdb.DuckDBPyConnection, kind: str) -> None:
 
 
 def digest_of_text(text: str) -> str:
-    """CRC-32 of `text` in UTF-8, as eight hex digits."""
+    """Return the CRC-32 of `text` in UTF-8, as eight hex digits."""
     return f"{zlib.crc32(text.encode()):08x}"

@@ -1,4 +1,4 @@
-"""What a person reads in the terminal: the answer first, then the worst, then the counts."""
+"""Writes the texts for the terminal: the answer first, then the worst ops, then the counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
 """Runs a query with named parameters on a lake."""
 
 _MOST_UNITS = 8
-"""How many (step, rank) behind the first a summary names."""
+"""The most (step, rank) after the first that a summary names."""
 
 _FINDINGS = {
     "different": "differs",
@@ -44,20 +44,20 @@ _KINDS = {
     "unreadable": "unreadable",
     "unrecorded": "without values on both sides",
 }
-"""What becomes of a row, in words."""
+"""What became of a row, in words."""
 
 _NO_PASS = {"unmatched": "without counterpart", "unreadable": "unreadable", "skipped": "not judged"}
 """Verdicts that are neither a finding about values nor a pass, in words."""
 
 
 def ingest_lines(report: IngestReport) -> Iterator[str]:
-    """What an ingest did, line by line."""
+    """Yield what an ingest did, line by line."""
     took = f" in {report.seconds:.1f} s"
     several = len(report.runs) + len(report.tables) > 1
     for run in report.runs:
         yield from _run_lines(run, [unit for unit in report.units if unit.key.run == run], "" if several else took)
     for table in report.tables:
-        done = _many(table.rows, "row") if table.read else "nothing to do, in the lake already from the same files"
+        done = _many(table.rows, "row") if table.read else "nothing to do, the lake has it from the same files"
         yield f"table {table.name} ({table.kind}): {done}"
         yield from (f"  {note}" for note in table.notes)
     if several and (report.read or any(table.read for table in report.tables)):
@@ -68,7 +68,7 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
     read = [unit for unit in units if unit.read]
     unchanged = len(units) - len(read)
     if not read:
-        yield f"run {run}: nothing to do, {_many(unchanged, 'unit')} in the lake already from the same dump"
+        yield f"run {run}: nothing to do, the lake has {_many(unchanged, 'unit')} from the same dump"
         return
     formats = " and ".join(dict.fromkeys(format for unit in read for format in unit.formats))
     line = (
@@ -82,15 +82,15 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
     yield line + took
     changed = sum(unit.has_changed for unit in read)
     if changed:
-        yield f"  {_many(changed, 'unit')} of an older dump replaced: it has changed since it was read"
+        yield f"  {_many(changed, 'unit')} replaced: the dump has changed since it was read"
     if unchanged:
-        yield f"  {_many(unchanged, 'unit')} in the lake already from the same dump"
+        yield f"  {_many(unchanged, 'unit')} unchanged since the lake read the dump"
     for note, times in Counter(note for unit in read for note in unit.notes).items():
         yield f"  {note}" + (f" ({times} units)" if times > 1 else "")
 
 
 def comparison_text(comparison: StoredComparison, summary: Summary, found: FirstDifference | None = None) -> str:
-    """The summary of a comparison. `found` is its first difference over all ranks, where there are several."""
+    """Return the summary of a comparison. `found` is its first difference over all ranks, if there are several."""
     lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", ""]
     lines += _headline(comparison, summary, found)
     lines += _worst(comparison, summary)
@@ -102,7 +102,7 @@ def comparison_text(comparison: StoredComparison, summary: Summary, found: First
 
 
 def _sides(comparison: StoredComparison) -> str:
-    """Both runs; of one run held against itself, which of its steps and ranks."""
+    """Return both runs; for a run compared with itself, which of its steps and ranks."""
     target = _units_text({unit.step for unit in comparison.units}, {unit.rank for unit in comparison.units})
     golden = _units_text(
         {unit.golden_step for unit in comparison.units}, {unit.golden_rank for unit in comparison.units}
@@ -117,7 +117,7 @@ def _units_text(steps: set[int], ranks: set[int]) -> str:
 
 
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
-    """The verdict on all that was compared, then the op with which the sides part."""
+    """Return the verdict, then the op at which the two sides begin to differ."""
     lines = [*verdict_lines(summary.coverage), ""]
     if found is not None and found.differs:
         return [*lines, origins_text(found)]
@@ -125,7 +125,7 @@ def _headline(comparison: StoredComparison, summary: Summary, found: FirstDiffer
 
 
 def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
-    """The op that stands out of rounding noise first, and where the noise begins; later steps in one line each."""
+    """Return the first op beyond rounding noise, and where the noise begins; later steps have a line each."""
     if not summary.first:
         return []
     several = len(comparison.units) > 1
@@ -155,12 +155,12 @@ def _where(op: OpFinding, several: bool) -> str:
 
 
 def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
-    """What to ask next."""
+    """Return what to ask next."""
     lines = []
     if summary.coverage.different:
         lines.append(f"The cause and its path to the loss: lakeprobe blame {quote(comparison.name)}")
     if summary.coverage.rows["unmatched"]:
-        lines.append(f"What has no counterpart: lakeprobe unmatched {quote(comparison.name)}")
+        lines.append(f"Ops without counterpart: lakeprobe unmatched {quote(comparison.name)}")
     rows = f"from results where comparison = {quote_text(comparison.name)}"
     return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']
 
@@ -218,7 +218,7 @@ def _counts(summary: Summary) -> list[str]:
 
 
 def op_text(sql: Query, op: str, run: str | None, step: int | None, rank: int | None) -> str:
-    """Every op that is named `op` or begins with it: leaves, module and stack. Empty if there is none."""
+    """Return every op that is named `op` or begins with it: leaves, module and stack. Empty if there is none."""
     wanted = {"op": op, "run": run, "step": step, "rank": rank}
     parts = []
     for head in sql(resources.sql("reports/op_heads"), wanted).fetchall():

@@ -1,4 +1,4 @@
-"""The verdict on a comparison in words, the same in the terminal, in result files and in notebooks."""
+"""Writes the verdict on a comparison in words, the same in the terminal, in result files and in notebooks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _REST = {
     "structure": "views and shapes",
     "set_aside": "not judged: they were recorded too early or too late",
 }
-"""What becomes of rows that are not compared, in words."""
+"""What became of rows that were not compared, in words."""
 
 
 def verdict_lines(coverage: Coverage) -> list[str]:
-    """The verdict, how much of both sides it is about, and what the rest is."""
+    """Return the verdict, how much of both sides it covers, and what became of the rest."""
     lines = [f"Verdict: {coverage.verdict}"]
     if coverage.verdict is Verdict.STRUCTURE_ONLY:
         return [*lines, "  both dumps name their ops and record no values, so nothing was compared"]
@@ -26,16 +26,16 @@ def verdict_lines(coverage: Coverage) -> list[str]:
     if coverage.unpaired:
         lines.append(f"  steps and ranks without counterpart: {coverage.unpaired}")
     if coverage.incomplete:
-        lines.append(f"  steps and ranks whose collecting was cut off: {coverage.incomplete}")
+        lines.append(f"  steps and ranks whose collecting ended too early: {coverage.incomplete}")
     return lines
 
 
 def nothing_stands_out(coverage: Coverage, where: str = "") -> list[str]:
-    """What is said where values differ, and no op stands out of rounding noise."""
+    """Return the sentence for values that differ without an op that stands out of rounding noise."""
     if coverage.by_digests and coverage.different:
         return [
-            "No op can be named: digests differ wherever ops compute, as between two chips.",
-            "  digests cannot tell rounding from a defect; statistics can, so dump those",
+            "No op stands out: digests differ wherever ops compute, as between two chips.",
+            "  digests cannot distinguish rounding from a defect; dump statistics instead",
         ]
     return [f"No op stands out of rounding noise{where}."]
 

@@ -1,8 +1,8 @@
 """Writes a comparison as an Excel workbook: a summary, the findings worst first, and msprobe's table in full.
 
-The sheet `rows` has the csv's texts, cell for cell. `cell_content` alone decides how a text becomes a cell,
-and it never makes a formula: whatever a dump contains is shown, not run. Rows go from DuckDB to the file in
-batches, so memory does not grow with the comparison.
+The sheet `rows` has the texts of the csv, cell for cell. `cell_content` alone turns a text into a cell, and never into
+a formula: the workbook shows what a dump contains and runs nothing. Rows go from DuckDB to the file in batches, so
+memory does not grow with the comparison.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
 
 ROWS_PER_SHEET = 1_048_500
-"""Rows of data on a sheet, as in msprobe; Excel has room for 1,048,576 with the header."""
+"""Rows of data on a sheet, as in msprobe. Excel allows 1,048,576 with the header."""
 
 LONGEST_CELL = 32_767
-"""What Excel holds in a cell, in UTF-16 code units."""
+"""The most UTF-16 code units in a cell of Excel."""
 
 TEXT_COLUMNS = frozenset({
     "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
     "NPU Requires_grad", "Bench Requires_grad", "NPU MD5", "BENCH MD5", "Requires_grad Consistent", "Result",
     "Err_message", "NPU_Stack_Info", "Data_name", "Part", "Module", "Line of code",
 })  # fmt: skip
-"""Columns in which a text that looks like a number is none, such as the digest 12345678."""
+"""Columns whose texts stay texts even if they look like numbers, such as the digest 12345678."""
 
 WIDTHS = {
     "NPU Name": 52, "Bench Name": 52, "NPU Dtype": 16, "Bench Dtype": 16, "NPU Tensor Shape": 19,
     "Bench Tensor Shape": 21, "Err_message": 60, "NPU_Stack_Info": 60, "Data_name": 60, "Module": 40,
     "Line of code": 80,
 }  # fmt: skip
-"""Widths in characters of the columns that need more room than their header."""
+"""Widths in characters of the columns that are wider than their header."""
 
 FILLS = {"error": "FFC7CE", "warning": "FFF2CC", "unmatched": "E7E6E6", "unreadable": "E7E6E6"}
-"""The colour of a row's Result and names: light red, light yellow, light grey."""
+"""The colours of a row's Result and names: light red, light yellow, light grey."""
 
 FILLED_COLUMNS = frozenset({"Result", "NPU Name", "Bench Name"})
-"""The cells that are coloured; whole rows would double the time where every row is a finding."""
+"""The columns with coloured cells. To colour whole rows would double the time if every row is a finding."""
 
 _SIDES = {
     "statistics": ("NPU l2norm", "Bench l2norm", "NPU max", "Bench max"),
@@ -63,7 +63,7 @@ _SIDES = {
     "digest": ("NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU MD5", "BENCH MD5"),
 }
 NUMBERS = {kind: (*metrics.finding_headers(kind), *sides) for kind, sides in _SIDES.items()}
-"""What a finding shows of its metrics and of the two sides, by the kind of comparison."""
+"""The metrics and statistics that a finding shows, by the kind of comparison."""
 
 _BATCH = 5_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -83,10 +83,10 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
 
 
 def cell_content(text: str | None, *, always_text: bool = False) -> tuple[str | None, str]:
-    """What a cell holds for a text of the csv, and the cell's type: "n" is a number, "s" is text.
+    """Return the content of a cell for a text of the csv, and the cell's type: "n" is a number, "s" is text.
 
-    A number keeps its digits as they are. It stays text where Excel would round it: from 2^53 on, and
-    beyond the range of a double. Characters that a workbook cannot hold are shown as Python escapes.
+    A number keeps its digits. It stays text where Excel would round it: from 2^53 on, and beyond the range of a double.
+    Characters that a workbook cannot hold become Python escapes.
     """
     if not text:
         return None, "n"
@@ -105,7 +105,7 @@ def _is_number(text: str) -> bool:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """The escape that shows a character; `_` is one that Excel would take for the start of its `_x0041_`."""
+    """Return the escape for a character; for `_`, the escape that keeps Excel from reading `_x0041_` as one."""
     if found[0] == "_":
         return "_x005F_"
     code = ord(found[0])
@@ -113,7 +113,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """`text`, or as much of it as a cell holds with a note of how much is missing."""
+    """Return `text`, or as much of it as fits into a cell with a note on how much is missing."""
     if 2 * len(text) <= LONGEST_CELL:
         return text
     units = text.encode("utf-16-le")
@@ -125,7 +125,7 @@ def _shortened(text: str) -> str:
 
 
 def add_styles(workbook: Workbook) -> None:
-    """Named styles: one for headers, and one per Result that is coloured."""
+    """Add the named styles: one for headers, and one per coloured Result."""
     workbook.add_named_style(NamedStyle("header", font=Font(bold=True)))
     for name, colour in FILLS.items():
         workbook.add_named_style(NamedStyle(name, fill=PatternFill("solid", fgColor=colour)))
@@ -147,7 +147,7 @@ def _findings(kind: str, own_metrics: Iterable[str]) -> str:
 
 
 def columns_and_rows(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-    """The column names of a query and its rows, which are fetched as they are asked for."""
+    """Return the column names of a query and its rows, which are fetched on demand."""
     connection.execute(query)
     return [column[0] for column in connection.description or ()], _fetched(connection)
 
@@ -158,7 +158,7 @@ def _fetched(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]
 
 
 def _write_summary(workbook: Workbook, connection: duckdb.DuckDBPyConnection, unit: ComparedUnit) -> None:
-    """What was compared, where the first difference is, and how many rows ended in which way."""
+    """Write what was compared, where the first difference is, and how the rows ended."""
     sheet: Worksheet = workbook.create_sheet("summary")
     _set_widths(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
     for facts in (_compared(unit), _verdict(connection, unit), _first_difference(connection)):
@@ -199,7 +199,7 @@ def _first_difference(connection: duckdb.DuckDBPyConnection) -> dict[str, str | 
 
 
 def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    """Write `rows` on the sheet `title`, and where one is too small on `title 2`, `title 3` … behind it."""
+    """Write `rows` on the sheet `title`, and on `title 2`, `title 3` … if one sheet is too small."""
     always_text = [header in TEXT_COLUMNS for header in headers]
     filled = [header in FILLED_COLUMNS for header in headers]
     result = headers.index("Result")
@@ -215,14 +215,14 @@ def _write_table(workbook: Workbook, title: str, headers: list[str], rows: Itera
 
 
 def pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[Iterator[tuple[Any, ...]]]:
-    """`rows` in pieces of `size`, to be used up one after another; one empty piece where there is no row."""
+    """Yield `rows` in pieces of `size`, each to be used before the next; without rows, yield one empty piece."""
     yield islice(rows, size)
     for first in rows:
         yield chain((first,), islice(rows, size - 1))
 
 
 def new_table(workbook: Workbook, title: str, headers: list[str]) -> Worksheet:
-    """A sheet with its header, which stays in view."""
+    """Return a new sheet with its header, which stays in view."""
     sheet: Worksheet = workbook.create_sheet(title)
     sheet.freeze_panes = "A2"
     _set_widths(sheet, [WIDTHS.get(header, len(header) + 5) for header in headers])
@@ -242,10 +242,10 @@ def _style(result: str | None) -> str | None:
 def styled_cell(
     sheet: Worksheet, text: str | None, style: str | None = None, always_text: bool = False
 ) -> Cell | str | float:
-    """What openpyxl writes into a cell: a cell object, or a bare value, which takes half the time.
+    """Return what openpyxl writes into a cell: a cell object, or a bare value, which takes half the time.
 
-    A bare value will not do for `=…`, which openpyxl takes for a formula, for `#N/A`, which it takes for an
-    error, and for long numbers, which it rounds to 16 digits.
+    A bare value is wrong for `=…`, which openpyxl makes a formula, for `#N/A`, which it makes an error, and for long
+    numbers, which it rounds to 16 digits.
     """
     content, kind = cell_content(text, always_text=always_text)
     if content and not style:

@@ -1,1 +1,1 @@
-"""What touches the operating system: locks, exchange of folders, reading at an offset, paths into files."""
+"""Everything that uses the operating system: locks, drafts, reads at an offset, paths into files, the process."""

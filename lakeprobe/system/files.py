@@ -1,7 +1,7 @@
-"""Locks, the exchange of two folders and reading at an offset: what each system offers, and what stands in for it.
+"""Locks, drafts, the exchange of two folders and reading at an offset, with a substitute where a system lacks one.
 
-Linux has all. macOS has no exchange: two renames stand in, which the caller makes. Windows has neither POSIX locks nor
-reading at an offset; there `lock` says so in a LakeError.
+Linux supports all of them. macOS cannot exchange folders; callers rename twice instead. Windows has neither POSIX locks
+nor reads at an offset; `lock` raises a LakeError there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,13 +25,15 @@ else:
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.EPERM})
-"""What file systems and sandboxes answer that have no exchange; a rename that is truly forbidden fails by itself."""
+"""Errors of file systems and sandboxes that cannot exchange folders. A forbidden rename fails later."""
+
+_BLOCK = 1 << 20
 
 
 def lock(file: IO[Any], *, wait: bool = False) -> bool:
-    """Lock the open `file` for this process, however that ends; False if another holds it and we do not `wait`.
+    """Lock the open `file` until this process ends. Return False if another process holds it and `wait` is false.
 
-    Raises LakeError where the system has no such locks, and OSError.
+    Raises OSError, and LakeError on a system without such locks.
     """
     if fcntl is None:
         raise LakeError("Windows has no file locks as a lake needs them; run lakeprobe in WSL, on Linux or on macOS")
@@ -41,12 +45,12 @@ def lock(file: IO[Any], *, wait: bool = False) -> bool:
 
 
 def unlock(file: IO[Any]) -> None:
-    """Let go of a lock, also for child processes that have the file open."""
+    """Release a lock, also for child processes that have the file open."""
     fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Swap two folders in one system call. False where the system or the file system cannot. Raises OSError."""
+    """Swap two folders in one system call. Return False if the system or file system cannot. Raises OSError."""
     if not sys.platform.startswith("linux"):
         return False
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -60,9 +64,27 @@ def exchange(first: Path, second: Path) -> bool:
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Read into `buffer` from `offset` on, as many bytes as come at once; 0 at the end. Threads may share the file."""
+    """Read once into `buffer` from `offset` on. Return how many bytes, 0 at the end. Threads may share the file."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [buffer], offset)
     data = os.pread(descriptor, len(buffer), offset)
     buffer[: len(data)] = data
     return len(data)
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file, a block at a time, so that it can be hashed without being held in memory."""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+@contextmanager
+def draft(path: Path) -> Iterator[Path]:
+    """Yield a hidden path to write to. It becomes `path` when the block ends, and is removed if that fails."""
+    hidden = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield hidden
+        hidden.replace(path)
+    finally:
+        hidden.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Says what a file is that is a part of another one: what readers make of archives, and tensors are found in.
+"""Defines files that are part of another file: readers make them of archives, and tensors are read from them.
 
-It stands apart from both, and imports nothing heavy, so that looking for dumps does not load numpy.
+It is separate from both and imports nothing heavy, so that looking for dumps does not load numpy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """The bytes of a file that is a part of another: `length` bytes of `file` from `offset` on."""
+    """The bytes of a file that is part of another: `length` bytes of `file` from `offset` on."""
 
     file: str
     offset: int
@@ -17,10 +17,10 @@ class Window(NamedTuple):
 
 
 class PathInFile:
-    """What a path class is besides, if its files are parts of bigger ones, as the members of an archive are."""
+    """A mixin for paths whose files are part of other files, such as the members of an archive."""
 
     __slots__ = ()
 
     def window(self) -> Window:
-        """Where the bytes of the file lie. Raises OSError if there is no such file."""
+        """Return the place of the file's bytes. Raises OSError if there is no such file."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Finds where the data of a zip member begins, which zipfile does not say: archives and .pt files are zips.
+"""Finds where the data of a zip member begins, which zipfile does not say. Archives and .pt files are zips.
 
 Source of the format: PKWARE's APPNOTE.TXT 6.3.10, section 4.3.7.
 """
@@ -14,12 +14,12 @@ _UTF_8 = 1 << 11
 
 
 def raw_name(info: zipfile.ZipInfo) -> bytes:
-    """The name as it is in the file: UTF-8 if a flag says so, else, for zipfile, the code page of the first PC."""
+    """Return the name as bytes of the file: UTF-8 if a flag says so, else in the code page that zipfile assumes."""
     return info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
 
 
 def data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    """Where a member's data begins: after a header of its own. Raises BadZipFile if that is not the directory's."""
+    """Return where a member's data begins, after its local header. Raises BadZipFile if the directory disagrees."""
     file.seek(info.header_offset)
     signature, name_length, extra_length = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
     if signature != b"PK\x03\x04" or file.read(name_length) != raw_name(info):

@@ -1,5 +1,5 @@
--- coverage: what paired the rows of a comparison.
--- grain: one way of pairing, and last the rows that none paired
+-- coverage: how the rows of a comparison were paired.
+-- grain: one way of pairing, and finally the unpaired rows
 -- parameters: $comparison; the view results
 SELECT
     coalesce(matched_by, 'without counterpart') AS paired_by,

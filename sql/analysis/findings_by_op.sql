@@ -1,10 +1,10 @@
 -- findings_by_op: the ops of a comparison that differ or have rows without counterpart.
 -- grain: one op of one (step, rank)
 -- parameters: the view results (of any number of steps and ranks)
--- place: the op's place in the target (of parameters' gradients that old releases of msprobe write ahead of the forward pass,
---   behind all); an op that only the golden run has stands behind the paired op before it
--- is_passing_on: a module of which nothing differs but arguments that one side alone gave it: the op that takes them tells
--- first_row: the first of its rows that differs, where its name, module and stack are to be found; leaves: how many do
+-- place: the op's place in the target; parameter gradients that old releases of msprobe write before the forward pass
+--   come last, and an op that only the golden run has follows the paired op before it
+-- is_passing_on: a module that differs only in arguments that one side alone gave it; the op that takes them tells more
+-- first_row: the first of its rows that differs, which has its name, module and stack; leaves: how many rows differ
 WITH
     op_pairs AS (
         SELECT DISTINCT
@@ -49,9 +49,7 @@ WITH
             AND op_pairs.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
         WHERE
-            verdict <> 'skipped'
-            AND outcome NOT IN ('skipped', 'unrecorded')
-            AND (difference <> 'equal' OR outcome = 'unmatched')
+            is_finding(difference, outcome, verdict)
     ),
     ops AS (
         SELECT

@@ -1,10 +1,10 @@
--- leaf_errors: how far apart the two sides of each row of a comparison are that is not equal.
+-- leaf_errors: the error of each row of a comparison that is not equal.
 -- grain: one leaf: a pair that is not equal, or a row without counterpart
 -- parameters: $comparison; the view results
--- error: scaled by the tensor (its norm; √n of it for the mean, the larger magnitude for max and min), so 1 is as far
---   apart as the tensor is large; inf where NaN or inf stand on one side, 1 for what has no distance: another shape,
---   digest, or argument; NULL without counterpart. What is masked out (macros/is_mask) is no part of the tensor: then
---   only the other extreme counts.
+-- error: the difference of the two sides, scaled by the tensor (its norm; norm / √n for the mean, the largest magnitude
+--   for max and min), so 1 is as large as the tensor; inf if one side has NaN or inf; 1 for another shape, digest or
+--   argument, which have no distance; NULL without counterpart. Masked elements (macros/is_mask) are not part of the
+--   tensor: then only the other extreme counts.
 -- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
 WITH
     leaves AS (

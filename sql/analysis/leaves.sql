@@ -10,14 +10,12 @@ WITH
             results.*,
             target_requires_grad <> golden_requires_grad AS other_requires_grad,
             ops.place,
-            farthest_statistic(results) AS apart
+            farthest_statistic(results) AS farthest
         FROM ops
         JOIN results USING (step, rank)
         WHERE
             (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
-            AND verdict <> 'skipped'
-            AND outcome NOT IN ('skipped', 'unrecorded')
-            AND (difference <> 'equal' OR outcome = 'unmatched' OR (other_requires_grad AND verdict = 'error'))
+            AND (is_finding(difference, outcome, verdict) OR (other_requires_grad AND verdict = 'error'))
     )
 SELECT
     step,
@@ -27,12 +25,12 @@ SELECT
     CASE WHEN difference = 'equal' THEN 'requires_grad' ELSE coalesce(difference, 'unmatched') END AS difference,
     leaf_text(
         target_kind, target_type, target_dtype, target_shape, target_value,
-        statistic_text(apart.name, apart.target, apart.golden), target_digest
+        statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
     )
     || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
     leaf_text(
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-        statistic_text(apart.name, apart.golden, apart.target), golden_digest
+        statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
     )
     || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
     coalesce(own_metrics.text, '') AS metrics

@@ -1,4 +1,4 @@
--- no_repeat_rows: what repeats of golden differ by, where there is none.
+-- no_repeat_rows: an empty table in place of repeat_rows, if there are no repeats of golden.
 -- grain: one tensor of golden
 SELECT
     NULL::INTEGER AS step,

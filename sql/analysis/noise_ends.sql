@@ -1,5 +1,5 @@
--- noise_ends: in which units ops round differently, and where the first op stands that stands out of that.
--- grain: one such (step, rank); place is infinite where no op stands out
+-- noise_ends: the units in which ops round differently, and the place of the first op that stands out of that.
+-- grain: one such (step, rank); place is infinite if no op stands out
 -- parameters: $units (a list of step, rank, golden_step, golden_rank, is_rounding); the table standing
 SELECT unit.step, unit.rank, coalesce(standing.place, 'inf'::DOUBLE) AS place
 FROM (

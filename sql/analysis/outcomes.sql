@@ -1,9 +1,9 @@
 -- outcomes: how the rows of a comparison ended, per side; the counts of a side add up to its rows in the lake.
 -- grain: one (step, rank, outcome, verdict)
 -- parameters: the view results
--- equal_rows, noise_rows, different_rows: pairs that were judged; a tensor that cannot be read can be known to differ by
---   what was recorded beside it. Of what was set aside or has no values on both sides nothing is known
--- excused_rows: those whose numbers alone are findings, though they differ by no more than noise
+-- equal_rows, noise_rows, different_rows: pairs that were judged, and unreadable tensors whose recorded statistics show
+--   that they differ. Nothing is known of rows that were set aside or lack values on both sides
+-- excused_rows: rows that are findings by their numbers alone, although they differ by noise only
 SELECT
     step,
     rank,

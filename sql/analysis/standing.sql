@@ -1,4 +1,4 @@
--- standing: the suspects of a comparison that repeats of golden do not show as well.
+-- standing: the suspects of a comparison that repeats of golden do not show too.
 -- grain: one op
 -- parameters: $comparison, $units (a list of step, rank, golden_step, golden_rank, is_rounding); the views
 --   suspects and results, the table repeat_rows
@@ -12,7 +12,7 @@ WITH
         SELECT suspects.*, golden_step, golden_rank
         FROM suspects
         JOIN units USING (step, rank)
-        -- where nothing rounds differently, the differences themselves tell what was made
+        -- where nothing rounds differently, the differences themselves show what was made
         WHERE comparison = $comparison AND (is_rounding OR evidence NOT IN ('made', 'added', 'shift'))
     ),
     repeated AS (

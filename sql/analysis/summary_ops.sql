@@ -1,9 +1,9 @@
--- summary_ops: the ops that a summary names: of each (step, rank) the first that differs in anything and the first that
---   differs beyond noise, and the worst of all: errors, then warnings, then the largest error.
+-- summary_ops: the ops that a summary names: for each (step, rank) the first that differs at all and the first that
+--   differs beyond noise; and the worst of all: errors, then warnings, then the largest error.
 -- grain: one op under one heading of the summary (first, beyond_noise or worst)
--- parameters: the tables findings, made of analysis/findings_by_op, standing and noise_ends; the views results and stacks
+-- parameters: the tables findings (from analysis/findings_by_op), standing and noise_ends; the views results and stacks
 WITH
-    -- where ops round differently, the op that stands out of that first
+    -- where ops round differently, the first op that stands out of that
     outstanding AS (
         SELECT
             standing.step,

@@ -1,8 +1,8 @@
--- unmatched: the ops with rows without counterpart, each with those of the other side that are most like it.
+-- unmatched: the ops with rows without counterpart, each with the most similar ops of the other side.
 -- grain: one op and one candidate, best first; an op without candidate has one row
 -- parameters: $comparison, $most (ops of each side, step and rank that are listed); the view results
--- likeness: half the likeness of the names (Jaro-Winkler, calls and frameworks' prefixes apart), three tenths for equal shapes,
---   two tenths for the place among the ops of its side; a candidate has at least 0.6
+-- likeness: half the similarity of the names (Jaro-Winkler, without call numbers and frameworks' prefixes), three
+--   tenths for equal shapes, two tenths for the place among the ops of its side; a candidate has at least 0.6
 WITH
     sides AS (
         SELECT step, rank, 'target' AS side, target_seq AS seq, target_op AS op, target_shape AS shape, outcome, row

@@ -1,4 +1,4 @@
--- copied_content: a content that is said to be copied into the lake is there, with all its bytes.
+-- copied_content: content that is marked as copied is in the lake, with all its bytes.
 -- grain: one violation
 SELECT
     contents.run,

@@ -1,5 +1,5 @@
 -- counts: a unit holds as many ops, tensor rows and contents as were read from its dump.
--- grain: one unit whose counts are off
+-- grain: one unit with wrong counts
 WITH
     op_counts AS (SELECT run, step, rank, count(*) AS ops FROM ops GROUP BY ALL),
     tensor_counts AS (SELECT run, step, rank, count(*) AS tensor_rows FROM tensors GROUP BY ALL),

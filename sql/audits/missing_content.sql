@@ -1,4 +1,4 @@
--- missing_content: a tensor row that names a content finds it in its unit.
+-- missing_content: the unit of a tensor row has the content that the row names.
 -- grain: one violation
 SELECT
     tensors.run,

@@ -1,4 +1,4 @@
--- outcomes: every row of a comparison ends in exactly one outcome and one verdict, and a pair that could be judged says whether it differs.
+-- outcomes: each row of a comparison has one outcome and verdict, and a judged pair says whether it differs.
 -- grain: one violation
 SELECT
     comparison,

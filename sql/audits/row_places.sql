@@ -1,5 +1,5 @@
--- row_places: the rows of a unit are numbered from 0 without gaps, and so are its ops.
--- grain: one unit and table where they are not
+-- row_places: the rows and the ops of a unit are numbered from 0 without gaps.
+-- grain: one unit and table with a gap
 SELECT run, step, rank, 'tensors' AS table_name, count(*) AS rows, min(row) AS first, max(row) AS last
 FROM tensors
 GROUP BY run, step, rank

@@ -1,5 +1,5 @@
--- rows_once: no row of a side takes part twice in a comparison, and none is left out.
--- grain: one comparison, (step, rank) and side where it does
+-- rows_once: a comparison has each row of both sides exactly once.
+-- grain: one violation: a comparison, (step, rank) and side
 SELECT comparison, step, rank, 'target' AS side, count(target_row) AS rows, count(DISTINCT target_row) AS distinct_rows
 FROM results
 GROUP BY comparison, step, rank

@@ -1,7 +1,7 @@
--- kind: what the two dumps can be held against each other by, which decides msprobe's table layout.
--- usual_rule: the rule where neither the user nor a mapping asks for another
--- other_names: the target has MindSpore's names and golden PyTorch's, which mindtorch has too
--- dumped: what the two units hold: ops, kernels, or saved values alone
+-- kind: by what the two dumps can be compared, which decides msprobe's table layout.
+-- usual_rule: the rule to use if neither the user nor a mapping asks for another
+-- other_names: the target has names of MindSpore and golden names of PyTorch, which mindtorch has too
+-- dumped: what the two units hold: ops, kernels, or only saved values
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
 SELECT

@@ -1,4 +1,4 @@
--- metrics_missing: how many pairs of one kind have no row of metrics. There may be none.
+-- metrics_missing: how many pairs of one kind lack a row of metrics. It must be 0.
 -- grain: one row
 SELECT count(*) AS pairs
 FROM paired

@@ -1,4 +1,4 @@
--- paired: the rows of the comparison with the leaves of both sides; everything later is worked out from it.
+-- paired: the rows of the comparison with the leaves of both sides, from which all later stages are computed.
 -- grain: one row of the comparison: a pair, or a row of one side without counterpart
 SELECT
     p.row,

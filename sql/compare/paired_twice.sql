@@ -1,4 +1,4 @@
--- paired_twice: rows that a rule pairs more than once, or that do not exist. Violations: there may be none.
+-- paired_twice: rows that a rule pairs more than once, or that do not exist. There must be none.
 -- grain: one such row
 WITH
     sides AS (

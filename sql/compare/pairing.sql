@@ -1,4 +1,4 @@
--- pairing: every row of both sides, once: the target's rows in their order, then golden rows that none is held against.
+-- pairing: every row of both sides, once: the target's rows in order, then golden's rows without counterpart.
 -- grain: one row of the comparison
 SELECT
     (row_number() OVER (ORDER BY target_row IS NULL, target_row, golden_row) - 1)::INTEGER AS row,

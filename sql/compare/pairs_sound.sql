@@ -1,4 +1,4 @@
--- pairs_sound: whether pairs names rows that exist, and none twice; compare/paired_twice tells which are wrong.
+-- pairs_sound: whether pairs names only rows that exist, each once; compare/paired_twice says which are wrong.
 -- grain: one row
 SELECT
     count(*) = count(DISTINCT target_row)

@@ -1,9 +1,9 @@
--- results: the comparison of one (step, rank), as it is kept in the lake (schemas/results.yaml).
+-- results: the comparison of one (step, rank), as the lake stores it (schemas/results.yaml).
 -- grain: one row of the comparison: a pair, or a row of one side without counterpart
--- A tensor in front of the first op that stands out of rounding noise differs by noise only; so does one behind it that
---   is no further off than ops round (variables noise_ends and noise_error; compare/noise.py).
--- what a rule gave is cast: all results of a lake are read together, so one type per column; metrics_kept are the metrics
---   of schemas/data/metrics.yaml that are kept, and those that only the rule knows
+-- A tensor before the first op that stands out of rounding noise differs by noise only. So does one after it whose
+-- error is no larger than that of rounding (variables noise_ends and noise_error; compare/noise.py).
+-- What a rule gave is cast, because all results of a lake are read together and need one type per column. metrics_kept
+-- are the metrics of schemas/data/metrics.yaml that results keep, and those that only the rule defines.
 -- order: that of paired, which DuckDB keeps through these joins; compare/results_whole checks it
 SELECT
     p.row,
@@ -20,13 +20,13 @@ SELECT
     matched_by,
     v.outcome::VARCHAR AS outcome,
     CASE
-        -- what came from no recorded op differs in some statistic, be it in none that is shown
+        -- a value that no recorded op made differs in some statistic, though perhaps in none that is shown
         WHEN s.is_source AND getvariable('noise_error') >= 0 THEN 'different'
         WHEN
             d.difference = 'different'
             AND n.is_like
             AND same_dtype(target_dtype, golden_dtype)
-            AND s.row IS NULL -- the row that shows it
+            AND s.row IS NULL -- not the suspect's own row
             AND (p.target_seq < getvariable('noise_ends') OR n.error <= getvariable('noise_error'))
             THEN if(v.outcome = 'unreadable', NULL, 'noise')
         ELSE d.difference

@@ -1,4 +1,4 @@
--- results_whole: whether the rows of a results file stand in it in their order, and each once with an outcome.
+-- results_whole: whether a results file has its rows in order, and each once with an outcome.
 -- grain: one row
 -- parameters: $1 (file); the table paired
 SELECT

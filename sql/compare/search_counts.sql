@@ -1,6 +1,6 @@
--- search_counts: how the rows of a comparison ended for which a search was made.
+-- search_counts: how the rows of a comparison with a search ended.
 -- grain: one row
--- sure: pairs of equal values or names; likely: by order and shape behind a difference
+-- sure: pairs with equal values or names; likely: pairs by order and shape after a difference
 SELECT
     count(p.golden_row) AS golden_rows,
     count(p.target_row) AS target_rows,

@@ -1,4 +1,4 @@
--- search_pairs: what a search made of each row of the comparison, as it is kept in the lake (schemas/pairs.yaml).
+-- search_pairs: how a search ended for each row of the comparison, as the lake stores it (schemas/pairs.yaml).
 -- grain: one row of the comparison
 SELECT
     p.row,

@@ -1,4 +1,4 @@
--- tensor_files: the files that hold tensor contents of the two units.
+-- tensor_files: the files with the tensor contents of the two units.
 -- grain: one file
 SELECT reference.file FROM target_contents
 UNION

@@ -1,4 +1,5 @@
--- verdict_missing: rows of the comparison without a verdict or with several, and verdicts on no row. There may be none.
+-- verdict_missing: rows of the comparison without a verdict or with several, and verdicts without a row. There must be
+--   none.
 -- grain: one such row
 SELECT
     coalesce(paired.row, verdicts.row) AS row,

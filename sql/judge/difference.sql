@@ -1,12 +1,13 @@
--- difference: whether the two sides of a pair differ at all, whatever a verdict makes of it.
+-- difference: whether the two sides of a pair differ at all, independent of the verdict.
 -- grain: one pair with both sides
--- equal: the same, as far as the dumps can tell (0 and -0, and NaN and NaN, are the same; device names are no values);
--- noise: within noise_factor spacings of the coarser dtype; different: neither.
--- NULL: nothing says. Both dumps lack a value that the other has as well, or a tensor that was saved cannot be read: what
--- was recorded beside it can show that the two differ, and not that they are equal.
--- Statistics are scaled by the tensor: max and min by the larger magnitude, the mean by norm / √n, the norm by itself,
--- because a mean near 0 says nothing relative to itself. A parameter's gradient is a sum over what comes into its module
--- backwards, and where that sum is 0 in exact arithmetic only rounding is left of it; so what comes in is its scale too.
+-- equal: the same, as far as the dumps show (0 and -0 are the same, and so are NaN and NaN; names of devices do not
+--   count). noise: within noise_factor spacings of the coarser dtype. different: neither.
+-- NULL: unknown. Either no value was recorded on both sides, or a saved tensor cannot be read; then the recorded
+-- statistics can show that the two differ, but not that they are equal.
+-- Statistics are scaled by the tensor: max and min by the largest magnitude, the mean by norm / √n, the norm by itself,
+-- because a mean near 0 is no measure of its own error. The gradient of a parameter is a sum over what enters its
+-- module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
+-- well.
 WITH
     incoming AS (
         SELECT
@@ -38,10 +39,8 @@ WITH
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
                 coalesce(incoming.norm, 0),
-                if(isfinite(target_max), abs(target_max), 0),
-                if(isfinite(target_min), abs(target_min), 0),
-                if(isfinite(golden_max), abs(golden_max), 0),
-                if(isfinite(golden_min), abs(golden_min), 0)
+                magnitude_of(target_max, target_min),
+                magnitude_of(golden_max, golden_min)
             ) AS magnitude,
             greatest(target_norm, golden_norm, incoming.norm) AS norm,
             root_elements_of(golden_shape) AS root_elements,
@@ -62,7 +61,7 @@ WITH
         LEFT JOIN incoming ON incoming.seq = p.target_seq
         WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
-    told AS (
+    judged AS (
         SELECT
             row,
             is_unreadable,
@@ -116,4 +115,4 @@ WITH
         FROM sides
     )
 SELECT row, if(is_unreadable AND difference <> 'different', NULL, difference) AS difference
-FROM told
+FROM judged

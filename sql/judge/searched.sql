@@ -1,4 +1,4 @@
--- searched: the verdicts, with inside and structure as outcomes of rows that have no counterpart for a known reason.
+-- searched: the verdicts, with the outcomes inside and structure for rows whose missing counterpart is explained.
 -- grain: one row of the comparison
 SELECT
     v.* REPLACE (

@@ -1,5 +1,5 @@
--- uninitialised: leaves that hold whatever was in memory; they are shown but not judged.
--- grain: one kind of leaf: an API, and the role and slot in which it has no meaning (slot NULL: every slot)
+-- uninitialised: leaves that show uninitialised memory; they are shown but not judged.
+-- grain: one kind of leaf: an API, with the role and slot that has no meaningful value (slot NULL: every slot)
 SELECT
     api,
     role,

@@ -1,20 +1,26 @@
 -- verdicts: the findings of each row of the comparison.
 -- grain: one row of the comparison (a pair, or a row without counterpart)
--- The rules are those of msprobe 26.2 (core/compare/indicator_analysis), per op: inputs (arguments and parameters) against outputs; where
--- it is wrong we are right (docs/differences.md). Thresholds: judge/thresholds.sql.
--- A row without counterpart has no other finding. A record that does not say what the op made is set aside where the two
--- sides differ: the pair is compared, and its verdict is skipped. A pair of tensors is unrecorded where nothing says
--- whether the two are equal: dtype and shape agree, and the dumps have no values of both.
+-- The rules follow msprobe 26.2 (core/compare/indicator_analysis). They judge per op: its outputs against its inputs
+-- (arguments and parameters). docs/differences.md lists where we differ. judge/thresholds.sql has the thresholds.
+-- A row without counterpart gets no other finding. Where the two sides differ and the record does not say what the op
+-- computed, the outcome is compared and the verdict is skipped. The outcome unrecorded means that nothing says whether
+-- two tensors are equal: dtype and shape agree, and the dumps do not have values of both.
 WITH
     never_written AS (
-        SELECT 'target' AS side, seq, role, slot FROM target_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
+        SELECT 'target' AS side, seq, role, slot
+        FROM target_ops
+        JOIN uninitialised USING (api)
+        WHERE direction = 'forward'
         UNION ALL
-        SELECT 'golden' AS side, seq, role, slot FROM golden_ops JOIN uninitialised USING (api) WHERE direction = 'forward'
+        SELECT 'golden' AS side, seq, role, slot
+        FROM golden_ops
+        JOIN uninitialised USING (api)
+        WHERE direction = 'forward'
     ),
     paired_ops AS (
         SELECT DISTINCT target_seq, golden_seq FROM paired WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
-    -- a checkpoint runs its ops twice, at first without gradients: the calls too many tell where
+    -- activation checkpointing runs ops twice, first without gradients: the surplus calls say in which modules
     called_again AS (
         SELECT DISTINCT 'target' AS side, stem, module_of(parent) AS module
         FROM target_ops
@@ -36,7 +42,7 @@ WITH
         JOIN called_again USING (side, stem)
         WHERE called_again.module IS NOT DISTINCT FROM forward_ops.module
     ),
-    -- recorded before the data had to be there: what a call gives that does not wait for it
+    -- an asynchronous call returns its output before the data has arrived
     late_outputs AS (
         SELECT seq
         FROM target_ops
@@ -47,7 +53,7 @@ WITH
         SEMI JOIN (FROM target_ops WHERE api_type LIKE '%Distributed') AS communication USING (seq)
         WHERE role = 'input' AND type = 'bool' AND value = 'true' AND regexp_matches(slot, '^input\.(\d+|async_op)$')
     ),
-    -- one digest of two contents: where an op works in place, msprobe may take it when the op has gone on
+    -- one digest for two contents: msprobe may compute the digest after an in-place op has changed the tensor
     shared_digests AS (
         SELECT 'target' AS side, target_digest AS digest, target_shape AS shape
         FROM paired
@@ -61,7 +67,7 @@ WITH
         GROUP BY ALL
         HAVING count(DISTINCT (golden_max, golden_min, golden_mean, golden_norm)) > 1
     ),
-    -- statistics are taken at once: where they agree, a digest of other contents is one that was taken late
+    -- statistics are computed at once: where they agree and the digests do not, a digest was computed late
     late_digests AS (
         SELECT row
         FROM paired
@@ -90,7 +96,8 @@ WITH
             CASE
                 WHEN target_requires_grad IS NULL OR golden_requires_grad IS NULL THEN NULL
                 WHEN target_requires_grad = golden_requires_grad THEN false
-                WHEN golden_requires_grad THEN target_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'target')
+                WHEN golden_requires_grad
+                    THEN target_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'target')
                 ELSE golden_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'golden')
             END AS other_requires_grad,
             target_digest <> golden_digest AS other_digest,
@@ -151,118 +158,127 @@ WITH
         LEFT JOIN per_op USING (op_number)
         CROSS JOIN comparison_kind
     ),
-    -- what can be found: how bad it is, in words, and where it holds; a row has its findings in this order
-    found AS (
-        SELECT row, 1 AS place, 'error' AS severity, 'NaN or inf in the target where the golden run has none' AS text
-        FROM judged
-        WHERE
-            matched
-            AND coalesce(golden_max_finite AND golden_min_finite, true)
-            AND NOT coalesce(target_max_finite AND target_min_finite, true)
-        UNION ALL
-        SELECT row, 2 AS place, 'error' AS severity, 'NaN or inf at different places, or inf of different sign' AS text
-        FROM judged
-        WHERE
-            measurement = 'nonfinite'
-            OR (
-                measurement IS NULL
-                AND (
-                    NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
-                    OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
-                )
-            )
-        UNION ALL
-        SELECT row, 3 AS place, 'error' AS severity, 'the norm of this output is off while the inputs agree' AS text
-        FROM judged
-        WHERE
-            is_output
-            AND coalesce(measurement, 'scalar') = 'scalar'
-            AND input_norm_error < getvariable('norm_error_input')
-            AND norm_relative > getvariable('norm_error_output')
-            AND NOT isnan(norm_relative)
-        UNION ALL
-        SELECT row, 4 AS place, 'error' AS severity, 'too few elements of the outputs are within one thousandth while the inputs agree' AS text
-        FROM judged
-        WHERE
-            row = first_output
-            AND input_thousandth > getvariable('thousandth_input')
-            AND output_thousandth < getvariable('thousandth_output')
-        UNION ALL
-        SELECT row, 5 AS place, 'error' AS severity, 'requires_grad differs' AS text
-        FROM judged
-        WHERE
-            other_requires_grad
-        UNION ALL
-        SELECT row, 6 AS place, 'error' AS severity, 'values of different kinds are held against each other' AS text
-        FROM judged
-        WHERE
-            matched AND target_kind <> golden_kind
-        UNION ALL
-        SELECT row, 7 AS place, 'error' AS severity, 'the types of the values differ' AS text
-        FROM judged
-        WHERE
-            matched
-            AND target_kind = golden_kind
-            AND target_kind IN ('scalar', 'object')
-            AND other_type
-        UNION ALL
-        SELECT row, 8 AS place, 'error' AS severity, 'the values differ' AS text
-        FROM judged
-        WHERE
-            matched
-            AND target_kind = golden_kind
-            AND target_kind IN ('scalar', 'object')
-            AND NOT coalesce(other_type, false)
-            AND difference = 'different'
-        UNION ALL
-        SELECT row, 9 AS place, 'error' AS severity, 'the dtypes differ' AS text
-        FROM judged
-        WHERE
-            other_dtype
-        UNION ALL
-        SELECT row, 10 AS place, 'error' AS severity, 'the shapes differ' AS text
-        FROM judged
-        WHERE
-            other_shape
-        UNION ALL
-        SELECT row, 11 AS place, 'error' AS severity, 'the digests differ' AS text
-        FROM judged
-        WHERE
-            by_digest AND other_digest
-        UNION ALL
-        SELECT row, 12 AS place, 'warning' AS severity, 'the norm error grows from the inputs to the outputs' AS text
-        FROM judged
-        WHERE
-            row = first_output
-            AND coalesce(measurement, 'scalar') = 'scalar'
-            AND if(
-                input_norm_error = 0,
-                output_norm_error > getvariable('norm_growth_from_zero'),
-                output_norm_error / input_norm_error > getvariable('norm_growth')
-            )
-        UNION ALL
-        SELECT row, 13 AS place, 'warning' AS severity, 'the cosine falls from the inputs to the outputs' AS text
-        FROM judged
-        WHERE
-            row = first_output
-            AND input_cosine > getvariable('cosine_input')
-            AND input_cosine - output_cosine > getvariable('cosine_drop')
-        UNION ALL
-        SELECT row, 14 AS place, 'warning' AS severity, 'only one side has a digest' AS text
-        FROM judged
-        WHERE
-            by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest
-    ),
+    -- each rule: how severe its finding is, what it says, and when it holds; a row lists its findings in this order
     findings AS (
         SELECT
-            row,
-            bool_or(severity = 'error') AS has_error,
-            list(severity || ': ' || text ORDER BY place) AS messages
-        FROM found
-        GROUP BY row
+            *,
+            list_filter(
+                [
+                    {
+                        'severity': 'error',
+                        'text': 'NaN or inf in the target where the golden run has none',
+                        'holds':
+                            matched
+                            AND coalesce(golden_max_finite AND golden_min_finite, true)
+                            AND NOT coalesce(target_max_finite AND target_min_finite, true)
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'NaN or inf at different places, or inf of different sign',
+                        'holds':
+                            measurement = 'nonfinite'
+                            OR (
+                                measurement IS NULL
+                                AND (
+                                    NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
+                                    OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
+                                )
+                            )
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the norm of this output is off while the inputs agree',
+                        'holds':
+                            is_output
+                            AND coalesce(measurement, 'scalar') = 'scalar'
+                            AND input_norm_error < getvariable('norm_error_input')
+                            AND norm_relative > getvariable('norm_error_output')
+                            AND NOT isnan(norm_relative)
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'too few elements of the outputs are within one thousandth while the inputs agree',
+                        'holds':
+                            row = first_output
+                            AND input_thousandth > getvariable('thousandth_input')
+                            AND output_thousandth < getvariable('thousandth_output')
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'requires_grad differs',
+                        'holds': other_requires_grad
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the kinds of the values differ',
+                        'holds': matched AND target_kind <> golden_kind
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the types of the values differ',
+                        'holds':
+                            matched
+                            AND target_kind = golden_kind
+                            AND target_kind IN ('scalar', 'object')
+                            AND other_type
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the values differ',
+                        'holds':
+                            matched
+                            AND target_kind = golden_kind
+                            AND target_kind IN ('scalar', 'object')
+                            AND NOT coalesce(other_type, false)
+                            AND difference = 'different'
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the dtypes differ',
+                        'holds': other_dtype
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the shapes differ',
+                        'holds': other_shape
+                    },
+                    {
+                        'severity': 'error',
+                        'text': 'the digests differ',
+                        'holds': by_digest AND other_digest
+                    },
+                    {
+                        'severity': 'warning',
+                        'text': 'the norm error grows from the inputs to the outputs',
+                        'holds':
+                            row = first_output
+                            AND coalesce(measurement, 'scalar') = 'scalar'
+                            AND if(
+                                input_norm_error = 0,
+                                output_norm_error > getvariable('norm_growth_from_zero'),
+                                output_norm_error / input_norm_error > getvariable('norm_growth')
+                            )
+                    },
+                    {
+                        'severity': 'warning',
+                        'text': 'the cosine falls from the inputs to the outputs',
+                        'holds':
+                            row = first_output
+                            AND input_cosine > getvariable('cosine_input')
+                            AND input_cosine - output_cosine > getvariable('cosine_drop')
+                    },
+                    {
+                        'severity': 'warning',
+                        'text': 'only one side has a digest',
+                        'holds': by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest
+                    }
+                ],
+                lambda finding: finding.holds
+            ) AS found
+        FROM judged
     )
 SELECT
-    judged.row,
+    row,
     CASE
         WHEN NOT matched THEN 'unmatched'
         WHEN skipped THEN 'skipped'
@@ -273,8 +289,8 @@ SELECT
     END AS outcome,
     CASE
         WHEN skipped OR set_aside OR late_digest THEN 'skipped'
-        WHEN has_error THEN 'error'
-        WHEN findings.row IS NOT NULL THEN 'warning'
+        WHEN list_bool_or(list_transform(found, lambda finding: finding.severity = 'error')) THEN 'error'
+        WHEN len(found) > 0 THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
         WHEN unreadable THEN 'unreadable'
         ELSE 'pass'
@@ -283,8 +299,9 @@ SELECT
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN ['skipped: the digest is that of later contents']
-        WHEN findings.row IS NULL AND NOT coalesce(unreadable, false) THEN []::VARCHAR[]
-        ELSE list_concat(findings.messages, if(unreadable, ['unreadable: ' || problem], []))
+        ELSE list_concat(
+            list_transform(found, lambda finding: finding.severity || ': ' || finding.text),
+            if(unreadable, ['unreadable: ' || problem], [])
+        )
     END AS messages
-FROM judged
-LEFT JOIN findings ON findings.row = judged.row
+FROM findings

@@ -1,6 +1,6 @@
--- api_keys(api_type, api, module_class): the names under which mappings and tables of APIs know an op: the first two
--- parts of its name, a primitive by its class whatever its attribute is called, a module by its class, a debug point by all
--- of its name.
+-- api_keys(api_type, api, module_class): the names under which mappings and tables of APIs list an op: the first two
+--   parts of its name; for a primitive its class, whatever its attribute is called; for a module its class; for a debug
+--   point its full name.
 CREATE OR REPLACE MACRO api_keys(api_type, api, module_class) AS
 CASE
     WHEN module_class IS NOT NULL THEN [api_type || '.' || module_class]

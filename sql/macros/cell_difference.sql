@@ -1,5 +1,6 @@
--- cell_difference(target, golden, diff, cell): a difference cell, from both sides' cells, the difference, and how a
--- number is shown. Equal cells: 0. Values that are no numbers: Diff, or N/A where a side is missing or both are devices.
+-- cell_difference(target, golden, diff, cell): a difference cell, from both sides' cells, the difference, and the text
+--   of that number. Equal cells give 0. Values that are not numbers give Diff, or N/A if a side is missing or both are
+--   devices.
 CREATE OR REPLACE TEMP MACRO cell_difference(target, golden, diff, cell) AS
 CASE
     WHEN target = 'N/A' OR golden = 'N/A' THEN 'N/A'

@@ -1,5 +1,5 @@
--- cell_digest(kind, type, name, digest, cell): the digest cell: a tensor's digest; for a value the CRC-32 of its text,
--- but the text itself for ranks and process groups.
+-- cell_digest(kind, type, name, digest, cell): the digest cell: a tensor's digest; for a value the CRC-32 of its text;
+--   for ranks and process groups the text itself.
 CREATE OR REPLACE TEMP MACRO cell_digest(kind, type, name, digest, cell) AS
 CASE
     WHEN kind = 'tensor' THEN coalesce(digest, '00000000')

@@ -1,4 +1,4 @@
--- cell_metric(measurement, metric): a tensor metric's cell, or why there is none, in msprobe's words.
+-- cell_metric(measurement, metric): the cell of a tensor metric, or the reason why it is missing, in msprobe's words.
 CREATE OR REPLACE TEMP MACRO cell_metric(measurement, metric) AS
 CASE
     WHEN metric IS NOT NULL THEN metric::VARCHAR

@@ -1,5 +1,5 @@
--- cell_statistic(kind, type, letter, statistic, exact, value, extra): one of the max, min, mean and norm cells of a row.
--- A scalar or object stands in all four. NULL kind (no such side): N/A.
+-- cell_statistic(kind, type, letter, statistic, exact, value, extra): one of the max, min, mean and norm cells of a
+--   row. A scalar or object fills all four. N/A if kind is NULL (no such side).
 CREATE OR REPLACE TEMP MACRO cell_statistic(kind, type, letter, statistic, exact, value, extra) AS
 CASE kind
     WHEN 'tensor' THEN

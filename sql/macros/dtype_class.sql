@@ -1,4 +1,4 @@
--- dtype_class(dtype): float, int, bool or complex, whatever the width; another dtype is a class of its own.
+-- dtype_class(dtype): float, int, bool or complex, whatever the width; any other dtype is its own class.
 CREATE OR REPLACE MACRO dtype_class(dtype) AS
 CASE
     WHEN regexp_matches(element_type(dtype), '^(b?float|half|double|hifloat)') THEN 'float'

@@ -1,4 +1,4 @@
--- epsilon_of(dtype): spacing of the dtype's numbers at 1; 0 for types that hold exact values.
+-- epsilon_of(dtype): the spacing of the dtype's numbers at 1; 0 for exact types.
 -- Source: IEEE 754 and OCP 8-bit floating point: 2^-p with p bits of fraction.
 CREATE OR REPLACE MACRO epsilon_of(dtype) AS
 CASE

@@ -1,6 +1,6 @@
--- farthest_statistic(pair): the name of the statistic in which the two sides of a row of results are farthest apart, as a
--- share of the tensor, and what it is on either side: one that only one side has where the others agree, the norm where all
--- agree or there is one side only.
+-- farthest_statistic(pair): the statistic in which the two sides of a row of results differ most, relative to the
+--   tensor: its name, and its value on either side. A statistic that only one side has comes next; it is the norm if
+--   all agree or there is only one side.
 CREATE OR REPLACE MACRO farthest_statistic(pair) AS
 list_sort(
     list_transform(
@@ -11,14 +11,14 @@ list_sort(
                 'name': 'max',
                 'target': pair.target_max,
                 'golden': pair.golden_max,
-                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+                'scale': magnitude_of(pair.golden_max, pair.golden_min)
             },
             {
                 'turn': 2,
                 'name': 'min',
                 'target': pair.target_min,
                 'golden': pair.golden_min,
-                'scale': greatest(abs(pair.golden_max), abs(pair.golden_min))
+                'scale': magnitude_of(pair.golden_max, pair.golden_min)
             },
             {
                 'turn': 1,
@@ -29,7 +29,7 @@ list_sort(
             }
         ],
         lambda it: {
-            'apart': CASE
+            'distance': CASE
                 WHEN it.target = it.golden THEN 0
                 ELSE
                     coalesce(

@@ -1,4 +1,5 @@
--- is_mask(x, other): whether the extreme x of a tensor, whose other extreme is `other`, stands for what is masked out
--- (finfo.min, -1e9, -10000) and not for a value: it says nothing about the rest, and the norm and mean are its own.
+-- is_mask(x, other): whether x, an extreme of a tensor with the other extreme `other`, marks masked elements
+--   (finfo.min, -1e9, -10000) instead of being a value. It says nothing about the other elements, and determines the
+--   norm and mean.
 CREATE OR REPLACE MACRO is_mask(x, other) AS
 coalesce(isfinite(x) AND (abs(x) >= 1e30 OR (abs(x) >= 5000 AND abs(x) >= 100 * abs(other))), false)

@@ -1,5 +1,5 @@
--- known_before(sights, number, norm): of the ops (a list of number and norm) at which a value was seen, those before the op
--- `number` whose value has this norm: extremes alone may be those of another value.
+-- known_before(sights, number, norm): of the ops (a list of number and norm) that recorded a value, those before the op
+--   `number` and with this norm: equal extremes alone may belong to another value.
 CREATE OR REPLACE MACRO known_before(sights, number, norm) AS
 list_transform(
     list_filter(

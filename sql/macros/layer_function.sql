@@ -1,7 +1,7 @@
--- layer_function(frames): the function of the framework through which the user or a module called an API, such as
--- clip_grad_norm_ for the ops in it; NULL where they call it themselves.
--- Frames run outwards from the op, up to the first of the user or the forward of a module. Frames of a dumping tool,
--- and those that any call may pass through (hooks, wrappers), tell nothing.
+-- layer_function(frames): the framework's function through which the user or a module called an API, such as
+--   clip_grad_norm_ for the ops in it; NULL for a direct call.
+-- Frames go outwards from the op, up to the first frame of the user or the forward of a module. Frames of a dumping
+-- tool, and those that any call may pass (hooks, wrappers), do not count.
 CREATE OR REPLACE MACRO layer_function(frames) AS
 list_reduce(
     frames,

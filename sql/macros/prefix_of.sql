@@ -1,4 +1,4 @@
--- prefix_of(api_type): the first part of a PyTorch name for the first part of a MindSpore name; NULL where it stays.
+-- prefix_of(api_type): the first part of a PyTorch name for that of a MindSpore name; NULL if they are the same.
 CREATE OR REPLACE MACRO prefix_of(api_type) AS
 CASE api_type
     WHEN 'Cell' THEN 'Module'

@@ -1,5 +1,4 @@
--- relative_of(diff, b): |diff / b|; 0 where diff is 0, infinite where only b is 0, diff itself where it is not finite or
--- there is none.
+-- relative_of(diff, b): |diff / b|; 0 if diff is 0, infinite if only b is 0, diff itself if it is NULL or not finite.
 -- Source: msprobe 26.2 (core/compare/acc_compare.py), which has no epsilon.
 CREATE OR REPLACE MACRO relative_of(diff, b) AS
 CASE

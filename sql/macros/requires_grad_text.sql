@@ -1,3 +1,3 @@
--- requires_grad_text(own, other): whether a tensor is trained, where that is not so on the other side.
+-- requires_grad_text(own, other): whether a tensor is trained, if the other side differs in that.
 CREATE OR REPLACE MACRO requires_grad_text(own, other) AS
 if(own <> other, ', requires_grad ' || own::VARCHAR, '')

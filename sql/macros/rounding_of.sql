@@ -1,5 +1,5 @@
--- rounding_of(api): how the result of an API or module class is rounded: matmul (long sums, perhaps of inputs cut to fewer
--- bits), exact (it moves or picks values) or other.
+-- rounding_of(api): how an API or module class rounds its result: matmul (long sums, perhaps with inputs cut to fewer
+--   bits), exact (it moves or picks values) or other.
 CREATE OR REPLACE MACRO rounding_of(api) AS
 CASE
     WHEN regexp_matches(api, '(?i)dropout|embedding') THEN 'exact'

@@ -1,5 +1,5 @@
--- same_shape(target, golden, matched_by): whether two shapes are one tensor's. What a search paired by values may lie in
--- another layout (transposed, flattened), with equally many elements.
+-- same_shape(target, golden, matched_by): whether two shapes are those of one tensor. Rows that a search paired by
+--   values may have different layouts (transposed, flattened), with equally many elements.
 CREATE OR REPLACE MACRO same_shape(target, golden, matched_by) AS
 if(
     matched_by = 'search',

@@ -1,5 +1,5 @@
--- same_statistic(target, golden): whether two recorded statistics are equal. Between frameworks one that only one side
--- records is no difference: MindSpore has mean and norm of integers, PyTorch has not.
+-- same_statistic(target, golden): whether two recorded statistics are equal. Between frameworks a statistic that only
+--   one side records is not a difference: MindSpore records mean and norm of integers, PyTorch does not.
 CREATE OR REPLACE MACRO same_statistic(target, golden) AS
 if(
     getvariable('cross_framework') = 1,

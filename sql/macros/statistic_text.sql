@@ -1,4 +1,4 @@
--- statistic_text(name, number, other): a statistic with as many digits as it takes to tell it from the other side's.
+-- statistic_text(name, number, other): a statistic with enough digits to distinguish it from the other side's.
 CREATE OR REPLACE MACRO statistic_text(name, number, other) AS
 name || ' '
 || CASE

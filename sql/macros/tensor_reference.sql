@@ -1,4 +1,5 @@
--- tensor_reference(folder, entry): what tensor_metrics reads a tensor by; `entry` is a row of contents, `folder` its unit's.
+-- tensor_reference(folder, entry): the reference by which tensor_metrics reads a tensor; `entry` is a row of contents,
+--   `folder` that of its unit.
 CREATE OR REPLACE MACRO tensor_reference(folder, entry) AS
 {
     'file': if(entry.file LIKE '/%', entry.file, folder || '/' || entry.file),

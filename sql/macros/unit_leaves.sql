@@ -1,6 +1,6 @@
 -- unit_leaves(folder): the leaves of one unit.
 -- grain: one leaf, as in tensors, in the order of the dump
--- number: the value of a scalar as a number, where it is one; a text is none, whatever it spells
+-- number: the value of a scalar as a number, if it is one; NULL for a text, whatever it spells
 CREATE OR REPLACE MACRO unit_leaves(folder) AS TABLE
 SELECT
     * EXCLUDE (op, name, section, path, fields),

@@ -1,4 +1,4 @@
--- user_frame(frames): the innermost frame of a stack that is not the framework's own code; NULL where there is none.
+-- user_frame(frames): the innermost frame of a stack outside the framework's code; NULL if there is none.
 CREATE OR REPLACE MACRO user_frame(frames) AS
 list_filter(
     frames,

@@ -1,4 +1,4 @@
--- framework: the framework that a dump names; one from before it was named is PyTorch's.
+-- framework: the framework that a dump names; old dumps that name none are of PyTorch.
 -- grain: one row, for the unit's dump
 -- parameters: $unit, the unit's folder
 SELECT coalesce(framework, 'pytorch') AS framework

@@ -1,7 +1,7 @@
--- leaves: the tensors and scalars of a unit with what they are told apart by.
--- grain: one leaf that is no null, op by op in the order of the dump
+-- leaves: the tensors and scalars of a unit, with what distinguishes them.
+-- grain: one leaf that is not null, op by op in the order of the dump
 -- parameters: $unit, the unit's folder
--- dtype_class: int, float, complex or bool: frameworks record the same tensor as Int32 and torch.int64
+-- dtype_class: int, float, complex or bool, because frameworks record the same tensor as Int32 and torch.int64
 SELECT
     row,
     seq,

@@ -1,4 +1,4 @@
--- ops: what the ops of a unit are aligned by.
+-- ops: the ops of a unit, with what aligns them.
 -- grain: one op, in the order of the dump
 -- parameters: $unit, the unit's folder
 SELECT

@@ -1,4 +1,5 @@
--- bundled_apis: our table of APIs of MindSpore and what they are in PyTorch, but for those that the user has mapped.
+-- bundled_apis: the bundled table of MindSpore's APIs with their counterparts in PyTorch, except for APIs that the user
+--   has mapped.
 -- grain: one API of MindSpore
 -- parameters: $1 (schemas/data/apis.csv)
 SELECT

@@ -1,4 +1,4 @@
--- bundled_classes: our table of cells of MindSpore and the modules that they are in PyTorch.
+-- bundled_classes: the bundled table of MindSpore's cells with their counterparts among PyTorch's modules.
 -- grain: one class
 -- parameters: $1 (schemas/data/classes.csv)
 SELECT

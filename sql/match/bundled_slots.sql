@@ -1,4 +1,5 @@
--- bundled_slots: our table of arguments and outputs that have other names or places, but for APIs that the user has mapped.
+-- bundled_slots: the bundled table of arguments and outputs with other names or places, except for APIs that the user
+--   has mapped.
 -- grain: one slot of one API
 -- parameters: $1 (schemas/data/slots.csv)
 SELECT

@@ -1,6 +1,6 @@
 -- data: pairs the rows that a data mapping names.
 -- grain: one pair of a target row and a golden row
--- A parameter's gradient may be named without its call number, as in dumps before 26.x.
+-- A data mapping may name a parameter's gradient without its call number, as dumps before 26.x do.
 WITH
     names AS (
         SELECT 'target' AS side, row, name FROM target

@@ -48,7 +48,7 @@ WITH RECURSIVE
             hash(api_type, api, module_class, call)
         FROM golden_ops
     ),
-    nesting AS (  -- a dump of APIs alone has no modules to compare
+    nesting AS (  -- a dump of APIs only has no modules to compare
         SELECT count(parent) FILTER (is_target) > 0 AND count(parent) FILTER (NOT is_target) > 0 AS is_known
         FROM named
     ),

@@ -1,4 +1,4 @@
--- idle_lines: names in the user's mapping files that the runs do not have, so that their lines do nothing.
+-- idle_lines: names in the user's mapping files that the runs do not have, so that their lines have no effect.
 -- grain: one name of one side
 -- parameters: the tables of the mappings and of the ops; renamed_ops
 WITH

@@ -1,7 +1,7 @@
--- layer: pairs ops that lie in the same scope of the model: there the first with the first, the second with the second.
+-- layer: pairs ops in the same scope of the model, the first with the first, the second with the second.
 -- grain: one pair of a target op and a golden op
--- Modules, calls of APIs and gradients pair with their like. What has no like in its scope on the other side pairs by
--- the wider scope: one side may call an API where the other has a module, or may call it through a function.
+-- Modules, API calls and gradients pair with their own kind. An op without such a counterpart in its scope pairs by the
+-- wider scope: one side may call an API where the other has a module, or may call it through a function.
 WITH
     scoped AS (
         SELECT

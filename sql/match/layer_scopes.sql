@@ -1,13 +1,13 @@
--- layer_scopes: where in the model an op lies; the target's places under the names that golden has for them.
--- grain: one op of one side, of those whose name has a known form
+-- layer_scopes: the place of an op in the model; for the target, under golden's names.
+-- grain: one op of one side whose name has a known form
 -- side: target or golden
--- scope: the path of a module; for a call of an API the path of the module around it, the framework's function that it
---   was called through, and its last name
+-- scope: the path of a module; for an API call the path of the module around it, the framework's function that called
+--   it, and its last name
 -- wide_scope: the same without that function, for a call in a module
--- A backward call lies where its forward call does. The layers of a ParallelTransformer count from 0, because a stage
--- of a pipeline may number its own or those of the whole model.
--- layer_mapping: at a module of that class (TopLayer or Cell: the model), the longest target_scope that the scope goes
--- on with becomes golden_scope (what stands before a parenthesis); all else keeps its name.
+-- A backward call has the scope of its forward call. The layers of a ParallelTransformer count from 0, because a
+-- pipeline stage may number its own layers or those of the whole model.
+-- layer_mapping: at a module of that class (TopLayer or Cell: the model), the longest target_scope that continues the
+--   scope is replaced by golden_scope (without a parenthesis); all else keeps its name.
 WITH RECURSIVE
     ops AS (
         SELECT 'target' AS side, seq, op, op_kind, direction, api_type, api, module_class, parent, stack FROM target_ops
@@ -30,7 +30,7 @@ WITH RECURSIVE
             AND forward.op = regexp_replace(own.op, 'backward$', 'forward')
         WHERE own.op_kind = 'api'
     ),
-    -- from a parent outwards to the first module; a circle, or more than 100 steps, are of a damaged construct.json
+    -- from a parent outwards to the first module; a cycle, or more than 100 steps, means a damaged construct.json
     around AS (
         SELECT DISTINCT
             side,

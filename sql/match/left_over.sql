@@ -1,6 +1,6 @@
--- left_over: the rows without counterpart of which the search knows the reason.
+-- left_over: the rows without counterpart that the search can explain.
 -- grain: one row of the comparison
--- outcome: inside (a step on another way between tensors that are compared) or structure (what computes nothing)
+-- outcome: inside (an intermediate step between tensors that are compared) or structure (computes nothing)
 WITH
     alone AS (
         SELECT pairing.row, 'target' AS side, leaf.seq, leaf.row AS own_row

@@ -1,9 +1,9 @@
 -- renamed_ops: the target's ops under the names that golden gives them.
 -- grain: one op of the target
--- renamed_by: what gave the name: api (api_mapping), cell (cell_mapping), class (class_mapping), prefix (Cell → Module,
---   Mint → Torch, … between frameworks), or exact where the name stays.
--- call_number: as in target_ops; where several names become one, the place among the ops of that name
--- An API mapping comes before a cell mapping, whose lines hold for a whole path.Class, else for parts of any name.
+-- renamed_by: what gave the name: api (api_mapping), cell (cell_mapping), class (class_mapping), prefix (between
+--   frameworks Cell → Module, Mint → Torch, …), or exact for an unchanged name.
+-- call_number: as in target_ops; if several names become one, the position among the ops of that name
+-- An API mapping precedes a cell mapping, whose lines apply to a whole path.Class, or else to parts of any name.
 WITH
     names AS (
         SELECT DISTINCT

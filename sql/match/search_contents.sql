@@ -1,5 +1,5 @@
--- search_contents: the pairs of contents whose layouts are to be looked for.
--- grain: one pair of contents of pairs that the search found
+-- search_contents: the pairs of contents whose memory layouts are to be compared.
+-- grain: one pair of contents, of pairs that the search found
 -- are_alike: whether their statistics agree
 SELECT
     t.content AS target_content,

@@ -1,6 +1,6 @@
--- search_layouts: how the contents of pairs that a search found lie in the two units, where they lie otherwise.
+-- search_layouts: the memory layouts of paired contents that a search found to differ between the two units.
 -- grain: one pair of contents
--- target_strides, golden_strides: in bytes; with them and `shape` the two are arrays whose elements belong together
+-- target_strides, golden_strides: in bytes; with `shape` they give two arrays whose elements correspond
 CREATE TABLE search_layouts (
     target_content VARCHAR,
     golden_content VARCHAR,

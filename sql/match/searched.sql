@@ -1,4 +1,4 @@
--- searched: the rows that the user's mappings pair, then those that the search found; by name where nothing was searched.
+-- searched: the rows that the user's mappings pair, then those that the search paired; by name if nothing was searched.
 -- grain: one pair of a target row and a golden row
 WITH
     named AS (

@@ -1,8 +1,8 @@
--- share: how far names pair the ops of two runs; below a half or so the two are other implementations.
+-- share: how well names pair the ops of two runs; below about one half the two are different implementations.
 -- grain: one row
--- share: the larger of two: how many ops pair by name and have the same tensors, as a share of the smaller side's ops; and
---   how many APIs and modules are called equally often in both. The same program with another batch or data_mode calls
---   all equally often. It is 1 where there are too few ops to tell.
+-- share: the larger of two: the share of the smaller side's ops that pair by name and have the same tensors; and the
+--   share of APIs and modules that both call equally often. The same program with another batch or data_mode calls all
+--   equally often. It is 1 if there are too few ops to decide.
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq

@@ -1,4 +1,4 @@
--- slots: the rows of op_pairs' ops: in each pair of ops, leaves of the same slot.
+-- slots: pairs leaves of the same slot in each pair of ops of op_pairs.
 -- grain: one pair of a target row and a golden row
 SELECT
     target.row AS target_row,

@@ -1,8 +1,8 @@
--- slots_mapped: the rows that a data mapping pairs, then the rows of op_pairs' ops by slot, as slot_mapping says.
+-- slots_mapped: the rows that a data mapping pairs, then the leaves of each pair of ops, by slot, as slot_mapping says.
 -- grain: one pair of a target row and a golden row
--- A section (input, output, parameters) that slot_mapping has rows for pairs as listed, and a slot's parts with it; all
--- else pairs by equal slots. A listed slot without golden slot has no counterpart; * stands for all of a direction, and a
--- parameter's gradient, whose slot is the parameter's name, for all gradients.
+-- A section (input, output, parameters) with rows in slot_mapping pairs as listed, including the parts of a slot; all
+-- else pairs by equal slots. A listed slot without golden slot has no counterpart. * stands for all slots of a
+-- direction, and, for a parameter's gradient, whose slot is the parameter's name, for all gradients.
 WITH
     keys AS (
         SELECT 'target' AS side, seq, direction, unnest(api_keys(api_type, api, module_class)) AS api FROM target_ops

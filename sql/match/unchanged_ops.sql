@@ -1,4 +1,4 @@
--- unchanged_ops: the target's ops under their own names; what renamed_ops is where nothing renames.
+-- unchanged_ops: the target's ops under their own names; it stands in for renamed_ops if nothing is renamed.
 -- grain: one op of the target
 SELECT
     seq,

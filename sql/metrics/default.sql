@@ -1,4 +1,4 @@
--- default: all that is measured of each pair; what a pair has no numbers for is NULL.
+-- default: all metrics of each pair; NULL where a pair lacks the numbers.
 -- grain: one pair of the same kind
 SELECT
     s.*,

@@ -1,8 +1,8 @@
 -- statistics: differences of the recorded max, min, mean and norm, and of scalar values.
 -- grain: one pair of the same kind
--- A scalar stands in all four columns, as in msprobe's table; a bool tensor counts as 1 or 0. *_diff is target - golden, exact
--- for integers; *_relative is |diff / golden|, infinite where only golden is 0. Equal values (NaN and NaN, inf and inf,
--- 0 and -0) have the difference 0. NULL where a side has no number. Source: msprobe 26.2
+-- A scalar counts as max, min, mean and norm, as in msprobe's table; a bool tensor counts as 1 or 0. *_diff is target -
+-- golden, exact for integers; *_relative is |diff / golden|, infinite if only golden is 0. Equal values (NaN and NaN,
+-- inf and inf, 0 and -0) have the difference 0. NULL if a side has no number. Source: msprobe 26.2
 -- (core/compare/acc_compare.py).
 WITH
     numbers AS (

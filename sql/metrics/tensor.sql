@@ -1,10 +1,10 @@
 -- tensor: metrics of the saved tensors themselves.
 -- grain: one pair whose two tensors were read
 -- Formulas: lakeprobe/tensors/metrics.py. Each distinct pair of contents is measured once (relative errors are not
--- symmetric, so the order matters); where both contents are the same, the result is known and nothing is read.
--- What stands for two equal contents is declared with the metrics (schemas/data/metrics.yaml, the table same_contents).
--- One tensor that lies otherwise in the two units is measured as the search laid it out (match/search_layouts); where it
--- found no layout, other shapes and elements in another order are told by their statistics.
+-- symmetric, so the order matters). If both contents are the same, the result is known (schemas/data/metrics.yaml, the
+-- table same_contents) and nothing is read.
+-- A tensor with different memory layouts in the two units is measured as the search arranged it (match/search_layouts).
+-- If the search found no layout, statistics judge other shapes and elements in another order.
 WITH
     readable AS (
         SELECT

@@ -1,7 +1,7 @@
 -- cell_texts: the rows of a comparison with the first cells of msprobe's table ("shown HEADER"), and the texts of both
---   sides' statistics, which the cell of a metric can be made of.
+--   sides' statistics, which cells of metrics may use.
 -- grain: one row of the comparison of one (step, rank)
--- n_… is the target's, b_… golden's; a scalar or object stands in all four
+-- n_… is the target's, b_… golden's; a scalar or object counts as all four statistics
 -- parameters: the view results
 SELECT
     *,

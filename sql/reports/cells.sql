@@ -1,7 +1,8 @@
 -- cells: a comparison's rows as texts, under the headers of msprobe 26.2's result tables.
 -- grain: one row of the comparison of one (step, rank)
--- order: that of results, which its file keeps; so nothing here joins or sorts
--- parameters: the views stacks and metric_cells, which is cell_texts with the cells of the metrics (lakeprobe/metrics.py)
+-- order: that of results, which its file keeps, so nothing here joins or sorts
+-- parameters: the views stacks and metric_cells, which adds the cells of the metrics to cell_texts
+--   (lakeprobe/metrics.py)
 WITH
     stack_texts AS (
         SELECT

@@ -1,4 +1,4 @@
--- findings: the rows that are not as they should be, worst first, with the texts of msprobe's table.
+-- findings: the rows with findings, worst first, with the texts of msprobe's table.
 -- grain: one row of the comparison of one (step, rank) whose verdict is neither pass nor skipped
 -- parameters: the views results, stacks and cells; the macro user_frame
 -- order: by verdict; then NaN and infinities at different places, the smallest share of elements within one thousandth,

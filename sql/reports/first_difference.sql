@@ -1,5 +1,5 @@
--- first_difference: the first op that differs by more than noise or has rows without counterpart, and where it is called.
--- grain: one row, or none where no op differs
+-- first_difference: the first op that differs by more than noise or has rows without counterpart, and its call site.
+-- grain: one row, or none if no op differs
 -- parameters: the views findings_by_op, results and stacks; the macro user_frame
 WITH
     first_op AS (

@@ -1,4 +1,4 @@
--- outcome_counts: how the rows of one pair of units ended, as a reader sees it.
+-- outcome_counts: how the rows of one pair of units ended, for readers.
 -- grain: one (outcome, verdict)
 -- parameters: the view outcomes
 SELECT

@@ -1,7 +1,7 @@
 -- runs: what each run of the lake holds.
 -- grain: one run
--- incomplete: how many of its units were cut off while they were collected; NULL for none
--- perturbed: by what share the parameters were moved before the run (collect's option perturb); NULL for not
+-- incomplete: how many of its units are incomplete because collecting ended too early; NULL for none
+-- perturbed: the share by which the parameters were perturbed before the run (collect's option perturb), or NULL
 -- parameters: the view dumps
 SELECT
     run,

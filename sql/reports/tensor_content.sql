@@ -1,4 +1,4 @@
--- tensor_content: the leaves of one op in one slot, with where the contents lie.
+-- tensor_content: the leaves of one op in one slot, with the places of their contents.
 -- grain: one leaf
 -- parameters: $run, $step, $rank, $op, $slot; the views tensors and tensor_references
 SELECT

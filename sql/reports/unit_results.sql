@@ -1,4 +1,4 @@
--- unit_results: the results of one pair of units as the statements of sql/analysis want them, with a step and a rank.
+-- unit_results: the results of one pair of units with a step and a rank, as the statements of sql/analysis expect.
 -- grain: one row of the comparison of one (step, rank)
 -- parameters: the view results
 SELECT

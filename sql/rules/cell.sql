@@ -1,2 +1,2 @@
--- cell: modules and APIs pair under the names that a cell mapping or an API mapping gives them; all else by its own name.
+-- cell: pairs modules and APIs under the names of a cell or API mapping; all else by its own name.
 CREATE OR REPLACE VIEW op_pairs AS FROM match_renamed;

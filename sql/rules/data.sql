@@ -1,3 +1,3 @@
--- data: the rows that a data mapping names are held against each other; all else pairs by name.
+-- data: pairs the rows that a data mapping names; all else by name.
 CREATE OR REPLACE VIEW op_pairs AS FROM match_renamed;
 CREATE OR REPLACE VIEW pairs AS FROM pairs_default;

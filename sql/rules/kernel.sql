@@ -1,7 +1,8 @@
--- kernel: two dumps of MindSpore's static graphs. The k-th execution of a kernel pairs with the k-th of the same op name
--- and task, whatever type, network and graph it has; in it tensors pair by input or output and slot. All else pairs by
--- name. Verdicts are the default's: msprobe's own for kernels (cosine < 0.99 and largest error > 0.001) looks at no
--- input, so it cannot tell the kernel that is wrong from those behind it, and a small defect it does not see at all.
+-- kernel: two dumps of MindSpore's static graphs, whose kernels pair by op name and task in order.
+-- The k-th execution pairs with the k-th, whatever its type, network and graph; in it tensors pair by input or output
+-- and slot. All else pairs by name. Verdicts are the default's. msprobe's own verdict for kernels (cosine < 0.99 and
+-- largest error > 0.001) ignores inputs, so it cannot distinguish the faulty kernel from later ones, and misses small
+-- defects.
 CREATE OR REPLACE VIEW op_pairs AS
 WITH
     target_kernels AS (

@@ -1,5 +1,5 @@
--- layer: ops of the same layer pair, whatever they are called, as a layer mapping says; the k-th with the k-th.
--- Ops that no layer places pair by name.
+-- layer: pairs ops of the same layer in order, whatever their names, as a layer mapping says.
+-- Ops without a layer pair by name.
 CREATE OR REPLACE VIEW op_pairs AS
 FROM match_layer
 UNION ALL

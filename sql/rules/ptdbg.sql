@@ -1,17 +1,17 @@
 -- ptdbg: dumps of ptdbg_ascend, with each other or with a dump of msprobe; tensors are judged as ptdbg_ascend 2 does.
--- A pair of tensors is an error if its cosine is below 0.99 and its largest absolute error above 0.001, and
--- passes otherwise; what has no such numbers is judged as by default.
+-- A pair of tensors is an error if its cosine is below 0.99 and its largest absolute error above 0.001, and passes
+-- otherwise. A pair without these numbers is judged by the default.
 -- ptdbg_ascend also records a function that the Functional of the same name calls: Torch.layer_norm in
--- Functional.layer_norm, Tensor.softmax in Functional.softmax. msprobe does not, so these calls are counted apart.
--- Between the two, what one side does not record is no difference, and what it left out is to be expected: ptdbg_ascend 2
--- has no norm, and as a rule no integers and scalars.
+-- Functional.layer_norm, Tensor.softmax in Functional.softmax. msprobe does not, so these calls are counted separately.
+-- Between the two tools, what one does not record is not a difference, and missing counterparts are expected:
+-- ptdbg_ascend 2 records no norm, and usually no integers and scalars.
 CREATE OR REPLACE VIEW ptdbg_sides AS
 SELECT
     target_is_ptdbg,
     golden_is_ptdbg,
     target_is_ptdbg <> golden_is_ptdbg AS is_mixed
 FROM (
-    SELECT -- msprobe records requires_grad of every tensor, ptdbg_ascend of none
+    SELECT -- msprobe records requires_grad for every tensor, ptdbg_ascend for none
         (SELECT count(requires_grad) = 0 FROM target_leaves) AS target_is_ptdbg,
         (SELECT count(requires_grad) = 0 FROM golden_leaves) AS golden_is_ptdbg
 ) AS sides;

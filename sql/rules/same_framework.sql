@@ -1,3 +1,3 @@
--- same_framework: two runs of one framework; ops of the same name are held against each other.
--- Backward calls pair in order of appearance. Everything else is the default: see docs/rules.md.
+-- same_framework: two runs of one framework; ops pair by name.
+-- Backward calls pair in order of appearance. All else is the default: see docs/rules.md.
 CREATE OR REPLACE VIEW op_pairs AS FROM match_exact;

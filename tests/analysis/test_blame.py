@@ -105,7 +105,7 @@ def test_nothing_differs(lake: Lake) -> None:
     found = blamed(lake, network())
     assert (rows(found.suspects), rows(found.path), rows(found.spread), rows(found.counts)) == ([], [], [], [])
     assert "Verdict: equal\n" in blame_text(found)
-    assert "No op is suspect." in blame_text(found)
+    assert "No op is a suspect." in blame_text(found)
 
 
 def test_made_where_inputs_agree(lake: Lake) -> None:
@@ -211,7 +211,7 @@ def test_an_op_that_only_one_has_without_effect(lake: Lake) -> None:
     found = blamed(lake, network() | extra)
     assert suspects(found) == []
     assert [(row["op"], row["grade"]) for row in rows(found.suspects)] == [("Functional.relu.0.forward", "structure")]
-    assert "No op is suspect" in blame_text(found)
+    assert "No op is a suspect" in blame_text(found)
 
 
 def test_ops_that_were_paired_askew(lake: Lake) -> None:
@@ -393,7 +393,7 @@ def test_the_first_step_with_a_suspect(lake: Lake, tmp_path: Path) -> None:
     lake.compare("npu", "gpu", name="pair")
     assert blame(lake._connection, lake.path, "pair").step == 4
     assert suspects(blame(lake._connection, lake.path, "pair", step=0)) == []
-    with pytest.raises(UsageError, match=r"has no step 3 \(it has 0, 4\)"):
+    with pytest.raises(UsageError, match=r"has no step 3; it has 0, 4"):
         blame(lake._connection, lake.path, "pair", step=3)
     with pytest.raises(UsageError, match="there is no comparison other"):
         blame(lake._connection, lake.path, "other")

@@ -303,7 +303,7 @@ def test_what_repeats_of_golden_differ_by_is_noise(lake: Lake) -> None:
         found = follow(lake, "golden", "chip", "broken", names=[GRADIENT], noise=noise)
         leaves[noise] = [(row["run"], row["leaves_at"]) for row in table(found.by_run)]
     assert leaves == {None: [("chip", 0), ("broken", 1)], "repeats": [("chip", None), ("broken", 1)]}
-    with pytest.raises(UsageError, match="there is no noise other"):
+    with pytest.raises(UsageError, match="has no noise other"):
         follow(lake, "golden", "chip", noise="other")
 
 
@@ -392,9 +392,9 @@ def test_a_layer_is_not_its_longer_namesake(lake: Lake) -> None:
 def test_an_unknown_name_is_told_what_is_close(lake: Lake) -> None:
     ingest(lake, "golden", [0], [0])
     ingest(lake, "run", [0], [0])
-    with pytest.raises(UsageError, match=r"layers\.1\.fcc.*close to it are.*layers\.1\.fc"):
+    with pytest.raises(UsageError, match=r"layers\.1\.fcc.*similar names are.*layers\.1\.fc"):
         follow(lake, "golden", "run", names=["layers.0.fc", "layers.1.fcc"])
-    with pytest.raises(UsageError, match=r"close to it are Functional\.mse_loss\.0\.forward"):
+    with pytest.raises(UsageError, match=r"similar names are Functional\.mse_loss\.0\.forward"):
         follow(lake, "golden", "run", names=["functional.mseloss.0.forward"])
 
 
@@ -462,10 +462,10 @@ def test_ranks_are_goldens(lake: Lake) -> None:
         (("nun",), {}, "the lake has no run nun; it has empty, golden, run, strange"),
         (("run",), {"metric": "median"}, "no metric median; take one of norm, mean"),
         (("run",), {"ranks": [7]}, "golden has no rank 7; it has 0"),
-        (("run",), {"threshold": -1.0}, "threshold -1.0 is no share"),
-        (("run",), {"threshold": math.nan}, "threshold nan is no share"),
-        (("strange",), {}, "strange and golden have no step and rank in common"),
-        (("empty",), {"names": ["Torch.empty"]}, "nothing that was asked for has a norm"),
+        (("run",), {"threshold": -1.0}, "threshold -1.0 is not a share"),
+        (("run",), {"threshold": math.nan}, "threshold nan is not a share"),
+        (("strange",), {}, "strange and golden share no step and rank"),
+        (("empty",), {"names": ["Torch.empty"]}, "none of the rows asked for has a norm"),
     ],
 )
 def test_bad_input(lake: Lake, runs: tuple[str, ...], options: dict[str, Any], message: str) -> None:
@@ -518,7 +518,7 @@ def test_digests_are_equal_or_as_far_as_can_be(lake: Lake) -> None:
         (0.0, "equal"),
         (1.0, "away"),
     ]
-    with pytest.raises(UsageError, match="nothing that was asked for has a norm"):
+    with pytest.raises(UsageError, match="none of the rows asked for has a norm"):
         follow(lake, "golden", "run", names=[LOSS])
 
 

@@ -376,7 +376,7 @@ def test_what_does_not_exist(lake: Lake) -> None:
     with pytest.raises(UsageError, match=r"no step 3; it has 0"):
         result.first_difference(steps=[3])
     for threshold in (-1.0, float("nan")):
-        with pytest.raises(UsageError, match="is no error"):
+        with pytest.raises(UsageError, match="is not a threshold; give a number"):
             result.first_difference(threshold=threshold)
 
 

@@ -196,9 +196,9 @@ def test_a_digest_that_differs_where_the_statistics_do_not_is_no_proof(tmp_path:
     calls["all_reduce"].after[2][0] = calls["all_reduce"].after[2][0][::-1].copy()  # the same elements, elsewhere
     found = judge(tmp_path, calls, "md5")
     assert broken(found) == set()
-    untold = [row for row in found if row["verdict"] == "cannot tell"]
-    assert [(row["law"], row["rank"]) for row in untold] == [("same results", 2)]
-    assert "digest" in untold[0]["reason"]
+    undecided = [row for row in found if row["verdict"] == "cannot tell"]
+    assert [(row["law"], row["rank"]) for row in undecided] == [("same results", 2)]
+    assert "digest" in undecided[0]["reason"]
 
 
 def test_a_batch_tells_of_each_p2pop_by_tensors_but_not_where_it_may_not_have_arrived(tmp_path: Path) -> None:
@@ -219,18 +219,18 @@ def test_an_asynchronous_result_that_was_not_there_yet_is_not_held_to_be_broken(
     call.after[1][0] = call.before[1][0].copy()
     found = judge(tmp_path, calls, mode)
     assert broken(found) == set()
-    untold = {(row["law"], row["rank"]) for row in found if row["verdict"] == "cannot tell"}
-    assert ("reduction", 1) in untold
-    assert ("reduction", 0) not in untold
+    undecided = {(row["law"], row["rank"]) for row in found if row["verdict"] == "cannot tell"}
+    assert ("reduction", 1) in undecided
+    assert ("reduction", 0) not in undecided
 
 
 def test_an_overwritten_record_is_not_judged(tmp_path: Path) -> None:
     calls = job()
     calls["recv"].after[1] = [np.full(5, 9, np.float32), None, 0, 0]
     found = judge(tmp_path, calls, "tensor")
-    untold = [row for row in found if row["verdict"] == "cannot tell"]
-    assert [(row["law"], row["rank"], row["error"]) for row in untold] == [("delivery", 1, None)]
-    assert "overwritten" in untold[0]["reason"]
+    undecided = [row for row in found if row["verdict"] == "cannot tell"]
+    assert [(row["law"], row["rank"], row["error"]) for row in undecided] == [("delivery", 1, None)]
+    assert "overwritten" in undecided[0]["reason"]
     assert broken(found) == set()
 
 
@@ -239,10 +239,10 @@ def test_what_a_missing_rank_put_in_cannot_be_told(tmp_path: Path) -> None:
     add("all_reduce", 2, 0)(calls)  # still the odd one of three
     found = judge(tmp_path, calls, "tensor", ranks=(0, 1, 2))
     assert {(row.law, row.rank) for row in broken(found)} == {("same results", 2)}
-    untold = [row for row in found if row["verdict"] == "cannot tell"]
-    assert {row["law"] for row in untold} == {"reduction", "concatenation", "shards", "exchange", "delivery"}
-    assert {row["reason"] for row in untold} == {"rank 3 has no record of it in the lake"}
-    assert {row["rank"] for row in untold if row["law"] == "delivery"} == {0}
+    undecided = [row for row in found if row["verdict"] == "cannot tell"]
+    assert {row["law"] for row in undecided} == {"reduction", "concatenation", "shards", "exchange", "delivery"}
+    assert {row["reason"] for row in undecided} == {"rank 3 has no record of it in the lake"}
+    assert {row["rank"] for row in undecided if row["law"] == "delivery"} == {0}
 
 
 @pytest.mark.parametrize("mode", ["tensor", "statistics"])
@@ -332,10 +332,10 @@ def test_an_unreadable_tensor_is_a_reason_not_an_error(tmp_path: Path) -> None:
         assert file.exists()
         linked.unlink()
         found = rows(lake)
-    untold = [row for row in found if row["verdict"] == "cannot tell"]
-    assert {(row["law"], row["op"]) for row in untold} == {("reduction", "MintDistributed.all_reduce.0.forward")}
-    assert len(untold) == WORLD
-    assert all("cannot open" in row["reason"] for row in untold)
+    undecided = [row for row in found if row["verdict"] == "cannot tell"]
+    assert {(row["law"], row["op"]) for row in undecided} == {("reduction", "MintDistributed.all_reduce.0.forward")}
+    assert len(undecided) == WORLD
+    assert all("cannot open" in row["reason"] for row in undecided)
 
 
 @needs_dumps

@@ -224,7 +224,7 @@ def test_an_api_is_the_beginning_of_a_name_up_to_a_dot(made: Path, source: str, 
     "api", ["Distributed.all_reduc", ".*", "all_reduce", "Distributed,all_reduce", "a|Tensor", "("]
 )
 def test_an_api_is_no_pattern(made: Path, api: str) -> None:
-    with pytest.raises(UsageError, match="no row is of "):
+    with pytest.raises(UsageError, match="no row belongs to "):
         merged(made, "one", apis=[api])
 
 
@@ -416,7 +416,7 @@ def number(text: str) -> float | None:
 
 
 def test_nothing_is_left_of_a_file_that_could_not_be_written(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no row is of Nothing"):
+    with pytest.raises(UsageError, match="no row belongs to Nothing"):
         written(made, tmp_path, "xlsx", "one", apis=["Nothing"])
     assert list(tmp_path.iterdir()) == []
 
@@ -471,24 +471,24 @@ def test_files_need_no_lake(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_neither(made: Path) -> None:
-    with pytest.raises(UsageError, match=r"three is neither a comparison of .* \(there: md5, one, two\) nor a path"):
+    with pytest.raises(UsageError, match=r"three is neither a comparison of .* \(it has md5, one, two\) nor a path"):
         merging.sources(made / "lake", ["one", "three"])
 
 
 def test_nothing_to_merge() -> None:
-    with pytest.raises(UsageError, match="nothing to merge"):
+    with pytest.raises(UsageError, match="no sources to merge"):
         merging.plan()
 
 
 @pytest.mark.parametrize("metric", ["max diff", "Cosine", "", "NPU max", "Max diff; DROP TABLE results"])
 def test_an_unknown_metric(made: Path, metric: str) -> None:
-    with pytest.raises(UsageError, match=r"there is no metric .* of statistics; use Max diff, Min diff, .*, Result$"):
+    with pytest.raises(UsageError, match=r" is not a metric of statistics; use Max diff, Min diff, .*, Result$"):
         merged(made, "one", metrics=[metric])
 
 
 def test_a_rank_in_two_sources(made: Path) -> None:
     for sources in (["one", "one/csv"], ["one", "one"]):
-        with pytest.raises(UsageError, match="rank 0 of step 0 is in two of the sources"):
+        with pytest.raises(UsageError, match="two of the sources have rank 0 of step 0"):
             merged(made, *sources)
 
 
@@ -503,7 +503,7 @@ def test_files_with_a_comparison_of_several_steps(made: Path) -> None:
 
 
 def test_a_step_that_is_not_there(made: Path) -> None:
-    with pytest.raises(UsageError, match="two: there is no step 7"):
+    with pytest.raises(UsageError, match="two: no unit has the step 7"):
         merged(made, "two", step=7)
 
 
@@ -516,7 +516,7 @@ def test_a_truncated_workbook(made: Path, tmp_path: Path) -> None:
     for path in (made / "one" / "xlsx").iterdir():
         data = path.read_bytes()
         (tmp_path / path.name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(DumpError, match=r"rank0_\d+\.xlsx cannot be read as a result of msprobe"):
+    with pytest.raises(DumpError, match=r"rank0_\d+\.xlsx cannot be read as a table"):
         merged(made, str(tmp_path))
 
 
@@ -555,9 +555,9 @@ def test_a_config_without_metrics(text: str, tmp_path: Path) -> None:
 
 
 def test_formats_and_places_that_do_not_go_together(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--format xlsx is a file; name its folder with -o"):
+    with pytest.raises(UsageError, match="--format xlsx writes files; name their folder with -o"):
         run(made, "one", "--format", "xlsx")
     with pytest.raises(UsageError, match="--format table is for the terminal"):
         run(made, "one", "--format", "table", "-o", str(tmp_path))
-    with pytest.raises(UsageError, match="--format json does not exist; use one of csv, xlsx, parquet"):
+    with pytest.raises(UsageError, match="--format json is unknown; use one of csv, xlsx, parquet"):
         written(made, tmp_path, "json", "one")

@@ -1,4 +1,4 @@
-"""Analyses work apart: nothing of the asker's is hidden by their stages, and nothing of theirs by the asker's."""
+"""Analyses use a separate connection, so that names of their stages and names of the user's tables never collide."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeprobe.analysis.query import apart, keep, set_thresholds
+from lakeprobe.analysis.query import keep, set_thresholds, stage_connection
 from lakeprobe.lake import comparison
 from lakeprobe.lake.connection import connect
 from lakeprobe.session import Lake
@@ -46,7 +46,7 @@ def test_a_comparison_keeps_what_its_rule_left(lake: Lake) -> None:
 def test_overflow_goes_by_the_jump_of_the_rule(lake: Lake) -> None:
     counts = []
     for name in ("usual", "changed"):
-        with apart(lake._connection) as stages:
+        with stage_connection(lake._connection) as stages:
             set_thresholds(stages, comparison.load(lake.path, name).thresholds)
             keep(stages, "jumps", "overflow/jumps", {"run": "target", "step": None})
             counts += stages.execute("SELECT count(*), min(jump) FROM jumps").fetchall()

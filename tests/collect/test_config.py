@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_dumps import DUMPS, needs_dumps
 
 from lakeprobe.collect import config
 from lakeprobe.collect.config import Configuration
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
-
-SHARED = Path(__file__).parents[3] / "shared" / "dumps"
 
 OF_26 = {
     "task": "statistics", "dump_path": "./dump_path", "rank": [], "step": [], "level": "L1", "extra_info": True,
@@ -46,10 +45,10 @@ def test_the_files_that_releases_ship_are_read_as_they_are() -> None:
     assert config.parse(OF_1_0 | {"task": "tensor"}, "1.0").settings == Settings(step=(0, 2), task="tensor")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared dumps")
+@needs_dumps
 def test_the_configurations_that_made_the_shared_dumps_are_read_but_those_of_two_keys() -> None:
     read, refused = 0, set()
-    for path in sorted(SHARED.rglob("config.json")):
+    for path in sorted(DUMPS.rglob("config.json")):
         if path.parent.name == ".dump_metadata":  # MindSpore's own
             continue
         content = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A capture of MindSpore against msprobe 26.2.0: its real dumps in ../shared, and its dumps of the same training.
+"""A capture of MindSpore against msprobe 26.2.0: its real dumps (LAKEPROBE_DUMPS), and its dumps of the same training.
 
 Names, order, bodies, parents and contents must be equal, numbers bit by bit. What msprobe gets wrong is named below.
 """
@@ -13,6 +13,7 @@ import msprobe_runs
 import numpy as np
 import pytest
 from memory import Memory, Step, plain, tensors
+from real_dumps import DUMPS, needs_dumps
 
 from lakeprobe.collect import frameworks
 from lakeprobe.collect.session import Collector
@@ -26,8 +27,9 @@ mindspore = pytest.importorskip("mindspore")
 import mindspore_models as models  # noqa: E402
 from mindspore import Tensor, nn, ops  # noqa: E402
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-CROSS = SHARED / "dumps" / "C_cross"
+CROSS = DUMPS / "C_cross"
+SCRIPTS = DUMPS.parent / "scripts"
+"""What trained the models of the real dumps."""
 REAL = [
     ("ms", "L0", "statistics"),
     ("ms", "L0", "tensor"),
@@ -37,7 +39,7 @@ REAL = [
     ("ms", "mix", "tensor"),
     ("msmint", "L1", "statistics"),
 ]
-"""Flavour of the model, level and task of the dumps in ../shared/dumps."""
+"""Flavour of the model, level and task of the real dumps."""
 
 RUNS = [
     ("odd", "L0", "statistics", "statistics"),
@@ -61,14 +63,13 @@ RUNS = [
     ),
 ]  # fmt: skip
 
-real_dumps = pytest.mark.skipif(not CROSS.exists(), reason="the real dumps are not there")
 with_msprobe = pytest.mark.skipif(importlib.util.find_spec("msprobe") is None, reason="msprobe is not installed")
 
 
 # ---- the real dumps --------------------------------------------------------------------------------------------------
 
 
-@real_dumps
+@needs_dumps
 @pytest.mark.parametrize(("flavour", "level", "task"), REAL)
 def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any) -> None:
     memory = Memory()
@@ -86,7 +87,7 @@ def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any) -> None:
     assert compared == (2 if task == "statistics" else 1)  # of the dumps of tensors, only the first step is there
 
 
-@real_dumps
+@needs_dumps
 def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     language_model("ms", lambda model: Collector(model, Settings(level="mix"), run="ours", lake=lake))
@@ -99,9 +100,9 @@ def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Pat
 
 
 def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list[float]]:
-    """Two steps of the training of ../shared/scripts/ms_lm_dump.py. Gives what watched, and the losses."""
+    """Two steps of the training of SCRIPTS/ms_lm_dump.py. Gives what watched, and the losses."""
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-    spec = importlib.util.spec_from_file_location("lm_model_ms", SHARED / "scripts" / "lm_model_ms.py")
+    spec = importlib.util.spec_from_file_location("lm_model_ms", SCRIPTS / "lm_model_ms.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from sampling import examples
 
 import lakeprobe
 import lakeprobe.collect
@@ -58,7 +59,7 @@ def laid_out(flat: Any, layout: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")  # in what msprobe computes too
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=examples(200), deadline=None)
 @given(
     numbers=st.lists(st.one_of(st.sampled_from(SPECIAL), st.floats(-1e4, 1e4, width=32)), min_size=2, max_size=20),
     repeat=st.sampled_from([1, 7, 400]),
@@ -143,7 +144,7 @@ def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> 
         assert lake.compare("ours", "ingested") is not None
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=examples(100), deadline=None)
 @given(
     size=st.integers(2, 300_000),
     layout=st.sampled_from([layout for layout in LAYOUTS if layout != "zero_dim"]),

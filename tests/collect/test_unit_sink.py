@@ -16,11 +16,13 @@ import duckdb
 import ml_dtypes
 import numpy as np
 import pytest
+import real_dumps
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from replay import DEMO, DUMPS, add_all, ops_of
+from sampling import examples
 
 import lakeprobe
 from lakeprobe.collect.settings import Settings
@@ -34,7 +36,6 @@ from lakeprobe.lake.unit import UnitWriter
 from lakeprobe.lake.values import ValuesWriter
 from lakeprobe.tensors import content_hash, read_tensor
 
-SHARED = Path(__file__).parents[3] / "shared" / "dumps" / "A_pt_lm"
 REAL = [
     DEMO,  # mix
     DUMPS / "cross" / "pt_L1_stat" / "golden" / "step0" / "proc4121",
@@ -445,7 +446,7 @@ def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, mo
     assert violations(lake) == []
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_journal_that_ends_anywhere_gives_its_whole_batches(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -523,9 +524,9 @@ def test_an_unwritable_table_fails_that_unit_and_no_other(lake: Path, monkeypatc
 # ---- size -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared dumps")
+@real_dumps.needs_dumps
 def test_a_step_of_functions_takes_a_twelfth_of_msprobes_bytes(lake: Path, sink: UnitSink) -> None:
-    dump = next((SHARED / "L1_stat" / "golden" / "step0").iterdir())
+    dump = next((real_dumps.DUMPS / "A_pt_lm" / "L1_stat" / "golden" / "step0").iterdir())
     sink.begin(0, 0)
     add_all(sink, ops_of(dump))
     sink.end()

@@ -149,7 +149,7 @@ def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> No
     again = lakeprobe("compare", folder / "bad", folder / "good", "--lake", lake)
     assert again.out == done.out
     assert again.err.splitlines() == [
-        f"run {run}: nothing to do, 1 unit in the lake already from the same dump" for run in ("bad", "good")
+        f"run {run}: nothing to do, the lake has 1 unit from the same dump" for run in ("bad", "good")
     ]
 
 
@@ -181,7 +181,7 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
-    assert again.err == "run npu: nothing to do, 1 unit in the lake already from the same dump\n"
+    assert again.err == "run npu: nothing to do, the lake has 1 unit from the same dump\n"
     assert listing(lake) == before
     write_dump(dump, dump_text(add=2.0))
     other = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
@@ -309,7 +309,7 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
 def test_show_of_a_run_that_is_not_there(folder: Path) -> None:
     done = lakeprobe("show", "Torch.add", "--run", "none", "--lake", folder / "lake")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"lakeprobe: {folder / 'lake'} has no run none (there: bad, good, near, same)\n"
+    assert done.err == f"lakeprobe: {folder / 'lake'} has no run none; it has bad, good, near, same\n"
 
 
 def test_show(folder: Path) -> None:
@@ -356,7 +356,7 @@ def test_wrong_queries(folder: Path, tmp_path: Path) -> None:
     assert (both.code, both.line) == (2, "lakeprobe: give a query or --file, not both")
     none = lakeprobe("sql", "--lake", lake)
     assert none.code == 2
-    assert "there is no query" in none.line
+    assert "the query is empty" in none.line
     missing = lakeprobe("sql", "--file", tmp_path / "missing.sql", "--lake", lake)
     assert missing.code == 2
     assert f"{tmp_path}/missing.sql cannot be read as a query" in missing.line

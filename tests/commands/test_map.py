@@ -62,7 +62,7 @@ def test_writes_a_file_and_never_over_one(lake: Path, tmp_path: Path) -> None:
     before = path.read_text()
     again = lakeprobe("map", "ours", "theirs", "-o", path, "--lake", lake)
     assert again.code == 2
-    assert again.line == f"lakeprobe: {path} is there already; name another file, or remove it first"
+    assert again.line == f"lakeprobe: {path} exists already; name another file, or remove it first"
     assert path.read_text() == before
 
 

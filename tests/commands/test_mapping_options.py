@@ -118,4 +118,4 @@ def test_an_old_compare_json(tmp_path: Path, sides: tuple[str, str]) -> None:
 def test_what_to_compare_must_be_said_once(words: tuple[str, ...]) -> None:
     done = lakeprobe("compare", *words)
     assert (done.code, done.out) == (2, "")
-    assert done.err == "lakeprobe: give TARGET and GOLDEN, or -i with a compare.json instead of both\n"
+    assert done.err == "lakeprobe: give TARGET and GOLDEN, or -i with a compare.json, not both\n"

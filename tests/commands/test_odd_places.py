@@ -75,7 +75,7 @@ def test_a_lake_that_cannot_be_written_is_compared_all_the_same(
         assert result.rows.fetchall() != []
         assert result.lake.path != lake
         assert result.report.remarks == (
-            f"{lake} cannot be written to; the comparison is in the lake {result.lake.path}, with its runs",
+            f"{lake} is read-only; the comparison is in the lake {result.lake.path}, with its runs",
         )
         dump = write_dump(tmp_path / "new", dump_text(add=1.0, mul=3.0))
         assert opened.compare(dump, "npu").verdict == "equal"
@@ -96,7 +96,7 @@ def test_a_changed_dump_and_a_lake_that_cannot_be_written(
     assert result.verdict == "equal"
     [npu] = [unit for report in result.report.ingested for unit in report.units if unit.key.run == "npu"]
     assert npu.has_changed
-    assert result.report.remarks[-1].startswith(f"{lake} cannot be written to; the comparison is in the lake ")
+    assert result.report.remarks[-1].startswith(f"{lake} is read-only; the comparison is in the lake ")
     assert files(lake) == before
 
 
@@ -177,7 +177,7 @@ def test_tensors_in_sql_and_python(tmp_path: Path) -> None:
         ((op, slot),) = opened.sql("SELECT op, slot FROM tensors WHERE run = 'npu'").fetchall()
         array = opened.tensor("npu", op, slot)
         assert (array.shape, array.dtype, array.tolist()) == ((2, 3), np.float64, [[3.0] * 3] * 2)
-        with pytest.raises(package.errors.UsageError, match="no tensor nothing"):
+        with pytest.raises(package.errors.UsageError, match="has no tensor nothing"):
             opened.tensor("npu", "nothing", slot)
     done = lakeprobe("sql", measured, "--lake", tmp_path / "lake")
     assert (done.code, done.out) == (0, "error\n2.0\n")

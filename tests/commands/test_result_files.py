@@ -25,7 +25,7 @@ def test_target_and_golden_as_msprobe_has_them(tmp_path: Path) -> None:
     words = ("compare", "-tp", npu / "dump.json", "-gp", gpu / "dump.json", "--lake", tmp_path / "lake")
     done = lakeprobe(*words)
     assert (done.code, done.out.splitlines()[2]) == (0, "Verdict: different")
-    assert done.err.splitlines()[0] == "the rows are in the lake; -o ./output writes files, as msprobe does"
+    assert done.err.splitlines()[0] == "the rows are in the lake; add -o ./output to write files, as msprobe does"
     written = lakeprobe(*words, "-o", tmp_path / "out")
     assert written.code == 0
     names = sorted(re.sub(r"\d{14}", "TIME", path.name) for path in (tmp_path / "out").iterdir())
@@ -35,7 +35,7 @@ def test_target_and_golden_as_msprobe_has_them(tmp_path: Path) -> None:
     both = lakeprobe(*words, "npu", "gpu")
     assert (both.code, both.line) == (2, "lakeprobe: give TARGET and GOLDEN, or -tp and -gp, not both")
     form = lakeprobe(*words, "--format", "xlsx")
-    assert (form.code, form.line) == (2, "lakeprobe: --format xlsx is a file; name its folder with -o")
+    assert (form.code, form.line) == (2, "lakeprobe: --format xlsx writes files; name their folder with -o")
 
 
 def test_parts_are_told_apart(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_api_that_no_rank_has(tmp_path: Path) -> None:
     compare(tmp_path / "npu", tmp_path / "gpu", lake=tmp_path / "lake")
     done = lakeprobe("merge", "npu_vs_gpu", "--api", "nope", "--lake", tmp_path / "lake")
     assert (done.code, done.line) == (
-        2, "lakeprobe: no row is of nope; an API is the beginning of a row's name up to a dot",
+        2, "lakeprobe: no row belongs to nope; give the beginning of a row's name up to a dot",
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_list() -> None:
     listed = rules("list")
     assert (listed.exit_code, listed.stderr) == (0, "")
     head, line, *lines = listed.stdout.splitlines()
-    assert head.split() == ["rule", "what", "it", "is", "for"]
+    assert head.split() == ["rule", "purpose"]
     assert set(line) == {"─", " "}
     assert [text.split()[0] for text in lines] == NAMES
     for name, text in zip(NAMES, lines, strict=True):
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten(
 ) -> None:
     file = tmp_path / "mine.sql"
     file.write_text("-- my work")
-    assert refused(monkeypatch, capsys, "new", file) == f"lakeprobe: {file} is there already; name a file that is not"
+    assert refused(monkeypatch, capsys, "new", file) == f"lakeprobe: {file} exists already; name a new file"
     assert file.read_text() == "-- my work"
     away = tmp_path / "away" / "mine.sql"
     says = f"lakeprobe: {away} cannot be written: No such file or directory"
@@ -96,7 +96,7 @@ def test_nothing_is_overwritten(
 
 
 def test_no_such_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    says = f"lakeprobe: there is no rule nothing: neither such a file nor one of the bundled {', '.join(NAMES)}"
+    says = f"lakeprobe: nothing is neither a file nor a bundled rule; the bundled rules are {', '.join(NAMES)}"
     assert refused(monkeypatch, capsys, "show", "nothing") == says
     assert refused(monkeypatch, capsys, "new", tmp_path / "x.sql", "--from", "nothing") == says
     assert list(tmp_path.iterdir()) == []

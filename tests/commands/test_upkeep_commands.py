@@ -16,7 +16,7 @@ def test_they_ask(tmp_path: Path) -> None:
     compare(npu, gpu, lake=lake)
     asked = lakeprobe("rm", "npu", "--lake", lake)
     question = "lakeprobe: remove the run npu (a side of npu_vs_gpu, whose rows stay)? "
-    assert (asked.code, asked.line) == (2, question + "nobody can be asked here; answer with --yes")
+    assert (asked.code, asked.line) == (2, question + "stdin is not a terminal; confirm with --yes")
     assert lakeprobe("rename", "npu", "new", "--lake", lake).code == 2
     assert layout.runs(lake) == ["gpu", "npu"]
     renamed = lakeprobe("rename", "npu", "new", "--yes", "--lake", lake)

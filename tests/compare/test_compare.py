@@ -90,11 +90,11 @@ def test_ranks_by_place_keep_their_own_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "golden", "options", "says"),
     [
-        ("nothing", "npu", {}, "nothing is neither a run in .* \\(there: gpu, npu\\) nor a path"),
+        ("nothing", "npu", {}, "nothing is neither a run in .* \\(its runs: gpu, npu\\) nor a path"),
         ("npu", "gpu", {"tensors": "some"}, "--tensors some does not exist"),
         ("npu", "npu", {"name": "a/b"}, "'a/b' cannot name a comparison"),
         ("npu", "npu", {"name": "../out"}, "cannot name a comparison"),
-        ("npu", "gpu", {}, "npu and gpu have no step and rank in common, and not equally many"),
+        ("npu", "gpu", {}, "npu and gpu share no step and rank, and have different numbers"),
     ],
 )
 def test_usage(tmp_path: Path, target: str, golden: str, options: dict[str, str], says: str) -> None:

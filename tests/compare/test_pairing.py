@@ -14,6 +14,7 @@ from pair_dumps import Data, Row, call, compared, results, scalar, tensor, write
 from sampling import examples
 
 import lakeprobe
+from lakeprobe import resources
 from lakeprobe.compare import run as run_module
 from lakeprobe.compare.run import compare
 from lakeprobe.lake import audits
@@ -59,6 +60,20 @@ def test_modules_pair_by_path_class_and_call(tmp_path: Path) -> None:
         ("Module.layer.0.Linear.backward.4.input.0", "Module.layer.0.Linear.backward.4.input.0"),
         (None, "Module.layer.1.LayerNorm.forward.0.input.0"),
     ]
+
+
+def test_results_that_a_join_disordered_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join that spills to the disk may give its rows in another order."""
+    bundled = resources.sql
+
+    def disordered(name: str) -> str:
+        return f"FROM ({bundled(name)}) ORDER BY row DESC" if name == "compare/results" else bundled(name)
+
+    monkeypatch.setattr(resources, "sql", disordered)
+    data = {f"Torch.fw.{number}.forward": call([tensor()]) for number in range(3)}
+    rows = compared(tmp_path, data, data)
+    assert [row["row"] for row in rows] == [0, 1, 2]
+    assert [row["target_op"] for row in rows] == list(data)
 
 
 @pytest.mark.parametrize(("suffix", "other"), [("", ""), ("", ".0"), (".0", ""), (".2", ".2")])

@@ -41,7 +41,7 @@ def test_a_dump_that_changed_is_read_again(work: Path, npu: str, replace: bool) 
         report = compare(npu, "gpu", lake="lake", replace=replace)
         assert (report.name, difference(report)) == ("npu_vs_gpu", expected)
     said = [line for done in report.ingested for line in ingest_lines(done)]
-    changed = "  1 unit of an older dump replaced: it has changed since it was read"
+    changed = "  1 unit replaced: the dump has changed since it was read"
     assert said.count(changed) == (0 if replace else 1)
     assert layout.runs(work / "lake") == ["gpu", "npu"]
 
@@ -75,7 +75,7 @@ def test_replace_reads_a_run_again_from_its_folder(work: Path, monkeypatch: pyte
         file.unlink() if file.is_file() else file.rmdir()
     (work / "npu").rmdir()
     gone = compare("npu", "gpu", lake="../lake", replace=True)
-    assert gone.remarks == ("npu: what it was read from is not there any more, so it stays as it is",)
+    assert gone.remarks == ("npu: its dump no longer exists, so the run stays as it is",)
 
 
 def test_a_run_that_the_user_named_is_a_record(work: Path) -> None:
@@ -141,7 +141,7 @@ def test_any_two_units_of_the_lake(work: Path) -> None:
         assert [
             ((pair.target.step, pair.target.rank), (pair.golden.step, pair.golden.rank)) for pair in report.pairs
         ] == pairs
-    with pytest.raises(UsageError, match="run has no such unit; it has step 0-1 and rank 0-1"):
+    with pytest.raises(UsageError, match="run does not have the step or rank asked for; it has step 0-1 and rank 0-1"):
         compare("run@step7", "run", lake="lake")
 
 
@@ -150,7 +150,9 @@ def test_a_step_or_rank_that_is_not_there(work: Path) -> None:
         ingest("npu", lake="lake")
         ingest("gpu", lake="lake")
         os.chdir("/")
-        with pytest.raises(UsageError, match=r"npu has none of the steps and ranks .* it has step 0 and rank 0"):
+        with pytest.raises(
+            UsageError, match=r"npu does not have the steps and ranks asked for; it has step 0 and rank 0"
+        ):
             compare("npu", "gpu", lake=work / "lake", **options)
         os.chdir(work)
 
@@ -188,9 +190,7 @@ def test_a_comparison_of_other_units_is_not_replaced_without_a_word(work: Path) 
 
     named("two/npu", "two/gpu")
     for sides in (("two/gpu", "two/npu"), ("two/npu/step0", "two/gpu/step0")):
-        with pytest.raises(
-            UsageError, match=r"the comparison kept is there already, of npu with gpu in 2 .step, rank."
-        ):
+        with pytest.raises(UsageError, match=r"the comparison kept exists already, of npu with gpu in 2 .step, rank."):
             named(*sides)
     named("two/gpu", "two/npu", replace=True)
     assert comparison.load(work / "lake", "kept").target == "gpu"

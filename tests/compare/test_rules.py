@@ -87,7 +87,7 @@ BROKEN = {
     ),
     "target_twice": (
         PAIRS + "SELECT 0 AS target_row, golden_row, matched_by FROM pairs_default",
-        "pairs has the target row 0, 3 times; a row has one counterpart at most",
+        "pairs has the target row 0, 3 times; a row has at most one counterpart",
     ),
     "golden_twice": (
         PAIRS + "SELECT target_row, 1 AS golden_row, matched_by FROM pairs_default",
@@ -111,7 +111,7 @@ BROKEN = {
     ),
     "verdict_missing": (
         VERDICTS + "FROM verdicts_default WHERE row > 0",
-        "verdicts has the row 0 0 times; every row of paired has one verdict",
+        "the view verdicts has the row 0 0 times, not once",
     ),
     "verdict_double": (
         VERDICTS + "FROM verdicts_default UNION ALL FROM verdicts_default",
@@ -123,16 +123,16 @@ BROKEN = {
     ),
     "metrics_missing": (
         METRICS + "FROM metrics_default LIMIT 0",
-        "metrics has no row for 3 pairs; every pair of one kind has one",
+        "the view metrics lacks 3 pairs; it must have a row for every pair of one kind",
     ),
     "metrics_twice": (
         METRICS + "FROM metrics_default UNION ALL FROM metrics_default",
-        "metrics has a row more than once; a pair has one row of metrics at most",
+        "the view metrics has a row more than once; each pair may have one",
     ),
     "threshold": ("SET VARIABLE norm_growth = 'much'", "the threshold norm_growth is 'much'; it must be a number"),
     "threshold_misspelt": (
         "SET VARIABLE norm_eror_output = 0.1",
-        "there is no threshold norm_eror_output; norm_error_output is meant, or call it otherwise",
+        "norm_eror_output is not a threshold; write norm_error_output, or give the variable another name",
     ),
     "threshold_null": ("SET VARIABLE noise_factor = NULL", "the threshold noise_factor is None; it must be a number"),
 }
@@ -214,9 +214,9 @@ def test_a_rule_that_cannot_be_read(tmp_path: Path, lake: Path) -> None:
     refused(
         lake,
         "of_that_name",
-        "there is no rule of_that_name: neither such a file nor one of the bundled cell, cross_framework,",
+        "of_that_name is neither a file nor a bundled rule; the bundled rules are cell, cross_framework,",
     )
-    refused(lake, tmp_path, f"there is no rule {tmp_path}")
+    refused(lake, tmp_path, f"{tmp_path} is neither a file nor a bundled rule")
 
 
 def test_a_rule_is_kept_with_its_comparison(tmp_path: Path, lake: Path) -> None:

@@ -233,9 +233,9 @@ def test_a_reader_sees_the_origin_over_all_ranks_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "task", "says"),
     [
-        (NAMES_ONLY, "structure", "The dump names its ops and records no values, so nothing can be seen."),
-        (BARE, "statistics", "No op makes NaN or inf that was not asked for, as far as it can be seen."),
-        (ONE, "statistics", "No op makes NaN or inf that was not asked for."),
+        (NAMES_ONLY, "structure", "The dump names its ops and records no values, so overflow cannot be detected."),
+        (BARE, "statistics", "No op produces unexpected NaN or inf, as far as the dump shows."),
+        (ONE, "statistics", "No op produces unexpected NaN or inf."),
     ],
 )
 def test_overflow_says_what_it_cannot_see(tmp_path: Path, data: Any, task: str, says: str) -> None:

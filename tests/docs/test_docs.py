@@ -56,7 +56,7 @@ def test_generated_pages_are_up_to_date(generate: ModuleType) -> None:
     assert generate.stale() == []
 
 
-def test_a_stale_page_is_told(
+def test_a_stale_page_is_reported(
     generate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(generate, "FOLDER", tmp_path)

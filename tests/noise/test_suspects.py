@@ -132,7 +132,7 @@ def test_digests_between_chips_name_no_op(lake: Lake) -> None:
     assert named(result) == (None, None, None)
     assert result.summary().verdict is Verdict.DIFFERENT
     for text in (str(result), first_difference_text(result.first_difference())):
-        assert "No op can be named: digests differ wherever ops compute, as between two chips." in text
+        assert "No op stands out: digests differ wherever ops compute, as between two chips." in text
     flawed = Network(seed=6, digests=True, eps={3: 1e-3})
     assert named(compared(lake, flawed)) == ("Functional.layer_norm.3.forward",) * 3
 
@@ -152,7 +152,8 @@ def test_a_decision_that_flips_is_told_with_its_margin(lake: Lake) -> None:
     assert 1e-8 < margin < 1e-5
     text = " ".join(first_difference_text(found).split())
     assert (
-        f"Decided otherwise for rounding alone: {op}. It chose between values that are less than {margin:.1g}" in text
+        f"Rounding alone flipped the decision of {op}: it chose between values that differ by less than {margin:.1g}"
+        in text
     )
     assert not lake.compare("golden", "golden", name="same").first_difference().flips.fetchall()
 
@@ -248,7 +249,7 @@ def test_a_noise_that_is_not_there(lake: Lake) -> None:
     runner = CliRunner()
     for command in (["first-diff", "pair_target1"], ["blame", "pair_target1"], ["compare", "target1", "golden"]):
         ended = runner.invoke(app, [*command, "--noise", "chip", "--lake", str(lake.path)])
-        assert "there is no noise chip" in str(ended.exception)
+        assert "has no noise chip" in str(ended.exception)
 
 
 def test_the_error_is_that_of_the_elements(lake: Lake) -> None:

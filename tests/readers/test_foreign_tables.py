@@ -24,7 +24,7 @@ from sampling import examples
 
 from lakeprobe.errors import DumpError
 from lakeprobe.lake import layout
-from lakeprobe.readers import foreign_tables, sheets
+from lakeprobe.readers import foreign_tables, sheets, table_files
 from lakeprobe.readers.foreign_tables import ForeignTable, TableFile, find, gather, read
 from lakeprobe.readers.source import Listing
 
@@ -484,7 +484,7 @@ def test_files_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_row_without_end_costs_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_tables._csv_rows, "__defaults__", (10_000, "strict"))
+    monkeypatch.setattr(table_files._csv_rows, "__defaults__", (10_000, "strict"))
     path = tmp_path / "random.csv"
     for row in ("x" * 20_000, '"' + "x\n" * 10_000, '"x\n",' * 5_000):
         path.write_text("api_name,stack\n" + row)

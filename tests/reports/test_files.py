@@ -165,6 +165,6 @@ def test_nothing_half_written_is_left(
 
 
 def test_an_unknown_format(comparison: StoredComparison, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--format pdf does not exist"):
+    with pytest.raises(UsageError, match="--format pdf is unknown"):
         files.write(comparison, tmp_path, "pdf")
     assert list(tmp_path.iterdir()) == []

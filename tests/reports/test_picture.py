@@ -162,7 +162,7 @@ def test_the_loss_is_first_then_what_leaves_first_and_gets_farthest(connection: 
         "row5",
         "row4",
     ]
-    assert figure.get_supxlabel() == "6 of 11 rows: those that leave golden first and get farthest"
+    assert figure.get_supxlabel() == "6 of 11 rows: those that leave golden first and farthest"
     assert len(axes_of(made.figure(3))) == 3
 
 
@@ -241,9 +241,9 @@ def test_svg(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"drift\.pdf is no picture that can .*; end its name in \.png or \.svg"):
+    with pytest.raises(UsageError, match=r"drift\.pdf is not a picture; end its name in \.png or \.svg"):
         report(connection, points("a", 2)).write(tmp_path / "drift.pdf")
-    with pytest.raises(UsageError, match="is no picture"):
+    with pytest.raises(UsageError, match="is not a picture"):
         picture.checked("drift")
 
 

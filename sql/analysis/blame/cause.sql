@@ -1,5 +1,5 @@
 -- cause: the first suspect.
--- grain: one op, or none where nothing is suspect
+-- grain: one op; none without a suspect
 -- parameters: the table blame_ranked
 SELECT step, rank, place, target_seq
 FROM blame_ranked

@@ -1,4 +1,4 @@
--- counts: how many events there are of each grade.
+-- counts: the number of events of each grade.
 -- grain: one grade
 -- parameters: the table blame_ranked
 SELECT grade, is_downstream, count(*) AS events

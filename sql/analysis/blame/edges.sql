@@ -1,15 +1,15 @@
--- edges: where an op that differs has its difference from.
--- grain: one op and one earlier op, or op of another rank, that it has something that differs from
+-- edges: from which earlier ops an op that differs may have its difference.
+-- grain: one op, and one earlier op, or op of another rank, that passed something different to it
 -- parameters: $comparison, $ranks (a list); the view results, the tables blame_ops, blame_incoming, blame_leaves,
 --   blame_meetings and transfers
--- how, the surest first:
---   value: an input is the latest output before it with the same value (as in blame/unexplained.sql); of a module
---   and the   op in it that both gave it, the op
---   saved: a backward op works on what its forward op took and gave
+-- how: from the most to the least certain:
+--   value: an input is the latest earlier output with the same value (as in blame/unexplained.sql), or, if a module and
+--     an op in it both output it, that op
+--   saved: a backward op uses the inputs and outputs of its forward op
 --   inside: a module's output is that of the last op in it
---   meeting: a transfer takes what another rank gave
---   order: nothing of the above, so the latest op before it; an op between them is not recorded
--- error: how far apart that is which is handed on; what is less than a hundredth of the op's largest is left out
+--   meeting: a transfer receives what another rank sent
+--   order: none of these, so the latest earlier op; an op between the two is not recorded
+-- error: the error that was passed on; less than a hundredth of the op's largest is left out
 WITH
     nodes AS (
         SELECT blame_ops.*, is_container
@@ -115,7 +115,7 @@ WITH
     before AS (
         SELECT step, rank, target_seq AS seq FROM nodes WHERE output_touched AND NOT is_container
         UNION
-        -- what a transfer took is not always in its record
+        -- the record of a transfer may lack what it received
         SELECT step, rank, seq FROM blame_meetings WHERE brought_error > 0 AND list_contains($ranks, rank)
     ),
     by_order AS (

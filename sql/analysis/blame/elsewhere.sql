@@ -1,10 +1,11 @@
--- elsewhere: ops that give what another op of their kind gives in the other run: they were paired askew.
+-- elsewhere: ops whose outputs another op of their kind has in the other run: they were paired with the wrong call.
 -- grain: one op that is an event, or whose output differs, on a rank where some op has no counterpart
 -- parameters: $comparison, $target, $golden; the views results, tensors and ops, the tables blame_events, blame_ops,
 --   blame_leaves and compared_units
--- The same value: dtype, shape and all statistics, to the last bit, or the digest where there are none.
--- An op that only one run has shifts the call numbers of those after it, so ops of one name are not the same call. All
---   outputs that differ (constant ones say nothing) have their value among the other run's outputs of that API.
+-- The same value means the same dtype, shape and statistics, to the last bit, or the same digest if there are no
+-- statistics.
+-- An op that only one run has shifts the call numbers of later ops, so that ops of one name are different calls. All
+-- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API.
 WITH
     uneven AS (
         SELECT DISTINCT step, rank FROM blame_ops WHERE side <> 'pair'

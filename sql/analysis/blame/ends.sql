@@ -1,10 +1,11 @@
--- ends: on each rank the op at which the path from the cause ends: the loss, else the last op that differs.
--- grain: one rank where anything that differs follows the cause, or what was brought to it
+-- ends: the op of each rank at which the path from the cause ends: the loss, or else the last op that differs.
+-- grain: one rank on which something differs after the cause, or after a transfer that carried the difference there
 -- parameters: $comparison, $target; the views results and ops, the tables blame_ops, blame_leaves, blame_cause,
 --   blame_spread and transfers
--- nth: losses first; the cause's own rank before the others, these in the order in which the difference came to them
--- The loss is the last forward op before the first backward op whose output is one float; where none was recorded
---   (modules only) the last forward op before it stands in.
+-- nth: losses first; the cause's own rank before the others, which follow in the order in which the difference reached
+--   them
+-- The loss is the last forward op before the first backward op whose output is one float. If none was recorded (modules
+-- only), the last forward op before the backward pass replaces it.
 WITH
     begins AS (
         SELECT step, rank, place FROM blame_cause

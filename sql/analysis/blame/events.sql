@@ -1,20 +1,20 @@
--- events: where a difference may have begun: ops that add to what came in, and what came from nowhere.
+-- events: where a difference may have begun: ops that add error to their inputs, and differences without a source.
 -- grain: one op of a comparison that may be a cause; the first 64 of a (step, rank)
 -- parameters: the tables blame_ops, blame_incoming, blame_growth, blame_makers, blame_meetings, transfers,
 --   repeat_errors, noise_ends and blame_noise
--- reason, in the order in which one is taken where several hold:
---   only in target, only in golden: no counterpart
---   argument: the call is another one, and what it gives is not equal
---   taken: an input is not what the op that made it in golden gave, which agrees here
+-- reason: the first of these that applies:
+--   only in target, only in golden: the op has no counterpart
+--   argument: the call has other arguments, and its output is not equal
+--   taken: an input is not the output of the op that made it in golden, and that output agrees
 --   absent: a transfer brought it from ranks that are not in the lake
---   made: an output differs and nothing that came in does, or it is off by ten times what is expected of that
+--   made: an output differs and no input does, or its error is ten times the expected one
 --   unrecorded: an input differs that no recorded op made, and nothing differs before it
--- Where ops round differently, the reason is the evidence that the op stands out by (sql/noise), in its order (standing).
--- A module in which an op differs is no event, and the output of a transfer whose record a nested call overwrote says
---   nothing. An argument without any effect on the output is none either.
--- expected_error: what comes in times the kind's growth, at least floor: 16 spacings of float32, or three times what
---   the op is off by in a repeat of the golden run
--- size: output error over expected error; infinite where NaN or inf are born
+-- Where ops round differently, the reason is the evidence by which the op stands out (sql/noise), in that order
+-- (standing). A module in which an op differs is not an event. The output of a transfer whose record a nested call
+-- overwrote is not evidence. An argument without any effect on the output is not an event either.
+-- expected_error: the error of the inputs times the kind's growth, at least floor: 16 spacings of float32, or three
+--   times the op's error in a repeat of the golden run
+-- size: output error over expected error; infinite if NaN or inf are born
 WITH
     moved AS (
         SELECT step, rank, seq FROM transfers GROUP BY ALL

@@ -1,8 +1,8 @@
--- growth: by how much ops of one kind usually enlarge an error that reaches them.
+-- growth: by how much ops of one kind usually amplify the error of their inputs.
 -- grain: one API or module path, in one direction
 -- parameters: the tables blame_ops and blame_incoming
--- growth: the median of output error over incoming error, at least 1, of the ops where both are finite and beyond 0;
---   where there are fewer than three such ops it says nothing, and the kind has no row
+-- growth: the median of output error over incoming error, at least 1, of the ops where both are finite and positive; a
+--   kind with fewer than three such ops has no row
 SELECT
     kind,
     api_key,

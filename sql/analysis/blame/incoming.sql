@@ -1,13 +1,13 @@
--- incoming: how far apart all is that an op works on: its recorded inputs, and what reaches it otherwise.
+-- incoming: the error of everything that an op works on: its recorded inputs, and what reaches it in other ways.
 -- grain: one op of blame_ops that the target has
 -- parameters: the tables blame_ops and blame_meetings
--- incoming_error: the largest error of the op's own inputs; of what its forward op took and gave (a backward op
---   works on the tensors that were saved then); of what any rank put into its meeting; for the gradients of a
---   module's parameters, of what reached the module forwards and backwards
+-- incoming_error: the largest error of the op's own inputs; of the inputs and outputs of its forward op (a backward op
+--   uses the tensors saved then); of what any rank put into its meeting; for the gradients of a module's parameters, of
+--   what reached the module in the forward and backward pass
 -- brought_error, from_rank, meeting: what came from another rank
--- is_absent: a member of its group is not in the lake; overwritten: its record is not to be trusted;
---   asynchronous: its output may have been recorded before it had arrived
--- is_container: an op inside the module differs too, so the module only shows what that one did
+-- is_absent: a member of its group is not in the lake; overwritten: its record cannot be trusted; asynchronous: its
+--   output may have been recorded before it arrived
+-- is_container: an op inside the module differs too, so the module only shows that op's difference
 WITH
     saved AS (
         SELECT step, rank, kind, api_key, call, max(greatest(input_error, output_error)) AS error

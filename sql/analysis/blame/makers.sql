@@ -1,12 +1,12 @@
--- makers: which earlier op made the value of an unexplained input, in either run.
+-- makers: the earlier op that made the value of an unexplained input, in either run.
 -- grain: one unexplained input leaf
 -- parameters: $comparison, $target, $golden; the views tensors and results, the tables blame_unexplained,
 --   blame_leaves and compared_units
 -- golden_maker, target_maker: the latest earlier op with that value among its outputs (norm within a ten-thousandth)
--- maker_differs: the op that made it in golden has an output that differs, or no counterpart, so that the input may
---   have its difference from there
+-- maker_differs: the op that made it in golden has an output that differs, or no counterpart, so the input's difference
+--   may come from there
 WITH
-    -- most tensors are left out by this before anything else of them is looked at
+    -- this excludes most tensors before their other columns are read
     maxima AS (
         SELECT golden_max AS max FROM blame_unexplained
         UNION

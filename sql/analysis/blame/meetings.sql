@@ -1,10 +1,10 @@
--- meetings: what a transfer brings to a rank: how far the tensors are apart that the ranks of its meeting put in.
--- grain: one transfer of one rank that takes something, or whose record was overwritten
+-- meetings: what a transfer brings to a rank: the error of the tensors that the ranks of its meeting put in.
+-- grain: one transfer of one rank that receives something, or whose record was overwritten
 -- parameters: the tables transfers, blame_leaves and noise_ends
--- own_error, brought_error: the largest error of what this rank puts in, and of what the others do; 0 where all agree,
+-- own_error, brought_error: the largest error of what this rank puts in, and of what the others put in; 0 if all agree,
 --   and for noise where ops round differently
--- from_rank: the other rank whose tensors are furthest apart; NULL where all agree
--- is_absent: a member of the group is not in the lake, so what it put in is not known
+-- from_rank: the other rank with the largest error; NULL if all agree
+-- is_absent: a member of the group is not in the lake, so what it put in is unknown
 WITH
     wanted AS (
         SELECT step, rank, seq, slot, meeting, given, taken, overwritten, asynchronous, len(absent) > 0 AS is_absent

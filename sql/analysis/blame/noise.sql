@@ -1,4 +1,4 @@
--- noise: the ops that stand out of rounding noise, in the units where they decide.
+-- noise: the ops that stand out of rounding noise, in units where ops round differently.
 -- grain: one op
 -- parameters: the tables standing and noise_ends
 SELECT standing.*

@@ -1,15 +1,15 @@
--- ops: the ops of a comparison that are not wholly equal: what they are, how far inputs and outputs are apart.
+-- ops: the ops of a comparison that are not completely equal: what they are, and the errors of inputs and outputs.
 -- grain: one op of one (step, rank): a pair, or an op of one side
 -- parameters: $comparison, $target, $golden (runs); the views results and ops, the tables blame_leaves, compared_units,
 --   standing and noise_ends
--- place: the op's place in the target; an op that only the golden run has stands behind the paired op before it, and
---   the gradients of a module's parameters not before its backward op
+-- place: the op's place in the target; an op that only the golden run has follows the paired op before it, and the
+--   gradients of a module's parameters follow its backward op
 -- side: pair, target or golden
--- input_error, output_error: the largest error of the tensors; 0 where all are equal
--- output_differs: an output is off by more than float noise; output_touched: by anything at all
--- only_digests: nothing but digests differ; other_tensors: a tensor has another dtype or shape
+-- input_error, output_error: the largest error of the tensors; 0 if all are equal
+-- output_differs: an output differs by more than float noise; output_touched: an output is not equal
+-- only_digests: only digests differ; other_tensors: a tensor has another dtype or shape
 -- arguments: the rows of arguments that differ (blame_leaves.is_argument)
--- api_key, call, is_forward: what a backward op and its forward op have in common, and which of them it is
+-- api_key, call, is_forward: what identifies a backward op and its forward op, and which of them it is
 WITH
     seen AS (
         SELECT
@@ -50,7 +50,7 @@ WITH
         FROM seen
         WHERE target_seq IS NOT NULL
     ),
-    -- gradients of parameters are recorded where older dumps first saw the module; they are made with its backward
+    -- old dumps record parameter gradients where the module first appears, although its backward computes them
     backwards AS (
         SELECT step, rank, api, max(seq) AS seq
         FROM ops
@@ -94,8 +94,8 @@ WITH
         JOIN compared_units AS units ON units.golden_step = ops.step AND units.golden_rank = ops.rank
         WHERE run = $golden AND EXISTS (FROM golden_alone)
     ),
-    -- what stands out though no value of it differs: golden's op whose counterpart another call of its name took, and an
-    -- op that takes what only one run trains
+    -- ops that stand out although none of their values differ: an op of golden whose counterpart was paired with another
+    -- call of its name, and an op whose input only one run trains
     unseen AS (
         SELECT
             standing.step,

@@ -1,4 +1,4 @@
--- path: the ops of a path, with how far their inputs and outputs are apart.
+-- path: the ops of a path, with the errors of their inputs and outputs.
 -- grain: one op of the path, from the cause on
 -- parameters: $target; the view ops, the tables blame_ops and blame_hops
 SELECT

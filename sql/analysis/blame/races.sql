@@ -1,9 +1,9 @@
--- races: events where only digests differ, of values that an op changes in place then or later.
+-- races: events in which only digests differ, of values that an op changes in place then or later.
 -- grain: one event
 -- parameters: $comparison, $target; the views ops, tensors and results, the tables blame_events and blame_leaves
--- msprobe works a digest out in a thread, some time after the op, so the digest of a tensor that is changed in place
---   is that of before or after, by chance; the statistics, which are taken at once, agree to the last bit. An op
---   changes a tensor in place where its name says so (mul_, __iadd__), and a collective writes into its argument.
+-- msprobe computes a digest in a thread, some time after the op. So the digest of a tensor that is changed in place may
+-- be that of before or after, while the statistics, which are computed at once, agree to the last bit. An op
+-- changes a tensor in place if its name says so (mul_, __iadd__), and a collective writes into its argument.
 WITH
     near AS (
         SELECT

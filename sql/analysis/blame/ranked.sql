@@ -1,19 +1,19 @@
 -- ranked: the events in the order of suspicion.
 -- grain: one event
 -- parameters: the tables blame_events, blame_elsewhere, blame_races, blame_ops, blame_incoming and blame_meetings
--- grade: suspect; or why it is none:
---   askew: the op gives what another one of its kind gives in golden, so the two were paired askew
---   structure: an op of one side, where nothing that both sides have differs
---   race: only digests differ, of a tensor that is changed in place, or without a trace in what the op gives; or the
---     record of a transfer that had not ended
---   recording: no number differs, one side only has not recorded as much
---   noise: within what the op is off by in a repeat of golden
--- Where ops round differently, what stands out of that is a suspect, though what it does may hide in the noise.
--- is_downstream: a suspect stands before it on its rank, or a tensor that differs came from another rank before it;
---   so its difference may be that one's, however large it grew
--- Order: suspects first; of these the ones that nothing came before; then arguments and ops of one side, which are
---   facts about the code, before numbers; what came from a rank that is not in the lake last; then by size, at last
---   by place. Where ops round differently, they stand in the order of sql/noise/suspects.
+-- grade: suspect, or the reason why it is not one:
+--   askew: another op of its kind has the same outputs in golden, so the two were paired with the wrong calls
+--   structure: an op of one side, while nothing that both sides have differs
+--   race: only digests differ, of a tensor that is changed in place, or without an effect on the output, or the
+--     transfer had not ended when it was recorded
+--   recording: no number differs, one side only recorded less
+--   noise: within the error of the op in a repeat of golden
+-- Where ops round differently, an op that stands out of that is a suspect, though noise may hide its effects.
+-- is_downstream: a suspect precedes it on its rank, or a tensor that differs arrived from another rank before it, so
+--   its difference may come from there, however large it is
+-- Order: suspects first, and among them those without an earlier event; then arguments and ops of one side, which are
+-- facts about the code, before numbers; what came from a rank that is not in the lake last; then by size, and finally
+-- by place. Where ops round differently, the order is that of sql/noise/suspects.
 WITH
     differing AS (
         SELECT DISTINCT step, rank

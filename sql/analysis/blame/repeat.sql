@@ -1,4 +1,4 @@
--- repeat: how far the ops of golden are from themselves in a repeat of the same run.
+-- repeat: how far the ops of golden differ from themselves in a repeat of the same run.
 -- grain: one op of golden whose output is not equal in the repeat
 -- parameters: $is_golden (golden is the golden side of the repeat's comparison, else its target); the tables
 --   leaf_errors, of that comparison, and compared_units

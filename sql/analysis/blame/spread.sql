@@ -1,5 +1,5 @@
--- spread: how the difference came to the ranks: the first transfer that brought one to each.
--- grain: one rank that something different was brought to
+-- spread: how the difference reached the ranks: the first transfer that carried it to each.
+-- grain: one rank that received something different
 -- parameters: the tables transfers and blame_meetings
 SELECT
     meetings.step,

@@ -1,8 +1,8 @@
--- suspects: the short list: what may be the cause, and why.
--- grain: one op, on all ranks where it is held for the same reason
+-- suspects: the short list: the possible causes, with their evidence.
+-- grain: one op, on all ranks with the same reason
 -- parameters: $comparison, $target, $golden, $most; the views results, ops and stacks, the tables blame_ranked and
 --   compared_units
--- added_error: how far the output is off beyond what came in times the kind's usual growth
+-- added_error: the output error beyond the error of the inputs times the kind's usual growth
 WITH
     grouped AS (
         SELECT
@@ -33,13 +33,13 @@ WITH
                 || ' is '
                 || leaf_text(
                     target_kind, target_type, target_dtype, target_shape, target_value,
-                    if(only_digests, NULL, statistic_text(apart.name, apart.target, apart.golden)), target_digest
+                    if(only_digests, NULL, statistic_text(farthest.name, farthest.target, farthest.golden)), target_digest
                 )
                 || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '')
                 || ' against '
                 || leaf_text(
                     golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-                    if(only_digests, NULL, statistic_text(apart.name, apart.golden, apart.target)), golden_digest
+                    if(only_digests, NULL, statistic_text(farthest.name, farthest.golden, farthest.target)), golden_digest
                 )
                 || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), ''),
                 ', '
@@ -47,7 +47,7 @@ WITH
             ) AS leaves
         FROM listed
         JOIN (
-            SELECT *, farthest_statistic(results) AS apart FROM results WHERE comparison = $comparison
+            SELECT *, farthest_statistic(results) AS farthest FROM results WHERE comparison = $comparison
         ) AS results
             ON results.step = listed.step
             AND results.rank = listed.rank

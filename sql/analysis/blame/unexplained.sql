@@ -1,10 +1,10 @@
--- unexplained: inputs that differ although nothing that differs was seen with their value before.
--- grain: one input leaf of a pair of ops; the first 64 ops of a (step, rank) that have such
+-- unexplained: inputs that differ although no earlier leaf with their value differs.
+-- grain: one input leaf of a pair of ops; of the first 64 such ops of a (step, rank)
 -- parameters: $comparison; the view results, the tables blame_leaves, blame_ops and transfers
--- Where an op hands on what another one made, the value was an output, or an input, of an earlier op and differed there
---   too. The same value: max and min, which a transposed, reshaped or widened tensor keeps to the last bit (but not its
---   mean and norm), or the digest where there are no statistics.
--- target_key, golden_key: the value on either side; NULL where it is constant (zeros, ones) and so says nothing
+-- If an op passes on what another one made, the value was an output or input of an earlier op and differed there too.
+-- The same value means the same max and min, which a transposed, reshaped or widened tensor keeps to the last bit (but
+-- not its mean and norm), or the same digest if there are no statistics.
+-- target_key, golden_key: the value on either side; NULL if it is constant (zeros, ones) and identifies nothing
 WITH
     known AS (
         SELECT

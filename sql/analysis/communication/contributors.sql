@@ -1,5 +1,5 @@
--- contributors: who should put something into each meeting, and what keeps us from knowing what it was.
--- grain: one member of one meeting; the sender alone, where one rank sends to another
+-- contributors: which ranks should contribute to each meeting, and what hides their contribution.
+-- grain: one member of one meeting; only the sender, if one rank sends to another
 -- parameters: after shares
 WITH
     meetings AS (

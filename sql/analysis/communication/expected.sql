@@ -1,7 +1,7 @@
 -- expected: what the result of each part of a meeting is made of, by its law.
 -- grain: one tensor, or piece of one (`elements` from `first` on), that goes into one part
 -- parameters: after the laws
--- Pieces of one layer stand one after the other by their place; layers are reduced, element by element.
+-- Pieces of one layer follow one another by place; layers are reduced, element by element.
 SELECT
     * REPLACE (CAST(first AS BIGINT) AS first, CAST(elements AS BIGINT) AS elements)
 FROM (

@@ -1,4 +1,4 @@
--- law_broadcast: broadcast: every member takes what the root puts in. The root is the one that most members name.
+-- law_broadcast: broadcast: every member receives what the root puts in. The root is the one that most members name.
 -- grain: one tensor that the root puts in
 -- parameters: after contributors
 -- Statistics see any change of largest, smallest, mean or norm.

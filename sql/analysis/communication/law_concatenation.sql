@@ -1,8 +1,8 @@
 -- law_concatenation: all_gather and gather: the result is what the members put in, in the group's order.
 -- grain: one tensor that a member puts in; part -1 is the whole result, part i the i-th tensor of a list
 -- parameters: after contributors
--- Statistics see a wrong tensor in a list, since each of its tensors is recorded. Of a result that is one tensor they
--- see what was lost or altered, but not the order: two shards that changed places leave all statistics as they were.
+-- Statistics show a wrong tensor in a list, because each of its tensors is recorded. For a result that is one tensor
+-- they show lost or altered elements, but not their order: two swapped shards leave all statistics unchanged.
 SELECT
     step,
     meeting,

@@ -1,4 +1,4 @@
--- law_delivery: send and receive, a P2POp of a batch included: the receiver takes what the sender put in.
+-- law_delivery: send and receive, including a P2POp of a batch: the receiver gets what the sender put in.
 -- grain: one tensor that is sent
 -- parameters: after contributors
 -- Statistics see any change of largest, smallest, mean or norm.

@@ -1,8 +1,8 @@
--- law_exchange: all_to_all: member i takes the i-th piece of what each member puts in, in the group's order.
+-- law_exchange: all_to_all: member i receives the i-th piece of what each member puts in, in the group's order.
 -- grain: one tensor, or piece of one, that a member puts in for one taker; part is the taker's place in the group
 -- parameters: after contributors and tensors_moved
--- Pieces are even, or as long along the first axis as the split sizes say. Statistics see the tensors of lists; of
--- one tensor that is cut they see what all members take together, and not whose piece went where.
+-- Pieces are even, or as long along the first axis as the split sizes say. Statistics show the tensors of lists; if one
+-- tensor is cut, they show what all members receive together, and not which piece went where.
 WITH
     pieces AS (
         SELECT

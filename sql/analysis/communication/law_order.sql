@@ -1,7 +1,7 @@
 -- law_order: the members of a group make its collective calls in one order, and as many sends as receives.
--- grain: one group of one step, or one pair of sender and receiver: the first call that does not fit, or that all fit
+-- grain: one group of one step, or one pair of sender and receiver: the first mismatch, or that there is none
 -- parameters: $run; after transfers
--- Ranks that were not dumped are left out. A mismatch makes a job hang or mix up its data. meeting: who calls.
+-- Ranks that were not dumped are ignored. A mismatch makes a job hang or mix up its data. meeting: the calling rank.
 WITH
     units AS (
         SELECT DISTINCT
@@ -69,7 +69,7 @@ WITH
         GROUP BY ALL
         HAVING count(*) > 1
     ),
-    -- all that comes after the first mismatch is shifted
+    -- after the first mismatch everything is shifted
     first_odd AS (
         SELECT
             step,

@@ -1,8 +1,8 @@
 -- law_reduction: all_reduce and reduce: the result is the sum (or maximum, …) of what all members put in.
 -- grain: one tensor that a member puts in
 -- parameters: after contributors
--- Statistics see it through what a sum keeps: the mean, and bounds for largest, smallest and norm. They do not see an
--- exchange of elements, nor a change that leaves the mean and the bounds. Of a maximum they see the largest element.
+-- Statistics show the mean of a sum, and bounds for its largest, smallest and norm. They do not show swapped
+-- elements, nor a change within the mean and the bounds. For a maximum they show the largest element.
 SELECT
     step,
     meeting,

@@ -1,9 +1,9 @@
 -- law_same_arguments: members of a meeting agree on its reduction, root, dtype and size.
 -- grain: one meeting where they agree, or one argument of one rank that most others (or a tie of them) contradict
 -- parameters: after shares and tensors_moved
--- Seen in any dump. Sizes need not agree where each member may have its own: all_gather, gather, scatter, all_to_all.
+-- Any dump shows this. Sizes may differ where each member may have its own: all_gather, gather, scatter, all_to_all.
 WITH
-    told AS (
+    named AS (
         SELECT
             shares.step,
             meeting,
@@ -39,7 +39,7 @@ WITH
                 reduction,
                 root
             ]) AS value
-        FROM told
+        FROM named
     ),
     votes AS (
         SELECT
@@ -95,7 +95,7 @@ SELECT
     'same arguments' AS law,
     'arguments' AS seen_by,
     'holds' AS verdict
-FROM told
+FROM named
 ANTI JOIN odd USING (step, meeting)
 GROUP BY step, meeting
 HAVING count(*) > 1

@@ -1,8 +1,8 @@
 -- law_same_results: all_reduce and all_gather: all members have the same result.
--- grain: one meeting: the result that the others are held against, which most members have (of the lowest such rank)
+-- grain: one meeting: the result that most members have (of the lowest such rank), with which the others are compared
 -- parameters: after shares and tensors_moved
--- tied: no result has most members behind it, so that the rank at fault cannot be told from this law.
--- Statistics see any change of largest, smallest, mean or norm; digests see any change at all.
+-- tied: several results have equally many members, so this law does not show which rank is at fault.
+-- Statistics show any change of largest, smallest, mean or norm; digests show any change at all.
 WITH
     results AS (
         SELECT

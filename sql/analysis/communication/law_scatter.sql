@@ -1,7 +1,7 @@
--- law_scatter: scatter: member i takes the i-th tensor, or even piece, of what the root puts in.
+-- law_scatter: scatter: member i receives the i-th tensor, or even piece, of what the root puts in.
 -- grain: one tensor, or piece of one, that the root puts in; part is the taker's place in the group
 -- parameters: after contributors and tensors_moved
--- Statistics see each tensor of a list; of one tensor that is cut they see all pieces together, and no exchange.
+-- Statistics show each tensor of a list; if one tensor is cut, they show all pieces together, and no swap.
 WITH
     pieces AS (
         SELECT

@@ -1,8 +1,8 @@
 -- law_shards: reduce_scatter: member i takes the i-th shard of the sum (or maximum, …) of what all members put in.
 -- grain: one tensor, or even piece of one, that a member puts in for one taker; part is the taker's place in the group
 -- parameters: after contributors and tensors_moved
--- Statistics of a whole input say nothing of its pieces: there the law is held against all shards together, which
--- cannot tell the rank at fault, nor that shards changed places. Where the input is a list, each shard is seen.
+-- Statistics of a whole input do not describe its pieces. Then the law is checked for all shards together, which shows
+-- neither the rank at fault nor swapped shards. If the input is a list, each shard is checked.
 WITH
     pieces AS (
         SELECT

@@ -1,9 +1,9 @@
--- laws: every law of communication, held against every result of a run.
--- grain: one result by one law, or a whole meeting (rank NULL) where a law sees only all results together
+-- laws: every law of communication, checked for every result of a run.
+-- grain: one result by one law, or a whole meeting (rank NULL) if a law checks all results together
 -- parameters: after meetings, parts, statistics, readings_measured, law_same_results, law_same_arguments and law_order
--- seen_by: tensors, digests or statistics; NULL where none could tell. error: how far a result is from what it should
--- be, as a share of the largest element that went into it. A result whose law seems broken is not held to be when the
--- call is asynchronous: it may not have been there yet when it was recorded.
+-- seen_by: tensors, digests or statistics; NULL if none could decide. error: how far a result is from its expected
+-- value, as a share of the largest element that went into it. A broken law of an asynchronous call does not count,
+-- because the result may have been recorded before it arrived.
 WITH
     shown AS (
         SELECT
@@ -140,7 +140,7 @@ WITH
                 WHEN is_broken IS NULL AND by_statistics
                 THEN 'the statistics say nothing of it: NaN, inf, or its reduction'
                 WHEN is_broken IS NULL
-                THEN 'pieces of tensors are told apart by their contents only, which were not dumped'
+                THEN 'only the contents distinguish pieces of tensors, and they were not dumped'
                 WHEN is_broken AND asynchronous THEN 'asynchronous: it may not have been there yet when it was recorded'
                 WHEN is_broken THEN 'statistics show all results together, not the one at fault'
             END AS reason,

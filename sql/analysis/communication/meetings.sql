@@ -1,4 +1,4 @@
--- meetings: the meetings of a run, numbered: the stages that follow join by the number, which is faster than the text.
+-- meetings: the meetings of a run, numbered, because later stages join by a number faster than by the text.
 -- grain: one meeting
 -- parameters: after transfers
 SELECT

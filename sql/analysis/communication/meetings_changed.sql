@@ -1,9 +1,9 @@
--- meetings_changed: which meetings carry a difference from golden, and from whom to whom.
--- grain: one meeting of the target run where something put in or taken out differs beyond float noise
+-- meetings_changed: the meetings that carry a difference from golden, and from and to which ranks.
+-- grain: one meeting of the target run with an input or output that differs beyond float noise
 -- parameters: $step (NULL: all); after transfers (of the target) and leaf_errors
--- effect: arises (all that is put in is equal, a result is not), spreads (it reaches ranks that put in what is equal),
---   passes (it stays with the ranks that put it in), fades (it goes in, all results are equal or not recorded).
---   An asynchronous result, or an overwritten record, leaves it unclear.
+-- effect: arises (all inputs are equal, a result is not), spreads (it reaches ranks whose inputs are equal), passes (it
+--   stays with the ranks that put it in), fades (it goes in, all results are equal or not recorded). An asynchronous
+--   result, or an overwritten record, leaves it unclear.
 -- put_in, taken: ranks whose tensors differ. The errors are those of leaf_errors.
 WITH
     moved AS (

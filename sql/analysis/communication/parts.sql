@@ -1,7 +1,7 @@
--- parts: what each part of a meeting can be judged by.
+-- parts: what can be checked about each part of a meeting.
 -- grain: one part of one meeting by one law
 -- parameters: after expected, tensors_moved and takings
--- cut: it is made of pieces of tensors, which only tensor contents show
+-- cut: it consists of pieces of tensors, which only tensor contents show
 WITH
     sources AS (
         SELECT

@@ -1,4 +1,4 @@
--- places: where the contents of a run's transfers lie; ranks that have the same content share one place.
+-- places: the places of the contents of a run's transfers; ranks with the same content share one place.
 -- grain: one distinct content
 -- parameters: $run; after tensors_moved; the view tensor_references
 SELECT

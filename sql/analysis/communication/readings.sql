@@ -1,7 +1,7 @@
--- readings: what to read where the contents were dumped: a result, and the pieces that it should be made of.
+-- readings: what to read if the contents were dumped: a result, and the pieces that it should consist of.
 -- grain: one result
 -- parameters: after places, parts and expected
--- results: places of its tensors; pieces: place, layer, and what of it (NULL: all), in order; epsilon: spacing at 1 of
+-- results: places of its tensors; pieces: place, layer, and range (NULL: all), in order; epsilon: spacing at 1 of
 -- the coarsest dtype as recorded, which may not be the file's: MindSpore saves bfloat16 as float32
 WITH
     located AS (

@@ -1,4 +1,4 @@
--- shares: the transfers, each with the number of its meeting in the place of its text.
+-- shares: the transfers, each with the number of its meeting in place of its text.
 -- grain: one transfer of one rank (see transfers)
 -- parameters: after transfers and meetings
 SELECT

@@ -1,5 +1,5 @@
--- statistics: the laws held against the recorded statistics, for results whose contents were not dumped.
--- grain: one result, or all results of a meeting together (rank NULL) where they are cut out of larger tensors
+-- statistics: the laws checked against the recorded statistics, for results whose contents were not dumped.
+-- grain: one result, or all results of a meeting together (rank NULL) if they are cut out of larger tensors
 -- parameters: after parts, expected and tensors_moved
 -- The sum of elements is linear, so the mean of a sum is the sum of means; a sum's largest element lies between bounds
 -- that each member's largest and smallest set; its norm is at most the sum of norms (triangle inequality).
@@ -213,7 +213,7 @@ WITH
                             'slack': (sources.norm_slack + noise * sources.norm) / share + results.norm_slack
                         }
                     ]
-                    -- NaN or inf makes any sum so; finite numbers far from overflow have a finite sum
+                    -- NaN or inf makes any sum NaN or inf; finite numbers far from overflow have a finite sum
                     WHEN
                         sources.reduction IN ('sum', 'avg')
                         AND sources.finite <> results.finite
@@ -266,7 +266,7 @@ WITH
             )
         FROM held
     ),
-    -- where NaN or inf stands on either side, only the same on both is equal
+    -- if either side has NaN or inf, only the same on both sides is equal
     weighed AS (
         SELECT
             *,

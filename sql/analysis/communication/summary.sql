@@ -1,7 +1,7 @@
--- summary: what each group of ranks said to each other in a run.
+-- summary: what the ranks of each group exchanged in a run.
 -- grain: one kind of transfer of one group of one step, or one pair of sender and receiver
 -- parameters: $step (NULL: all); after transfers, tensors_moved and laws
--- complete: meetings where all members have a record in the lake; bytes: put in by all ranks (NULL: not recorded)
+-- complete: meetings for which the lake has the records of all members; bytes: put in by all ranks (NULL: not recorded)
 WITH
     shares AS (
         SELECT
@@ -44,7 +44,7 @@ WITH
             called AS kind,
             members,
             count(DISTINCT meeting) FILTER (WHERE verdict = 'broken') AS broken,
-            count(DISTINCT meeting) FILTER (WHERE verdict = 'cannot tell') AS untold,
+            count(DISTINCT meeting) FILTER (WHERE verdict = 'cannot tell') AS undecided,
             list(DISTINCT law ORDER BY law) FILTER (WHERE verdict = 'broken') AS broken_laws
         FROM laws
         JOIN meetings USING (step, meeting)
@@ -53,7 +53,7 @@ WITH
 SELECT
     groups.*,
     coalesce(broken, 0) AS broken,
-    coalesce(untold, 0) AS untold,
+    coalesce(undecided, 0) AS undecided,
     array_to_string(broken_laws, ', ') AS broken_laws
 FROM groups
 LEFT JOIN verdicts USING (step, kind, members)

@@ -1,5 +1,5 @@
--- takings: every result that a law speaks of.
--- grain: one result of one rank: a tensor, or the tensors that an all_to_all takes together
+-- takings: every result that a law is about.
+-- grain: one result of one rank: a tensor, or the tensors that an all_to_all receives together
 -- parameters: after shares and law_same_results
 -- part: which part of its meeting the result should be (see the laws)
 WITH

@@ -1,4 +1,4 @@
--- tensors_moved: the tensors that a run's transfers give and take, with what can be said of them without reading one.
+-- tensors_moved: the tensors that a run's transfers give and receive, with what is known without reading them.
 -- grain: one tensor
 -- parameters: $run; after transfers
 WITH

@@ -1,4 +1,4 @@
--- transfer_arguments: the arguments and outputs of the calls that are read.
+-- transfer_arguments: the arguments and outputs of the sampled calls.
 -- grain: one argument or output of one call
 -- rows: its tensors; texts: the values of a list
 -- parameters: the table transfer_parts

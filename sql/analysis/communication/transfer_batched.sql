@@ -1,4 +1,4 @@
--- transfer_batched: the sends and receives of the batches that are read.
+-- transfer_batched: the sends and receives of the sampled batches.
 -- grain: one P2POp of a batch
 -- parameters: the tables transfer_samples and transfer_parts
 WITH

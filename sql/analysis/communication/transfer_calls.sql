@@ -1,8 +1,8 @@
 -- transfer_calls: the collective and point-to-point calls of a run, each with the signature of its API.
 -- grain: one call of one rank
 -- parameters: $run; the table transfer_signatures (schemas/data/collectives.csv)
--- The signatures say where arguments stand, by place and by keyword. PyTorch's torch.distributed and
---   mindspore.mint.distributed share them; is_function are those of MindSpore's comm_func.
+-- The signatures give the positions and keywords of arguments. PyTorch's torch.distributed and
+-- mindspore.mint.distributed share them; is_function marks those of MindSpore's comm_func.
 WITH
     communication AS (
         SELECT

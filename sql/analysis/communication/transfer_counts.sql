@@ -1,4 +1,4 @@
--- transfer_counts: how many arguments and outputs the calls have that are read.
+-- transfer_counts: the number of arguments and outputs of the sampled calls.
 -- grain: one call
 -- args: positional arguments; inputs: all arguments
 -- parameters: the tables transfer_arguments and transfer_samples
@@ -18,7 +18,7 @@ SELECT
     samples.step,
     samples.rank,
     samples.seq,
-    -- an empty list has no leaf; as the last positional argument it would go uncounted
+    -- an empty list has no leaf, so as the last positional argument it would not be counted
     greatest(
         coalesce(args, 0),
         coalesce(list_max([CAST(hole->>1 AS INTEGER) + 1 FOR hole IN empties IF hole->>0 = 'input_args']), 0)

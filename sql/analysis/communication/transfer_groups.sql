@@ -1,4 +1,4 @@
--- transfer_groups: the groups of ranks that arguments name. A job has few groups and many leaves that name them.
+-- transfer_groups: the groups of ranks that arguments name. A job has few groups, and many leaves name them.
 -- grain: one distinct text of a group's leaf
 -- parameters: the table transfer_arguments
 SELECT

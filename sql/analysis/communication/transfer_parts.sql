@@ -1,6 +1,6 @@
--- transfer_parts: the leaves of the calls that are read, by the argument or output that they belong to.
+-- transfer_parts: the leaves of the sampled calls, by the argument or output that they belong to.
 -- grain: one leaf of one call
--- key: place or keyword of the argument (or place of the output) that the leaf belongs to; rest: its path in there
+-- key: position or keyword of the argument (or position of the output) of the leaf; rest: its path inside
 -- parameters: the tables transfer_leaves and transfer_samples
 SELECT
     recorded.step,

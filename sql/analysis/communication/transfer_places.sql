@@ -1,6 +1,6 @@
--- transfer_places: the transfers of the calls that are read, each with its group and the place where its ranks meet.
+-- transfer_places: the transfers of the sampled calls, each with its group and the place where its ranks meet.
 -- grain: one transfer of one call
--- Only who holds itself to be the root gives to a broadcast or scatter, or takes from a gather or reduce.
+-- Only a rank that considers itself the root gives to a broadcast or scatter, or receives from a gather or reduce.
 -- parameters: $run; the tables transfer_single, transfer_batched and transfer_groups
 WITH
     known_groups AS (
@@ -9,7 +9,7 @@ WITH
         WHERE members IS NOT NULL
         GROUP BY ALL
     ),
-    -- ranks may be missing from the dump; those that a group names are there all the same
+    -- the dump may lack ranks, but groups name them
     world AS (
         SELECT CAST(range(max(rank) + 1) AS INTEGER[]) AS members
         FROM (

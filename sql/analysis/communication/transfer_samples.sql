@@ -1,4 +1,4 @@
--- transfer_samples: the calls that are read, one of each way.
+-- transfer_samples: the sampled calls, one of each way.
 -- grain: one call
 -- parameters: the tables transfer_calls and transfer_ways
 SELECT calls.*

@@ -1,10 +1,10 @@
--- transfer_single: what the calls that are read mean, but for batches of sends and receives.
+-- transfer_single: the meaning of the sampled calls, except batches of sends and receives.
 -- grain: one call
--- Where an op works in place, msprobe records as its output all its arguments, positional then keyword, so the
--- argument at place k of the input is output.k. A function (MindSpore's comm_func) returns what the rank takes.
+-- If an op works in place, msprobe records all its arguments as its output, positional ones first, so the
+-- argument at position k of the input is output.k. A function (MindSpore's comm_func) returns what the rank receives.
 -- parameters: the tables transfer_samples, transfer_arguments, transfer_counts and transfer_groups
 WITH
-    -- place: where the argument stands in the output
+    -- place: the position of the argument in the output
     arguments AS (
         SELECT
             filled.* EXCLUDE (section),
@@ -84,5 +84,5 @@ LEFT JOIN transfer_groups AS group_leaves USING (group_leaf)
 LEFT JOIN results USING (step, rank, seq)
 WHERE
     samples.kind <> 'batch'
-    -- recv and a batch call isend and irecv; what msprobe records of such a call has no inputs
+    -- recv and a batch call isend and irecv, which msprobe records without inputs
     AND NOT (api IN ('isend', 'irecv') AND inputs = 0)

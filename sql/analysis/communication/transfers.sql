@@ -1,10 +1,10 @@
 -- transfers: every collective and point-to-point call of a run with its group, its partners and its tensors.
 -- grain: one transfer of one rank: a collective call, one send or receive, or one P2POp of a batch
 -- All members of a group call its collectives in one order, so the n-th call of a kind on each is one meeting;
--- the root is left out of that, so that a wrong one still meets. Sends meet receives per sender, receiver and tag.
+-- the root is ignored, so that calls with a wrong root still meet. Sends meet receives per sender, receiver and tag.
 -- parameters: the tables transfer_ways and transfer_places
 WITH
-    -- number: of the place, in short
+    -- number: short for the place
     numbered AS (
         SELECT
             *,

@@ -1,4 +1,4 @@
--- verdicts: how many results each law holds for, breaks at, or cannot be told of.
+-- verdicts: for how many results each law holds, breaks, or cannot be decided.
 -- grain: one law, verdict and reason
 -- parameters: $step (NULL: all); after laws
 SELECT

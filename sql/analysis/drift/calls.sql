@@ -1,4 +1,4 @@
--- calls: the chosen ops in the units that are looked at, of golden and of every run.
+-- calls: the selected ops in the units of golden and of every run.
 -- grain: one op of one unit
 -- parameters: $golden, $runs (golden among them); the view ops, the tables drift_units and drift_chosen
 WITH

@@ -1,7 +1,7 @@
--- chosen: the ops that are looked at, each once.
+-- chosen: the selected ops, each once.
 -- grain: one op
 -- parameters: the table drift_named
--- slots: the beginnings of its rows' slots; NULL takes all rows
+-- slots: the beginnings of its rows' slots; NULL selects all rows
 SELECT
     op,
     any_value(module) AS module,

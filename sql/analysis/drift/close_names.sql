@@ -1,4 +1,4 @@
--- close_names: the ops and module paths that are most like a name that nothing has.
+-- close_names: the ops and module paths most similar to an unknown name.
 -- grain: one name, best first
 -- parameters: $name; the table drift_ops
 SELECT known

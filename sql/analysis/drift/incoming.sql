@@ -1,8 +1,8 @@
--- incoming: how large what comes into a module backwards is: the scale of its parameter gradients.
+-- incoming: the size of what enters a module in the backward pass, which scales its parameter gradients.
 -- grain: one op of parameter gradients of one unit of golden
 -- parameters: $golden; the views ops and tensors, the tables drift_units and drift_leaves
--- A parameter's gradient is a sum over what comes in. Where that sum is 0 in exact arithmetic (the bias of a key
--- projection), only rounding is left of it, which relative to itself says nothing.
+-- A parameter's gradient is a sum over these inputs. If that sum is 0 in exact arithmetic (the bias of a key
+-- projection), only rounding remains, which is no measure of its own error.
 WITH
     gradients AS (
         SELECT DISTINCT step, rank, op FROM drift_leaves WHERE run = $golden AND role = 'parameters_grad'

@@ -1,10 +1,10 @@
--- leaves: the rows that are looked at, in golden and in every run, with what was recorded of them.
--- grain: one row of one unit; above them, the sum of a unit's parameter gradients, where more than one is looked at
+-- leaves: the selected rows, in golden and in every run, with what was recorded of them.
+-- grain: one row of one unit; also the sum of a unit's parameter gradients, if there are several
 -- parameters: $runs, golden among them; the view tensors, the table drift_calls
--- The norm of them together is √(sum of norm²), as clip_grad_norm has it.
+-- The norm of the gradients together is √(sum of norm²), as in clip_grad_norm.
 WITH
     found AS MATERIALIZED (
-        -- nothing is decided before the few rows are found: a condition on every row of the lake costs more
+        -- find the few rows first: a condition on every row of the lake costs more
         SELECT
             run,
             step,

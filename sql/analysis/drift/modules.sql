@@ -1,5 +1,5 @@
--- modules: which module leaves golden first, and which gets farthest from it.
--- grain: one module of one run, over all ranks; those that leave first, and of them those that get farthest, come first
+-- modules: which module leaves golden first, and which differs most.
+-- grain: one module of one run, over all ranks, ordered by when it leaves, then by its largest distance
 -- parameters: $runs; the table drift_rows
 SELECT
     run,

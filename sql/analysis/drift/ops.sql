@@ -1,8 +1,8 @@
 -- ops: the ops that the runs have, each name once.
 -- grain: one name
 -- parameters: $runs, golden among them; the view ops
--- path: the module's path where the op is a module or its parameter gradients; else NULL
--- module: where the op belongs: its own path, or the op of the module around it
+-- path: the module's path if the op is a module or its parameter gradients; else NULL
+-- module: the op's module: its own path, or the op of the module around it
 SELECT
     op,
     any_value(if(kind IN ('module', 'parameters_grad'), api, NULL)) AS path,

@@ -1,14 +1,13 @@
--- points: the metric of every row at every step and rank of every run, beside golden's.
--- grain: one row of one pair of units of one run; also where only one side has the row or the unit
--- parameters: $golden, $metric, $threshold; the variable noise_factor; the tables drift_units, drift_leaves, drift_incoming and
---   repeat_rows
--- distance: how far value and golden are apart, scaled by golden's tensor: the norm by itself, the mean by norm/√n,
---   max and min by the larger magnitude; parameter gradients by what comes into their module backwards, if that is
---   more. The metric error is the largest of these distances; where only digests were recorded, 1 if they differ.
---   NaN or inf on one side only: inf.
--- state: equal, noise (within noise_factor spacings of the coarser dtype, or three times what the tensor is off by in
---   repeats of golden), near (within the threshold), away,
---   missing in run, missing in golden
+-- points: the metric of every row at every step and rank of every run, with golden's.
+-- grain: one row of one pair of units of one run; also if only one side has the row or the unit
+-- parameters: $golden, $metric, $threshold; the variable noise_factor; the tables drift_units, drift_leaves,
+--   drift_incoming and repeat_rows
+-- distance: the difference of value and golden, scaled by golden's tensor: the norm by itself, the mean by norm / √n,
+--   max and min by the largest magnitude; parameter gradients by what enters their module in the backward pass, if that
+--   is larger. The metric error is the largest of these distances, or, if only digests were recorded, 1 if they differ.
+--   It is inf if only one side has NaN or inf.
+-- state: equal, noise (within noise_factor spacings of the coarser dtype, or three times the tensor's error in repeats
+--   of golden), near (within the threshold), away, missing in run, missing in golden
 WITH
     expected AS (
         SELECT
@@ -51,11 +50,7 @@ WITH
             coalesce(e.module, f.module) AS module,
             greatest(getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
-            greatest(
-                e.incoming,
-                if(isfinite(e.max), abs(e.max), 0),
-                if(isfinite(e.min), abs(e.min), 0)
-            ) AS magnitude,
+            greatest(e.incoming, magnitude_of(e.max, e.min), 0) AS magnitude,
             e.max IS NULL AND f.max IS NULL AND e.norm IS NULL AND f.norm IS NULL AS has_digest_only,
             list_filter(
                 [

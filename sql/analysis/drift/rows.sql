@@ -1,7 +1,7 @@
--- rows: where each row leaves golden, and how far it gets from it.
--- grain: one row of one rank of one run; those that leave first, and of them those that get farthest, come first
+-- rows: where each row leaves golden, and how far it goes.
+-- grain: one row of one rank of one run, ordered by when it leaves, then by its largest distance
 -- parameters: $runs; the table drift_points
--- leaves_at: the first step of golden at which the row is away; NULL where it never is
+-- leaves_at: the first step of golden at which the row is away; NULL if it never is
 SELECT
     run,
     coalesce(golden_rank, rank) AS rank,

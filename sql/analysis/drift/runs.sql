@@ -1,7 +1,7 @@
 -- runs: where each run leaves golden.
--- grain: one run, in the order in which they were given
+-- grain: one run, in the order given
 -- parameters: $runs; the tables drift_rows and drift_units
--- row, rank, distance: the row that is farthest away at the first step at which any is
+-- row, rank, distance: the farthest row at the first step at which any row is away
 WITH
     units AS (
         SELECT

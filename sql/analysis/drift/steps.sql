@@ -1,4 +1,4 @@
--- steps: the metric of every row at every step and rank of every run, beside golden's, in order.
+-- steps: the metric of every row at every step and rank of every run, with golden's, in order.
 -- grain: as in points.sql
 -- parameters: $runs; the table drift_points
 SELECT

@@ -1,6 +1,6 @@
--- units: which unit of each run is held against which of golden.
+-- units: the unit of golden for each unit of each run.
 -- grain: one pair of units, or a unit of one side without counterpart
--- parameters: $runs, $steps, $ranks, $golden_steps, $golden_ranks: lists of equal length, NULL where a side lacks it
+-- parameters: $runs, $steps, $ranks, $golden_steps, $golden_ranks: lists of equal length, NULL for a missing side
 SELECT
     unnest($runs::VARCHAR[]) AS run,
     unnest($steps::INTEGER[]) AS step,

@@ -1,8 +1,8 @@
--- usual: what is looked at where the user names nothing: the parameter gradients, and the loss.
+-- usual: what to follow if the user names nothing: the parameter gradients, and the loss.
 -- grain: one op and slot
 -- parameters: $golden; the views ops and tensors, the tables drift_ops and drift_units
--- The loss of a unit of golden is its last 0-d float output of a forward op before the first backward op; where no
--- backward op was dumped, the last of all. Names that are the loss of some unit are taken from all units.
+-- The loss of a unit of golden is its last 0-d float output of a forward op before the first backward op, or, if no
+-- backward op was dumped, the last of all. A name that is the loss of some unit is followed in all units.
 WITH
     units AS (
         SELECT DISTINCT

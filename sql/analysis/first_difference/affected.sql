@@ -1,8 +1,8 @@
--- affected: since when a difference may have been on each rank: its own first one, or one that came before it.
+-- affected: since when each rank may have a difference: its own first one, or one that arrived earlier.
 -- grain: one (step, rank) that a difference reaches
 -- parameters: the tables firsts, gifts and arrivals
--- came_from: the rank it first came from; NULL where the rank's own first difference is explained by nothing
--- A fixpoint of happens-before (Lamport 1978): a rank that is reached hands on all that it gives later.
+-- came_from: the rank that it first came from; NULL if nothing explains the rank's own first difference
+-- A fixpoint of happens-before (Lamport 1978): a rank that is reached passes on everything that it gives later.
 WITH RECURSIVE
     affected(step, rank, since, came_from) USING KEY (step, rank) AS (
         SELECT step, rank, moment::DOUBLE, NULL::INTEGER FROM firsts

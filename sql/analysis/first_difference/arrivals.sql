@@ -1,8 +1,8 @@
--- arrivals: what a rank takes from others before it differs itself, and when.
--- grain: one transfer by which a rank takes
+-- arrivals: what a rank receives from others before it differs itself, and when.
+-- grain: one transfer by which a rank receives
 -- parameters: the tables transfers and firsts
--- moment: a quarter behind the op's place
--- late_moment: where the call does not wait, behind the transfers that follow it: if the wait stands before the next op
+-- moment: a quarter after the op's place
+-- late_moment: for an asynchronous call, after the transfers that follow it, in case the wait precedes the next op
 WITH
     places AS (
         SELECT DISTINCT step, rank, seq FROM transfers

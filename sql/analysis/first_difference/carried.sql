@@ -1,7 +1,7 @@
 -- carried: the last meeting before a rank's first difference that may have carried it in.
 -- grain: one (step, rank) whose first difference is explained
 -- parameters: the tables transfers, firsts, affected, gifts and arrivals
--- giver: a rank that gave there and differed by then; one that shows it itself is preferred to one that handed it on
+-- giver: a rank that gave there and differed by then, preferably one that shows the difference itself
 WITH
     givers AS (
         SELECT

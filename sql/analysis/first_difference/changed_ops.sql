@@ -1,10 +1,11 @@
 -- changed_ops: the ops that differ beyond float noise, or by more than the threshold, or have no counterpart.
 -- grain: one op of the target, or one that only golden has, of one (step, rank)
--- parameters: $threshold (an error, 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
+-- parameters: $threshold (an error; 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
 --   doubtful, op_pairs and early_gradients
--- place: the op's place in the target (of early gradients behind all); an op that only golden has stands half a place behind the one before it
--- is_passing_on: a module of which nothing differs but arguments that one side alone gave it: the op that takes them tells
--- moment: when it differs: an op's inputs at its place, its outputs a quarter behind
+-- place: the op's place in the target; early gradients come last, and an op that only golden has comes half a place
+--   after the op before it
+-- is_passing_on: a module that differs only in arguments that one side alone gave it; the op that takes them tells more
+-- moment: when it differs: an op's inputs at its place, its outputs a quarter later
 WITH
     partners AS (
         SELECT step, rank, golden_seq, min(target_seq) AS target_seq FROM op_pairs GROUP BY ALL
@@ -23,7 +24,7 @@ WITH
             error
         FROM leaf_errors
         ANTI JOIN doubtful USING (step, rank, row)
-        -- a leaf that only golden has, of an op that is paired
+        -- a leaf that only golden has, of a paired op
         LEFT JOIN partners
             ON leaf_errors.target_seq IS NULL
             AND partners.step = leaf_errors.step

@@ -1,9 +1,12 @@
--- doubtful: leaves that differ, but whose record does not say what the op had or made; they are set aside.
+-- doubtful: leaves that differ although their record does not show what the op had or computed; they are set aside.
 -- grain: one leaf of leaf_errors
 -- parameters: $comparison; the view results, the tables leaf_errors and transfers
--- reason: overwritten: the output is that of a nested call; not arrived: recorded before the data came;
---   buffer: what was in memory that the call only fills; argument: an output that only hands on an input;
---   late digest: the digest is that of later contents (late_digests)
+-- reason:
+--   overwritten: the output is that of a nested call
+--   not arrived: recorded before the data arrived
+--   buffer: memory that the call only fills
+--   argument: an output that only passes on an input
+--   late digest: the digest of later contents (late_digests)
 WITH
     calls AS (
         SELECT
@@ -15,7 +18,7 @@ WITH
             bool_or(overwritten) AS overwritten,
             bool_or(asynchronous) AS asynchronous
         FROM transfers
-        -- objects are moved as pickles: what tensors they hold is not told apart by role
+        -- objects travel as pickles, whose tensors have no roles
         WHERE op NOT LIKE '%object%'
         GROUP BY ALL
     ),

@@ -1,7 +1,7 @@
--- early_gradients: parameters' gradients that old releases of msprobe write ahead of the forward pass that they come of.
+-- early_gradients: parameter gradients that old releases of msprobe write before the forward pass.
 -- grain: one such op of one (step, rank) of the target
 -- parameters: $run (the target); the view ops
--- late_place: behind all ops, since none of them can have had it before the backward pass was through
+-- late_place: after all ops, because no op can have used them before the backward pass ended
 SELECT step, rank, seq AS target_seq, max(seq) OVER unit + 1 + seq AS late_place
 FROM ops
 WHERE run = $run

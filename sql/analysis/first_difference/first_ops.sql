@@ -1,4 +1,4 @@
--- first_ops: the names of each rank's first difference, and of the first that has a counterpart if it has none.
+-- first_ops: the op of each rank's first difference, and the first op with a counterpart if that has none.
 -- grain: one (step, rank) in which something differs
 -- parameters: $run (the target); the views ops and stacks, the tables firsts and first_rows
 WITH

@@ -1,9 +1,9 @@
 -- firsts: the first op of each rank that differs.
 -- grain: one (step, rank) in which something differs
--- parameters: $steps (empty: all), $paired (pass over ops without counterpart); the tables changed_ops, standing and
+-- parameters: $steps (empty: all), $paired (skip ops without counterpart); the tables changed_ops, standing and
 --   noise_ends
--- Where ops round differently, it is the op that stands out of that first.
--- paired_seq: the first that differs among those with a counterpart
+-- Where ops round differently, it is the first op that stands out of that.
+-- paired_seq: the first op with a counterpart that differs
 WITH
     standing_ops AS (
         SELECT

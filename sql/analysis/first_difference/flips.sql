@@ -1,8 +1,9 @@
--- flips: ops that decided otherwise, such as a top-k, an argmax or a comparison, on inputs that differ by rounding only.
--- grain: one op, in front of all that stands out of rounding noise
+-- flips: ops such as a top-k, an argmax or a comparison whose decision flipped although their inputs differ by rounding
+--   only.
+-- grain: one op, before any that stands out of rounding noise
 -- parameters: $comparison, $steps and $ranks (lists; empty: all); the view results, the table noise_ends
--- margin: a decision flips only where what it chose between was no further apart than twice the error that comes in,
---   measured in the largest of its inputs
+-- margin: a decision flips only if the values that it chose between differ by at most twice the error of the inputs;
+--   relative to the largest of them
 -- order: step, rank, seq
 WITH
     ops AS (

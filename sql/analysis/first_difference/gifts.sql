@@ -1,14 +1,14 @@
 -- gifts: what a rank gives to others, and when.
 -- grain: one transfer by which a rank gives
 -- parameters: the tables transfers and firsts
--- meeting: a number instead of the text
+-- meeting: a number in place of the text
 SELECT
     step,
     rank,
     hash(step, meeting) AS meeting,
     seq AS moment
 FROM transfers
--- a step in which nothing differs has nothing to explain
+-- a step without differences needs no explanation
 SEMI JOIN firsts USING (step)
 WHERE
     len(partners) > 0

@@ -1,11 +1,12 @@
--- late_digests: leaves whose digests differ only because one side's was taken after the op had gone on.
+-- late_digests: leaves whose digests differ only because one side's was computed after the op had gone on.
 -- grain: one leaf of leaf_errors
 -- parameters: $comparison; the view results, the table leaf_errors
--- msprobe works out CRC-32 in a thread, statistics at once. So where an op works in place, a digest may be that of
---   later contents. It is for certain where the statistics of both sides agree and one side's digest is that of another
---   leaf of its rank with other statistics: the same contents cannot have two norms. Or where the norms are 0.
+-- msprobe computes CRC-32 in a thread, but statistics at once, so the digest of a tensor that an op changes in place
+-- may be that of later contents. This is certain if the statistics of both sides agree and one side's digest is that of
+-- another leaf of its rank with other statistics, because the same contents cannot have two norms. It is also certain
+-- if the norms are 0.
 WITH
-    told AS (
+    changed AS (
         SELECT
             step,
             rank,
@@ -26,8 +27,8 @@ WITH
         WHERE comparison = $comparison AND (target_digest IS NOT NULL OR golden_digest IS NOT NULL)
     ),
     suspects AS (
-        SELECT told.*
-        FROM told
+        SELECT changed.*
+        FROM changed
         SEMI JOIN leaf_errors USING (step, rank, row)
         WHERE
             target_digest <> golden_digest
@@ -42,25 +43,25 @@ UNION
 SELECT step, rank, row
 FROM suspects
 WHERE EXISTS (
-    FROM told
+    FROM changed
     WHERE
-        told.step = suspects.step
-        AND told.rank = suspects.rank
-        AND told.target_digest = suspects.target_digest
-        AND told.target_shape = suspects.target_shape
-        AND (told.target_max, told.target_min, told.target_mean, told.target_norm)
+        changed.step = suspects.step
+        AND changed.rank = suspects.rank
+        AND changed.target_digest = suspects.target_digest
+        AND changed.target_shape = suspects.target_shape
+        AND (changed.target_max, changed.target_min, changed.target_mean, changed.target_norm)
             IS DISTINCT FROM (suspects.target_max, suspects.target_min, suspects.target_mean, suspects.target_norm)
 )
 UNION
 SELECT step, rank, row
 FROM suspects
 WHERE EXISTS (
-    FROM told
+    FROM changed
     WHERE
-        told.step = suspects.step
-        AND told.rank = suspects.rank
-        AND told.golden_digest = suspects.golden_digest
-        AND told.golden_shape = suspects.golden_shape
-        AND (told.golden_max, told.golden_min, told.golden_mean, told.golden_norm)
+        changed.step = suspects.step
+        AND changed.rank = suspects.rank
+        AND changed.golden_digest = suspects.golden_digest
+        AND changed.golden_shape = suspects.golden_shape
+        AND (changed.golden_max, changed.golden_min, changed.golden_mean, changed.golden_norm)
             IS DISTINCT FROM (suspects.golden_max, suspects.golden_min, suspects.golden_mean, suspects.golden_norm)
 )

@@ -1,4 +1,4 @@
--- leaves: the inputs and outputs of each rank's first difference, both sides and how far they are apart.
+-- leaves: the inputs and outputs of each rank's first difference, with both sides and their error.
 -- grain: one leaf of the first op that differs of a (step, rank)
 -- parameters: $ranks (empty: all); the tables first_rows, first_ops, leaf_errors, doubtful and sources
 -- error: as in leaf_errors; doubtful: why the record was set aside; source: the golden op that made this input
@@ -19,12 +19,12 @@ SELECT
     END AS error,
     leaf_text(
         target_kind, target_type, target_dtype, target_shape, target_value,
-        statistic_text(apart.name, apart.target, apart.golden), target_digest
+        statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
     )
     || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
     leaf_text(
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-        statistic_text(apart.name, apart.golden, apart.target), golden_digest
+        statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
     )
     || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
     max_diff,
@@ -37,7 +37,7 @@ SELECT
     doubtful.reason AS doubtful,
     sources.source_op,
     sources.row IS NOT NULL AS is_traced
-FROM (SELECT *, farthest_statistic(first_rows) AS apart FROM first_rows) AS results
+FROM (SELECT *, farthest_statistic(first_rows) AS farthest FROM first_rows) AS results
 JOIN first_ops USING (step, rank)
 LEFT JOIN leaf_errors
     ON leaf_errors.step = results.step AND leaf_errors.rank = results.rank AND leaf_errors.row = results.row

@@ -1,4 +1,4 @@
--- op_pairs: which ops of the two sides have leaves that are paired.
+-- op_pairs: the ops of the two sides whose leaves are paired.
 -- grain: one pair of ops of one (step, rank)
 -- parameters: $comparison; the view results
 SELECT DISTINCT step, rank, target_seq, golden_seq

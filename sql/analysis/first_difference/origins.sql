@@ -1,5 +1,5 @@
--- origins: on which rank the difference began that each rank shows.
--- grain: one (step, rank) that a difference reaches from an origin; others are stranded: they reach each other
+-- origins: the rank on which the difference of each rank began.
+-- grain: one (step, rank) that a difference reaches from an origin; others are stranded: they only reach each other
 -- parameters: the table affected
 WITH RECURSIVE
     origins AS (

@@ -1,21 +1,23 @@
 -- ranks: the first difference of each rank, where it began and what carried it in.
--- grain: one (step, rank) of the comparison; finding is NULL where nothing differs
+-- grain: one (step, rank) of the comparison; finding is NULL if nothing differs
 -- parameters: $run (the target); the view ops, the tables unit_verdicts (those that are shown), standing, noise_ends,
 --   leaf_errors, firsts, first_ops, affected, origins, carried, sources and transfers
--- verdict: how this unit ended as a whole: a finding is one among what was compared
--- origin: the rank on which it began (the rank itself where nothing explains it, or where ranks explain each other)
--- explains: on how many other ranks the difference of this one is the origin
--- source: how it began, where it did:
---   this op: inputs agree, outputs do not; an argument: a value, dtype or shape that was given differs;
---   no recorded op: a tensor input differs, but what was recorded before agrees; float noise: likewise, but what was
---   recorded before differs within it; communication: what was given agrees, what was taken does not;
+-- verdict: how this unit ended as a whole; a finding is only about what was compared
+-- origin: the rank on which it began (the rank itself if nothing explains it, or if ranks explain each other)
+-- explains: the number of other ranks whose difference began here
+-- source: how it began, on an origin:
+--   this op: its inputs agree, its outputs do not
+--   an argument: a value, dtype or shape that was passed differs
+--   no recorded op: a tensor input differs, but what was recorded before agrees
+--   float noise: a tensor input differs, and what was recorded before differs within noise
+--   communication: what this rank sent agrees, what it received does not
 --   only in target, only in golden
--- communication: whether it is there before the rank's first communication op, during (up to the last), or after;
---   NULL on a rank without any
--- evidence, beyond, floor, members: by what it stands out of rounding noise (schemas/suspects.yaml), how many times over, and
---   what that was measured on; next_op: what stands out next; noise_op: the first op that differs at all, in front of it.
---   All NULL where nothing rounds differently
--- absent: ranks from which it took before, and which were not dumped
+-- communication: whether it precedes the rank's first communication op (before), follows the last (after), or neither
+--   (during); NULL on a rank without any
+-- evidence, beyond, floor, members: the evidence by which it stands out of rounding noise (schemas/suspects.yaml), by
+--   what factor, and what that was measured on; next_op: the next op that stands out; noise_op: an earlier op, the
+--   first that differs at all. All NULL where nothing rounds differently
+-- absent: ranks from which it received earlier, and which were not dumped
 WITH
     talk AS (
         SELECT step, rank, min(seq) AS first_seq, max(seq) AS last_seq FROM transfers GROUP BY ALL

@@ -1,5 +1,5 @@
 -- records: what the target recorded of one op, in the words of msprobe's diff_analyze file.
--- grain: one leaf of the op, a module's parameters apart (so does msprobe)
+-- grain: one leaf of the op, without a module's parameters (as in msprobe)
 -- parameters: $seq (the op's place in the target); the views results, stacks and cells of one (step, rank)
 SELECT
     if(role = 'input', 'input', 'output') AS side,

@@ -1,8 +1,8 @@
--- sources: where golden has the inputs from that differ in an op that nothing explains.
+-- sources: the ops that made, in golden, the differing inputs of an op that nothing explains.
 -- grain: one tensor input that differs, of the origins of the earliest step that differs
 -- parameters: $comparison; the view results, the tables first_rows, doubtful, firsts and affected
--- source_row, source_op: the last output before it with the same digest, or the same shape and statistics; NULL where
---   there is none: data, a weight, or a tensor that no recorded op made
+-- source_row, source_op: the last earlier output with the same digest, or the same shape and statistics; NULL if there
+--   is none: data, a weight, or a tensor that no recorded op made
 -- source_difference: how the two sides of that output differ: equal, or noise
 WITH
     starts AS (

@@ -1,7 +1,7 @@
--- stranded: ranks whose differences explain each other and nothing else explains them.
+-- stranded: ranks whose differences explain each other, and which nothing else explains.
 -- grain: one (step, rank)
 -- parameters: the tables affected, firsts and origins
--- It comes about where a receive that does not wait is recorded before its data came.
+-- This happens if an asynchronous receive is recorded before its data arrived.
 SELECT step, rank
 FROM affected
 SEMI JOIN firsts USING (step, rank)

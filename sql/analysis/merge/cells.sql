@@ -1,8 +1,8 @@
--- cells: what a merge shows of one metric: the metric, or both sides' values where there is none.
+-- cells: the cells of a merge for one metric: the metric, or both sides' values if it is missing.
 -- grain: one row of one rank
 -- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers
--- A whole number has no `.0`: a workbook keeps none, and a cell is the same wherever it comes from.
--- Some of msprobe's rows are named after a tensor file, which says `kwargs` where all others say `input`.
+-- A whole number has no `.0`, because a workbook drops it and a cell must be the same wherever it comes from.
+-- Some of msprobe's rows are named after a tensor file, which has `kwargs` where all others have `input`.
 WITH
     texts AS (
         SELECT

@@ -1,5 +1,5 @@
 -- column: one rank's column of a sheet, in the order of names.sql. A pivot of all ranks takes four times as long.
--- grain: one row name; NULL where the rank has no such row
+-- grain: one row name; NULL if the rank lacks the row
 -- parameters: $rank; the tables merge_names and merge_cells
 SELECT text
 FROM merge_names

@@ -1,6 +1,7 @@
--- file_table: the rows of a result file that are merged, under their headers.
+-- file_table: the rows of a result file to merge, under their headers.
 -- grain: one row of the file
--- parameters: $rank, $apis (a pattern that the row's name must fit); the relation file_texts, which has the place of each row
+-- parameters: $rank, $apis (a pattern that the row's name must match); the relation file_texts with the place of each
+--   row
 SELECT
     $rank AS rank,
     *,

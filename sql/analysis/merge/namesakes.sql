@@ -1,4 +1,4 @@
--- namesakes: gives the second row of a name in a rank the name `name (2)`, and so on, so that none hides another.
+-- namesakes: names the second row of one name in a rank `name (2)`, and so on, so that none hides another.
 -- grain: one row that has the name of an earlier row of its rank
 -- parameters: the table merge_cells
 UPDATE merge_cells

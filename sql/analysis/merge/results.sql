@@ -1,6 +1,6 @@
--- results: the rows of a comparison that are merged. `row` says where one stands, and reports/cells.sql passes it on.
+-- results: the rows of a comparison to merge. `row` is their place, which reports/cells.sql passes on.
 -- grain: one row of the comparison of one step
--- parameters: $comparison, $step, $apis (a pattern that the row's name must fit); the view results
+-- parameters: $comparison, $step, $apis (a pattern that the row's name must match); the view results
 SELECT * REPLACE ({'rank': rank, 'row': row} AS row)
 FROM results
 WHERE

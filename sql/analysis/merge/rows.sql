@@ -1,5 +1,5 @@
 -- rows: a sheet in the long form, with its numbers, in the order of the sheet: all ranks of a row, then the next row.
--- grain: one row of one rank; value is NULL where the cell is no number; percentages are fractions
+-- grain: one row of one rank; value is NULL if the cell is not a number; percentages are fractions
 -- parameters: $step, $metric; the view merge_sheet
 SELECT
     $step::INTEGER AS step,

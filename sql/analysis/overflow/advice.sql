@@ -1,22 +1,22 @@
--- advice: what to look at first where NaN or inf is born, by what the op computes.
--- grain: one kind of op and cause; for an op the row of the smallest place counts that fits
--- direction, name, dtype: regular expressions that have to match whole; kinds: the output has to hold one of these
+-- advice: what to check first where NaN or inf is born, by what the op computes.
+-- grain: one kind of op and cause; an op gets the matching row with the smallest place
+-- direction, name, dtype: regular expressions that must match completely; kinds: the output must have one of these
 --   (sql/analysis/overflow/kinds.sql), 15 for any; origin as in sql/analysis/overflow/origins.sql
 SELECT *
 FROM (VALUES
     (
         1, 'unseen', '.*', '.*', '.*', 15,
-        'No recorded op made it. Look at what was loaded or computed before the dump began: the batch, the '
-        || 'checkpoint, buffers; and dump with a wider list of ops or from an earlier step.'
+        'No recorded op made it. Check what was loaded or computed before the dump began: the batch, the '
+        || 'checkpoint, buffers. Dump a longer list of ops, or from an earlier step.'
     ),
     (
         2, 'born', '.*', '.*', '.*', 8,
-        'Every element is finite; only the mean that the dump took overflowed. Harmless in itself, but the '
+        'Every element is finite; only the mean that the dump computed overflowed. This is harmless, but the '
         || 'values are near the limit of the dtype.'
     ),
     (
         3, 'born', 'parameters_grad', '.*', '.*', 15,
-        'The gradient of a parameter overflows where it is summed up. Look at gradient clipping, loss scale '
+        'The gradient of a parameter overflows while it is summed. Check gradient clipping, loss scale '
         || 'and accumulation dtype.'
     ),
     (
@@ -31,22 +31,22 @@ FROM (VALUES
     ),
     (
         6, 'born', 'backward', '(r?div|r?truediv|reciprocal|truedivide|floordiv).*', '.*', 15,
-        'The slope of a quotient has the square of the divisor below it. Keep the divisor away from 0.'
+        'The slope of a quotient divides by the square of the divisor. Keep the divisor away from 0.'
     ),
     (
         7, 'born', 'backward', '(where|maskedfill|select).*', '.*', 15,
-        'The branch that was not chosen still gets a gradient, and 0 times inf is NaN. Make the input of '
-        || 'that branch harmless before the op that overflows.'
+        'The branch that was not chosen still gets a gradient, and 0 times inf is NaN. Replace the input of '
+        || 'that branch by a harmless value before the op that overflows.'
     ),
     (
         8, 'born', 'backward', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
-        'The gradient of a normalisation divides by the standard deviation. Where a row is constant only '
-        || 'epsilon is left: check epsilon against the dtype.'
+        'The gradient of a normalisation divides by the standard deviation. If a row is constant, only '
+        || 'epsilon remains: check that the dtype can represent it.'
     ),
     (
         9, 'born', 'backward', '.*', '.*', 15,
         'The forward call was finite, so the gradient overflows or meets 0 times inf. Lower the loss scale, '
-        || 'check gradient clipping, and look at the op''s slope at the extremes of its forward input.'
+        || 'check gradient clipping, and check the op''s slope at the extremes of its forward input.'
     ),
     (
         10, 'born', '.*', '(log|log2|log10|logit|xlogy).*', '.*', 15,
@@ -59,8 +59,8 @@ FROM (VALUES
     ),
     (
         12, 'born', '.*', '(r?div|r?truediv|reciprocal|truedivide|floordiv|remainder|fmod).*', '.*', 15,
-        'Division by 0, or by something so small that the quotient overflows. Look at the smallest divisor '
-        || 'that came in; add an epsilon that the dtype can hold.'
+        'Division by 0, or by something so small that the quotient overflows. Check the smallest divisor, '
+        || 'and add an epsilon that the dtype can represent.'
     ),
     (
         13, 'born', '.*', 'r?sqrt.*', '.*', 15,
@@ -74,13 +74,13 @@ FROM (VALUES
     ),
     (
         15, 'born', '.*', '.*(attention|flashattn).*', '.*', 15,
-        'Look for rows that are masked entirely (softmax over nothing but -inf is NaN), for the scale of '
-        || 'the scores, and for masks that are -inf in one implementation and a large number in the other.'
+        'Check for rows that are masked completely (softmax over only -inf is NaN), the scale of '
+        || 'the scores, and masks that are -inf in one implementation and a large number in the other.'
     ),
     (
         16, 'born', '.*', '.*softmax.*', '.*', 15,
-        'A row of nothing but -inf, or with an inf in it, becomes NaN. Look for rows that are masked '
-        || 'entirely and for scores that overflowed before.'
+        'A row of only -inf, or with an inf, becomes NaN. Check for rows that are masked '
+        || 'completely and for scores that overflowed earlier.'
     ),
     (
         17, 'born', '.*', '.*(crossentropy|nllloss|bceloss|binarycrossentropy|kldiv|ctcloss).*', '.*', 15,
@@ -89,18 +89,18 @@ FROM (VALUES
     ),
     (
         18, 'born', '.*', '.*(layernorm|rmsnorm|batchnorm|groupnorm|instancenorm|normalize).*', '.*', 15,
-        'A normalisation divides by a standard deviation of 0, or squares what the dtype cannot hold. Check '
+        'A normalisation divides by a standard deviation of 0, or a square overflows. Check '
         || 'epsilon (1e-8 is 0 in float16) and compute the variance in float32.'
     ),
     (
         19, 'born', '.*', '(allreduce|reduce|reducescatter|reducescattertensor|reducescatterbase|.*coalesced).*', '.*', 15,
-        'All ranks gave finite numbers and their sum overflowed. Reduce in float32, divide before the sum, '
+        'All ranks sent finite numbers and their sum overflowed. Reduce in float32, divide before the sum, '
         || 'or lower the loss scale.'
     ),
     (
         20, 'born', '.*', '(i?recv|broadcast|allgather.*|gather|scatter|alltoall.*|batchisendirecv)', '.*', 15,
-        'What came is not what was sent. Look for a wrong peer or tag, for a buffer that is read before '
-        || 'wait(), or for one that somebody writes meanwhile.'
+        'The received data is not what was sent. Check for a wrong peer or tag, a buffer that is read before '
+        || 'wait(), or one that is written at the same time.'
     ),
     (
         21, 'born', '.*', '(to|type|half|bfloat16|float|cast|copy|astype|typeas)', '.*', 15,
@@ -114,18 +114,18 @@ FROM (VALUES
     ),
     (
         23, 'born', '.*', '(.*matmul|b?mm|addmm|baddbmm|dense|einsum|conv.*|.*linear|dot|mv)', '.*', 15,
-        'Sums of products overflow only if the inputs are huge, or the kernel reads memory that nobody '
-        || 'wrote. Look at the size of what came in, then repeat the op on the CPU with the same inputs; if it '
+        'Sums of products overflow only if the inputs are huge, or if the kernel reads memory that was '
+        || 'never written. Check the size of the inputs, then repeat the op on the CPU with them; if it '
         || 'is finite there, suspect the kernel.'
     ),
     (
         24, 'born', '.*', '(square|r?pow|prod|cumprod|norm|var|std|linalgnorm|vectornorm|clipgradnorm).*', '.*', 15,
-        'Powers leave the range of the dtype fast, and the variance of one element is NaN. Look at the '
-        || 'largest value that came in and compute in float32.'
+        'Powers overflow quickly, and the variance of one element is NaN. Check the '
+        || 'largest input, and compute in float32.'
     ),
     (
         25, 'born', '.*', '(acos|asin|atanh|acosh|erfinv)', '.*', 15,
-        'The function is defined on a part of the numbers only. Clamp the input.'
+        'The function is not defined for all numbers. Clamp the input.'
     ),
     (
         26, 'born', '.*', '(mul|rmul|imul|multiply|scale)', '.*', 1,
@@ -137,12 +137,12 @@ FROM (VALUES
     ),
     (
         28, 'born', '.*', '(step|adam.*|sgd|lamb|foreach.*|addcdiv)', '.*', 15,
-        'The update of the optimizer overflows. Look at the gradient and at the second moment that went in, '
-        || 'at epsilon, and at whether the scaler should have skipped this step.'
+        'The update of the optimizer overflows. Check the gradient and the second moment, '
+        || 'epsilon, and whether the scaler should have skipped this step.'
     ),
     (
         29, 'born', '.*', '(empty|newempty).*', '.*', 15,
-        'Memory that nobody has written. Something reads it before it is filled.'
+        'This memory was never written. Something reads it before it is filled.'
     ),
     (
         30, 'born', '.*', '.*', '.*16', 15,
@@ -152,6 +152,6 @@ FROM (VALUES
     (
         31, 'born', '.*', '.*', '.*', 15,
         'The op''s inputs are finite. Repeat it alone with the same inputs, on this device and on the CPU: '
-        || 'it is either outside its domain or a fault of the kernel.'
+        || 'either the inputs are outside its domain, or the kernel is faulty.'
     )
 ) AS advice (place, origin, direction, name, dtype, kinds, advice)

@@ -1,7 +1,7 @@
--- births: the ops where NaN or inf is born, or first seen where no recorded op made it, with what to look at.
--- grain: one op, at most $most, those that come before anything else that is not finite on their rank rather
+-- births: the ops where NaN or inf is born, or first seen if no recorded op made it, with advice.
+-- grain: one op, at most $most, preferring those without an earlier NaN or inf on their rank
 -- parameters: $run, $most; the views ops, tensors, stacks, the tables overflow_origins, overflow_advice
--- code: the line that called the op; of a backward op, the line that called it forward
+-- code: the line that called the op; for a backward op, the line of the forward call
 -- came_in, came_out: the leaves of the op with their smallest and largest element
 WITH
     first_born AS (

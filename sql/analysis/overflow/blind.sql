@@ -1,8 +1,7 @@
--- blind: how many tensors of a unit have no statistics, so that nothing can be seen in them.
+-- blind: the number of tensors of a unit without statistics, whose overflow cannot be detected.
 -- grain: one rank in one step
 -- parameters: $run, $step (NULL: all); the view tensors
--- Empty tensors and those of integers, booleans and strings have nothing to see. Of a tensor that cannot be read nothing
--- is known.
+-- Tensors that are empty or of integers, booleans and strings cannot overflow. Tensors that cannot be read are unknown.
 SELECT step, rank, count(*) AS blind
 FROM tensors
 WHERE

@@ -1,10 +1,10 @@
--- counts: how many ops of each rank have which level.
+-- counts: the number of ops of each rank at each level.
 -- grain: one rank in one step
 -- parameters: $run, $step (NULL: all); the view dumps, the tables overflow_levels, overflow_origins, overflow_blind
--- jumps: those of level high for the norm alone; born, unseen: ops of these origins
+-- jumps: those of level high only because of the norm; born, unseen: ops of these origins
 --   (sql/analysis/overflow/origins.sql)
--- expected: ops of which all that is not finite is meant to be so, or is so in golden too
--- blind: tensors without statistics, in which nothing can be seen; tensor_rows: all that was recorded
+-- expected: ops whose NaN and inf are all intended, or in golden too
+-- blind: tensors without statistics, whose overflow cannot be detected; tensor_rows: all that was recorded
 SELECT
     step,
     rank,

@@ -1,9 +1,9 @@
--- deliberate: the ops whose outputs are not finite only because their arguments, or what they were made of, say so.
+-- deliberate: the ops with NaN or inf only because their arguments, or the values they use, contain it.
 -- grain: one op
 -- parameters: none; the table overflow_settled
--- An op is deliberate if each of its inputs that is not finite is excused or was put out by a deliberate op, and its
--- outputs hold nothing but what these inputs hold: NaN out of -inf is born there. A number in the call counts only for
--- the ops that write it into their output (fillers). Products, differences and negations may turn the sign.
+-- An op is deliberate if each of its inputs with NaN or inf is excused or comes from a deliberate op, and its
+-- outputs have only the kinds that these inputs have: NaN from -inf is born there. A number in the call counts only for
+-- ops that write it into their output (fillers). Products, differences and negations may flip the sign.
 WITH RECURSIVE
     candidates AS (
         SELECT

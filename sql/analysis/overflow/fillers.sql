@@ -1,7 +1,7 @@
--- fillers: ops that put a value of their own arguments into a tensor: −inf there is what the program asked for.
+-- fillers: ops that write a value of their own arguments into a tensor: −inf there is what the program asked for.
 -- grain: one op name, in small letters without underscores
--- takes_nan: NaN too is asked for where it is an argument; in arithmetic it is an accident
--- in_place: writes into its first input, and its record may have no output that shows it
+-- takes_nan: an argument of NaN is intended too; in arithmetic it is an accident
+-- in_place: writes into its first input, so that the recorded output may not show it
 FROM (VALUES
     ('maskedfill', false, true),
     ('full', false, true),

@@ -1,4 +1,4 @@
--- first_births: the ops where NaN or inf is born, those first that come before anything else on their rank.
+-- first_births: the ops where NaN or inf is born, those without an earlier one on their rank first.
 -- grain: one op (sql/analysis/overflow/births.sql)
 -- parameters: none; the table overflow_births
 FROM overflow_births

@@ -1,4 +1,4 @@
--- golden_comparison: what a comparison holds against a target's leaf that is not finite.
+-- golden_comparison: the golden side of a target's leaf with NaN or inf, in a comparison.
 -- grain: one leaf of the target that has a counterpart
 -- parameters: $comparison; the view results, the table overflow_leaves; the macro nonfinite_kinds
 SELECT

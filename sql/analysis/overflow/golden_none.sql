@@ -1,4 +1,4 @@
--- golden_none: the place of golden_run where there is no golden run.
+-- golden_none: an empty table in place of golden_run, if there is no golden run.
 -- grain: no rows
 SELECT step, rank, row, kinds
 FROM overflow_leaves

@@ -1,4 +1,4 @@
--- golden_run: what stands in a golden run in the place of a target's leaf that is not finite.
+-- golden_run: what a golden run has in place of a target's leaf with NaN or inf.
 -- grain: one leaf of the target that golden has too
 -- parameters: $run, $golden; the view tensors, the table overflow_leaves; the macro nonfinite_kinds
 SELECT

@@ -1,8 +1,8 @@
--- handed_on: the ops that took in NaN or inf from other ranks.
+-- handed_on: the ops that received NaN or inf from other ranks.
 -- grain: one op of the receiving rank
 -- parameters: none; the tables overflow_transfers, overflow_judged
--- A receive that the dump recorded before its data came shows nothing of it; what the sender gave tells.
--- sources: the ranks that gave it; where what came is not finite and the lake lacks members, those that it lacks
+-- A receive that was recorded before its data arrived does not show it; what the sender gave does.
+-- sources: the ranks that sent it; if the data has NaN or inf and the lake lacks members of the group, those members
 WITH
     given AS (
         SELECT step, rank, meeting, unnest(given) AS row

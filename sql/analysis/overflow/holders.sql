@@ -1,9 +1,9 @@
--- holders: the critical module around the first op of a rank that is not finite, where that op only got it.
+-- holders: the critical module around the first op of a rank with NaN or inf, if that op only received it.
 -- grain: one rank in one step
 -- parameters: $run; the view ops, the tables overflow_levels, overflow_judged, overflow_handed_on
--- Where only modules are recorded, NaN may be made between them: it is in the input of a module and no recorded op put
--- it out, so the innermost module around it whose own inputs are finite is where it was made.
--- from_parameters: it is in the weights of the op or of a module around it, so it was not made there
+-- If only modules are recorded, NaN may arise between them: it is in the input of a module and no recorded op output
+-- it, so it arose in the innermost module around it whose own inputs are finite.
+-- from_parameters: it is in the weights of the op or of a module around it, so it did not arise there
 WITH RECURSIVE
     bad AS (
         FROM overflow_levels

@@ -1,9 +1,10 @@
--- ignored: which inputs and outputs hold memory that nobody has written yet, so that NaN there is no finding.
--- grain: one slot of one op; the leaves below a slot (input.0.1) are meant too
--- name: the op's name in small letters without underscores (sql/analysis/overflow/leaves.sql)
--- is_communication: only where the op is a collective or receive (torch.scatter is none)
--- unless_passed_on: the input counts all the same where the op's output is not finite either
--- Source: msprobe 26.2 (core/overflow_check) for empty*, recv, all_gather*, reduce_scatter* and masked_fill_; the rest is alike.
+-- ignored: inputs and outputs that are memory not yet written, where NaN is not a finding.
+-- grain: one slot of one op, including the leaves below it (input.0.1)
+-- name: the op's name in lower case without underscores (sql/analysis/overflow/leaves.sql)
+-- is_communication: only if the op is a collective or receive (torch.scatter is not)
+-- unless_passed_on: the input counts nevertheless if the op's output has NaN or inf too
+-- Source: msprobe 26.2 (core/overflow_check) for empty*, recv, all_gather*, reduce_scatter* and masked_fill_; the
+-- others follow the same reasoning.
 FROM (VALUES
     ('empty', false, 'output', 'output', false, 'memory that nobody has written yet'),
     ('emptylike', false, 'output', 'output', false, 'memory that nobody has written yet'),

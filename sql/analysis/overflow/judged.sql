@@ -1,4 +1,4 @@
--- judged: the leaves that are not finite, with the reason why that is expected, or NULL where it is not.
+-- judged: the leaves with NaN or inf, with the reason if that is expected, else NULL.
 -- grain: one leaf
 -- parameters: none; the tables overflow_settled, overflow_deliberate
 SELECT

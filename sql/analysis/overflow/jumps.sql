@@ -1,8 +1,8 @@
 -- jumps: the ops whose largest output norm is more than 100 times their largest input norm.
 -- grain: one op
 -- parameters: $run, $step (NULL: all); the view tensors
--- A norm that is infinite in itself (float16) while every element is finite counts as the largest element, which it
--- is at least. Without input norm above 0 the output's norm itself counts, as in msprobe 26.2.
+-- A norm that overflows (float16) while every element is finite is replaced by the largest element, which it is at
+-- least. Without an input norm above 0, the output's norm itself counts, as in msprobe 26.2.
 WITH
     norms AS (
         SELECT

@@ -1,6 +1,6 @@
--- nonfinite_kinds(max, min, mean): what stands in a tensor (or number) beside finite numbers.
+-- nonfinite_kinds(max, min, mean): which values besides finite numbers a tensor (or number) has.
 -- A sum of 1 (NaN), 2 (inf), 4 (-inf), 8 (every element is finite and only the mean is infinite); 0: all finite, or
--- unknown. A mean of NaN between inf and -inf says nothing of the elements.
+-- unknown. A mean of NaN between inf and -inf does not describe the elements.
 CREATE OR REPLACE TEMP MACRO nonfinite_kinds(max, min, mean) AS
 CASE
     WHEN isfinite(max) AND isfinite(min) AND isinf(mean) THEN 8

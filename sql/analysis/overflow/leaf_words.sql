@@ -1,4 +1,4 @@
--- nonfinite_text(slot, dtype, shape, value, max, min, mean): what stands in a leaf, in words.
+-- nonfinite_text(slot, dtype, shape, value, max, min, mean): the contents of a leaf, in words.
 CREATE OR REPLACE TEMP MACRO nonfinite_text(slot, dtype, shape, value, max, min, mean) AS
 CASE
     WHEN dtype IS NULL THEN slot || ' = ' || value

@@ -1,10 +1,9 @@
--- leaves: the leaves of a run that are not finite, as far as their statistics tell.
+-- leaves: the leaves of a run with NaN or inf, as far as their statistics show.
 -- grain: one leaf
 -- parameters: $run, $step (NULL: all); the views tensors, ops; the macro nonfinite_kinds
 -- kinds: see sql/analysis/overflow/kinds.sql
--- name: what the op computes, one spelling for both frameworks, in-place variants and modules: the API's last
---   part, or the module's class, in small letters without underscores; exact_name keeps the underscore of an
---   in-place op
+-- name: what the op computes, in one spelling for both frameworks, in-place variants and modules: the API's last part,
+--   or the module's class, in lower case without underscores; exact_name keeps the underscore of an in-place op
 WITH
     found AS (
         SELECT

@@ -1,12 +1,12 @@
--- levels: how bad the ops are that have an input or output that is not finite and not expected, or whose norm jumps.
+-- levels: the level of ops with an unexpected NaN or inf in an input or output, or whose norm jumps.
 -- grain: one op
 -- parameters: none; the tables overflow_judged, overflow_jumps
--- level: critical: inputs finite, outputs not; high: both not, or a norm 100 times as large; medium: inputs not,
---   outputs finite. Source: msprobe 26.2 (core/overflow_check). A norm that jumps has a level only in a step that has NaN or inf:
---   in a step that has none, the square roots and logarithms of small numbers do so and mean nothing. The gradient of a
---   parameter has no input of its own; where the rank had NaN or inf before, that came in. NULL where all that is not
---   finite is expected.
--- bad_in, bad_out: inputs or outputs that are not finite and not expected; expected: why the others are
+-- level: critical: the inputs are finite, the outputs are not; high: neither is finite, or the norm grows 100 times;
+--   medium: the inputs are not finite, the outputs are. Source: msprobe 26.2 (core/overflow_check). A norm that jumps
+--   has a level only in a step with NaN or inf: in other steps, square roots and logarithms of small numbers jump
+--   without meaning. The gradient of a parameter has no input of its own; if the rank had NaN or inf before, that is
+--   its input. NULL if all NaN and inf are expected.
+-- bad_in, bad_out: inputs or outputs with unexpected NaN or inf; expected: the reasons for the others
 WITH
     ops AS (
         SELECT

@@ -1,10 +1,9 @@
--- ops: the ops of a run with a level, and where what is not finite in them came from.
+-- ops: the ops of a run with a level, and where their NaN or inf came from.
 -- grain: one op
 -- parameters: $run, $worst (critical, high or medium: this level and worse), $most; the view ops, the tables
 --   overflow_levels, overflow_origins, overflow_births
 -- came_in, came_out, advice: for the ops of overflow_births
--- norm_jump: largest output norm over largest input norm, where above 100; source: the op of this rank that it
---   came from
+-- norm_jump: largest output norm over largest input norm, if above 100; source: the op of this rank that it came from
 SELECT
     levels.step,
     levels.rank,

@@ -1,11 +1,15 @@
 -- origins: where the NaN or inf of each op came from.
--- grain: one op with an input or output that is not finite and not expected
+-- grain: one op with an unexpected NaN or inf in an input or output
 -- parameters: $run; the view ops, the tables overflow_levels, overflow_handed_on, overflow_holders
--- origin: born: made here of finite inputs; received: it came from another rank (sources); forward pass: the op's
---   own forward call had it; inside: born in an op inside this module; carried: an earlier op of this rank had it
---   (source_seq where told); earlier step: this rank had it in a step before; unseen: it was there in the inputs,
---   and no recorded op made it
--- is_first: the first of its rank and step; is_after_others: something on its rank and step was not finite before
+-- origin:
+--   born: the inputs are finite
+--   received: it came from another rank (sources)
+--   forward pass: the op's own forward call had it
+--   inside: born in an op inside this module
+--   carried: an earlier op of this rank had it (source_seq if known)
+--   earlier step: this rank had it in an earlier step
+--   unseen: it was in the inputs, and no recorded op made it
+-- is_first: the first of its rank and step; is_after_others: an earlier op of its rank and step had NaN or inf
 WITH
     bad AS (
         FROM overflow_levels
@@ -74,7 +78,7 @@ WITH
             AND arrived.rank = bad.rank
             AND bad.seq >= arrived.seq
     ),
-    told AS (
+    traced AS (
         SELECT
             bad.* EXCLUDE (producer, kinds_in, is_gradient),
             first_step < bad.step AS is_later_step,
@@ -110,10 +114,10 @@ WITH
         LEFT JOIN bad AS maker ON maker.step = bad.step AND maker.rank = bad.rank AND maker.seq = bad.producer
     )
 SELECT
-    told.*,
+    traced.*,
     if(origin = 'received', arrived.sources, NULL) AS sources
-FROM told
+FROM traced
 LEFT JOIN overflow_handed_on AS arrived
-    ON arrived.step = told.step
-    AND arrived.rank = told.rank
-    AND arrived.seq = told.source_seq
+    ON arrived.step = traced.step
+    AND arrived.rank = traced.rank
+    AND arrived.seq = traced.source_seq

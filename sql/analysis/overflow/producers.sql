@@ -1,9 +1,8 @@
--- producers: which earlier op put out what comes in, told by equal statistics.
--- grain: one tensor that comes in and is not finite; producer is NULL where no recorded op made it
+-- producers: the earlier op that output an input with NaN or inf, identified by equal statistics.
+-- grain: one input tensor with NaN or inf; producer is NULL if no recorded op made it
 -- parameters: $run; the view tensors, the tables overflow_leaves, overflow_fillers
--- The nearest earlier output counts that has the same statistics and as many elements, else the same statistics
--- (a slice or an expanded view), else the nearest op that wrote such a value into a tensor of that many elements in
--- place.
+-- It is the nearest earlier output with the same statistics and as many elements, else with the same statistics
+-- (a slice or an expanded view), else the nearest op that wrote such a value in place into a tensor of that size.
 WITH
     given AS (
         FROM overflow_leaves

@@ -1,9 +1,9 @@
--- settled: the leaves that are not finite, each with the reason that excuses it as far as the leaf itself tells.
+-- settled: the leaves with NaN or inf, each with the reason that excuses it, as far as the leaf itself shows one.
 -- grain: one leaf
 -- parameters: none; the tables overflow_leaves, overflow_golden, overflow_producers, overflow_ignored,
 --   overflow_fillers, overflow_transfers
--- excuse: NULL where nothing excuses it yet; sql/analysis/overflow/deliberate.sql follows what such a leaf was
---   made of. Likeness to a mask excuses no leaf that is finite in golden, and none that a recorded op put out.
+-- excuse: NULL if nothing excuses it yet; sql/analysis/overflow/deliberate.sql follows the values that such a leaf was
+--   made of. Similarity to a mask excuses no leaf that is finite in golden, and none that a recorded op output.
 WITH
     outputs AS (
         SELECT step, rank, seq, bool_or(side = 'out') AS has_bad_output

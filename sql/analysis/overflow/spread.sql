@@ -1,7 +1,7 @@
--- spread: how NaN or inf first came to each rank.
--- grain: one rank in one step, in the order in which it came to them
+-- spread: how NaN or inf first reached each rank.
+-- grain: one rank in one step, in the order in which it reached them
 -- parameters: $run; the view ops, the table overflow_origins
--- received_from, through: the ranks that gave it, and the op of this rank that took it in
+-- received_from, through: the ranks that sent it, and the op of this rank that received it
 SELECT
     first.step,
     first.rank,
