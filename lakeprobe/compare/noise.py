@@ -1,7 +1,7 @@
 """Which ops of a comparison stand out of rounding noise, and where the noise ends.
 
 Between two chips every op rounds in its own way, so nearly all tensors differ. The queries of sql/noise measure in the
-comparison itself what ops of each kind add, and find what no rounding makes (docs/noise.md).
+comparison itself the error that ops of each kind add, and find what rounding cannot produce (docs/noise.md).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     import duckdb
 
 _MEASURED = ("nearest", "ops", "leaves")
-"""The queries of sql/noise that measure how far each row is apart, in their order; each makes the table noise_NAME."""
+"""The queries of sql/noise that measure the error of each row, in order; each makes the table noise_NAME."""
 
 _JUDGED = ("repeat", "makers", "errors", "floors", "added", "shifts", "gradients", "evidence", "suspects")
-"""Those that tell from it which ops stand out."""
+"""The queries that decide from it which ops stand out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The file with what repeats of the golden run differ by, and the step and rank of golden that is compared."""
+    """The file of a noise, measured on repeats of the golden run, and the step and rank of golden that is compared."""
 
     file: Path
     step: int
@@ -37,10 +37,10 @@ class Repeats:
 def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, repeats: Repeats | None) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
-    `connection` has the tables of `compare.unit` up to verdicts. `is_first_step` says that no step of
-    the optimizer came before: parameters are the same to the last bit then. Sets the variables noise_ends, the place
-    of the first op that stands out, and noise_error, the error up to which what lies behind it is noise. Returns
-    whether anything rounds differently at all.
+    `connection` has the tables of `compare.unit` up to verdicts. `is_first_step` says that no optimizer step came
+    before, so that parameters are equal to the last bit. If anything differs, sets the variables noise_ends, the place
+    of the first op that stands out, and noise_error, the error up to which later rows are noise. Returns whether ops
+    round differently in the two runs.
     """
     connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
     _load_repeats(connection, repeats)
@@ -62,7 +62,7 @@ def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> Non
 
 
 def _load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
-    """Make noise_repeat_rows: what repeats of golden differ by."""
+    """Make noise_repeat_rows, the differences between repeats of golden and golden."""
     connection.execute(f"CREATE TABLE noise_repeat_rows AS {views.empty(views.NOISE, with_partitions=False)}")
     if repeats is None:
         return

@@ -1,16 +1,16 @@
--- added: how far the error of each op stands above what comes in and what its kind adds.
--- grain: one op of noise_errors that is not of the optimizer; a module with ops in it only if it has no module in it, and
---   none of its ops shows what it puts out
+-- added: how far the output error of each op exceeds its input error and the usual error of its kind.
+-- grain: one op of noise_errors that is not the optimizer's; a module with ops in it only if it contains no module and
+--   none of its ops explains its output
 -- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
--- flips: where noise moves an element over the kink of a function, its gradient comes or goes as a whole; that may be
+-- flips: noise can move an element over the kink of a function, so that its gradient appears or vanishes as a whole:
 --   the gradient of a large element, or of a few
--- gain: decades of error_out above what came in and the floor of its way of rounding; lower_gain likewise of lower_out
--- usual, spread: the middle gain of the other ops of its kind and how they scatter (1.4826 · median deviation); two ops
---   that gain nothing are counted in, so that a kind of few members says little; and not below what the op itself gains
---   in a repeat of golden
--- above: decades of the gain above the usual; not much more than the lower gain says, unless it is by far (one element)
--- score: how many times the spread that is, less one; a single number tells less than a tensor, and backward ops magnify
---   what masks flip
+-- gain: decades of error_out above the input error and the floor of its way of rounding; lower_gain likewise of
+--   lower_out
+-- usual, spread: the median gain of the other ops of its kind and its spread (1.4826 · median deviation). Two ops
+--   without gain are added, so that a kind with few members says little. At least the gain of the op itself in a repeat
+--   of golden
+-- above: decades of the gain above the usual; little more than the lower gain, unless it is far above (one element)
+-- score: that in spreads, less one; a single number says less than a tensor, and flipped masks are magnified backwards
 WITH
     module_parents AS (
         SELECT DISTINCT parent AS forward_op FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL

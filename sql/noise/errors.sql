@@ -1,13 +1,13 @@
--- errors: the error that comes into each op and the one that comes out.
--- grain: one op of noise_ops that has a float output whose error can be told
+-- errors: the input error and the output error of each op.
+-- grain: one op of noise_ops that has a float output with a known error
 -- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
--- error_in: the largest upper error of the tensors that go in, 1 where they have another shape. In a sum they count by their size against the output's.
---   A backward op works on what its forward op took and gave, too. Behind an optimizer step a parameter may differ in few
---   elements only, which its statistics show from √n roundings on.
--- error_out, lower_out: the largest error of its float outputs, and the largest lower one
--- condition: how many times an op magnifies a relative error of its input: exponentials and waves see it as an absolute
---   one, so by the largest magnitude that goes in (N. J. Higham, Accuracy and Stability of Numerical Algorithms, §1.6:
---   |x f'(x) / f(x)|)
+-- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
+--   size relative to the output. A backward op also uses the inputs and outputs of its forward op. After an optimizer
+--   step a parameter may differ in few elements only, which its statistics show from √n roundings on.
+-- error_out, lower_out: the largest error of its float outputs, and the largest lower error
+-- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
+--   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
+--   §1.6: |x f'(x) / f(x)|)
 WITH
     leaves AS (
         SELECT l.*, o.module_key, o.op_kind, o.direction

@@ -1,13 +1,13 @@
--- evidence: what no rounding makes.
+-- evidence: what rounding cannot produce.
 -- grain: one op and one kind of evidence
 -- parameters: the tables paired, differences, noise_ops, noise_leaves, noise_errors, noise_floors
 -- evidence:
---   argument: a value, dtype or shape that goes in differs, or only one that comes out; or whether it is trained
+--   argument: a value, dtype or shape of an input differs, or only that of an output; or whether it is trained
 --   missing: only one run has the op
---   wiring: an input is what one op made in golden, and what another one made, or none, in the target
---   source: an input that no recorded op made differs beyond what summing in another order makes of its statistics, or is
---     another constant
---   made: inputs agree to the last bit and the output does not, in a comparison in which that makes all others equal
+--   wiring: one op made the input in golden, and another op, or none, in the target
+--   source: an input that no recorded op made differs by more than another order of summation explains, or is another
+--     constant
+--   made: the inputs agree to the last bit and the output does not, although such outputs are equal elsewhere
 -- row: the leaf that shows it
 WITH
     recorded AS (

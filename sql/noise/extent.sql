@@ -1,10 +1,11 @@
--- extent: how far the noise reaches in this comparison.
+-- extent: how far the noise of this comparison reaches.
 -- grain: one row
 -- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
--- is_rounding: ops round differently in the two runs; or nothing does, but the first suspect was paired askew: by its name
---   with another call, so that differences by name say little. Then suspects tell what differs first.
--- ends: the place of the op that stands out first, infinite where none does; error: what ops add, three times over. Where
---   nothing rounds differently, or digests alone cannot tell, no difference is noise for that.
+-- is_rounding: ops round differently in the two runs; or they do not, but the first suspect is paired by its name with
+--   another call, so that differences by name say little. Then suspects decide what differs first.
+-- ends: the place of the first op that stands out, infinite if none does
+-- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
+--   is noise because of it
 WITH
     askew AS (
         SELECT count(*) > 0 AS is_askew

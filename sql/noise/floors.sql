@@ -1,14 +1,14 @@
--- floors: what ops of each way of rounding add at least, as this comparison shows it.
+-- floors: the least error that ops of each way of rounding add, measured in this comparison.
 -- grain: one way of rounding (macros/rounding_of)
 -- parameters: the tables noise_ops, noise_leaves and noise_errors; thresholds
--- floor: the lower quartile of the errors that forward ops of this way put out, at most what the coarsest chip does; and
---   other ops add no more than matmuls do
--- most: what the coarsest chip does (matmuls may cut their inputs to 10 bits)
--- is_bitwise: forward ops whose inputs agree to the last bit give outputs that do, in every way of rounding in which
---   outputs differ, so that nothing rounds differently here; or
---   too little differs to tell. Two implementations always round differently.
--- Digests alone show no error. Between chips all ops that compute put out another digest; on one chip most of those whose
---   inputs agree do not.
+-- floor: the lower quartile of the output errors of forward ops of this way, at most that of the coarsest chip; other
+--   ops add no more than matrix products
+-- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
+-- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
+--   forward ops with equal inputs have equal outputs; or too few ops differ to tell. Two implementations always round
+--   differently.
+-- Digests alone have no error. Between chips the digest of every computed output differs; on one chip it is equal for
+--   most ops with equal inputs.
 WITH
     worst(rounding, most, most_low) AS (
         VALUES

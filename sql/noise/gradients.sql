@@ -1,7 +1,7 @@
--- gradients: parameters' gradients that are off though what they are made of agrees, as where they were not set to zero.
--- grain: one op that keeps parameters' gradients; none unless three quarters of them are off
+-- gradients: parameters' gradients that differ although their inputs agree, as when they were not set to zero.
+-- grain: one op with parameters' gradients; none unless three quarters of them differ
 -- parameters: the tables noise_ops and noise_leaves
--- shift: by how much its largest norm moves, relative to itself
+-- shift: how much its largest norm moves, relative to itself
 -- usual: what three quarters of the other backward ops stay below
 WITH
     moved AS (

@@ -1,17 +1,17 @@
--- leaves: how far the tensors of each row are apart, as one relative error per element.
+-- leaves: the error of each row of tensors, as one relative error per element.
 -- grain: one row of the comparison in which either side is a tensor
 -- parameters: the tables paired, metrics, verdicts, target_leaves, golden_leaves, noise_ops and noise_nearest
--- golden_…: of the repeat that is nearest, where one is nearer than golden (noise/nearest)
--- number, phase, kind, op_is_leaf: the pair of ops that the row is of; NULL where its op has no counterpart
--- error: the relative error per element that explains how far the two sides are apart, if elements err independently.
---   Contents tell it: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element moves the max and the
---   min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n; error is the median of
---   these four estimates (docs/noise.md). NULL where fewer than three are there.
--- lower: the second smallest of them: errors that go together move norm and mean further than independent ones
--- upper: the root mean square of what estimates there are: what may have come in
--- is_other_constant: all elements are one number on each side, written into the program, and not the same one
--- key: what a value keeps when it is handed on, reshaped or transposed; NULL where it is constant and so says nothing
--- differs: whether the statistics are further apart than summing them in another order makes
+-- golden_…: the statistics of golden, or of the repeat that replaces it (noise/nearest)
+-- number, phase, kind, op_is_leaf: the pair of ops that the row belongs to; NULL if its op has no counterpart
+-- error: the relative error per element that explains the difference of the two sides, if the errors of elements are
+--   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
+--   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
+--   error is the median of these four estimates (docs/noise.md). NULL with fewer than three.
+-- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
+-- upper: the root mean square of the estimates: the error that an op may have taken in
+-- is_other_constant: all elements are one number on each side, written into the program, and the two differ
+-- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
+-- differs: whether the statistics differ by more than another order of summation explains
 WITH
     -- most dumps have none of these: a join with few rows costs little
     measured AS (

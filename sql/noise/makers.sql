@@ -1,10 +1,10 @@
--- makers: which ops had made the value that goes into an op, in either run.
--- grain: one tensor that goes into a pair of ops
+-- makers: the ops that made the value of each input, in either run.
+-- grain: one input tensor of a pair of ops
 -- parameters: the table noise_leaves
--- target_makers, golden_makers: the numbers of the ops before it that put this value out
--- is_source: no recorded op made it in either run, and no module around the op was given it: a parameter, a buffer, data
+-- target_makers, golden_makers: the numbers of the earlier ops with this value as an output
+-- is_source: no recorded op made it in either run, and no enclosing module received it: a parameter, a buffer or data
 -- is_parameter: it is a parameter of a module
--- is_exact: such a source is the same to the last bit: a parameter, or what stands at this place of this kind of op
+-- is_exact: such a source is equal to the last bit: a parameter, or one whose like is equal in most ops of this kind
 WITH
     leaves AS (
         SELECT *, op_is_leaf AS is_leaf FROM noise_leaves WHERE is_paired AND number IS NOT NULL

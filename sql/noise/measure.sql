@@ -1,4 +1,4 @@
--- measure: what repeats of a golden run differ from it by (schemas/noise.yaml).
+-- measure: the differences between repeats of a golden run and the run itself (schemas/noise.yaml).
 -- grain: one tensor of the golden run
 -- parameters: $golden, $units (a list: comparison, step and rank of it, golden_step, golden_rank); the views results
 --   and suspects

@@ -1,10 +1,10 @@
--- nearest: the statistics of that repeat of golden to which the target is nearest, where repeats are nearer than golden.
+-- nearest: the statistics of the repeat that replaces golden, if repeats are nearer to the target than golden.
 -- grain: one tensor of golden
 -- parameters: the tables paired, metrics and noise_repeat_rows
--- A repeat that rounds as the target does, as one of golden's program on the target's chip, is a better golden: what is
---   wrong stands out of what little the two still differ by. Where repeats round at random none is nearer but by chance, so
---   no row is taken unless most rows at the beginning of the program are ten times as near as golden's.
--- What is told by contents is held against golden's.
+-- A repeat that rounds as the target does, such as golden's program on the target's chip, is a better golden: a defect
+--   stands out of the little that still differs. Repeats that round at random are nearer by chance only, so no row is
+--   replaced unless most rows at the beginning of the program are ten times nearer to a repeat.
+-- Contents are always compared with golden's.
 WITH
     candidates AS (
         SELECT p.golden_row, p.target_max, p.target_min, p.target_norm, p.golden_max, p.golden_min, p.golden_norm, unnest(statistics) AS s

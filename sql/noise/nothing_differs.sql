@@ -1,7 +1,7 @@
 -- nothing_differs: whether the two runs are equal as far as their dumps tell, so that no op can stand out.
 -- grain: one row
 -- parameters: the tables paired, differences and verdicts; the variable cross_framework
--- Two implementations always round differently, which is to be said even where nothing shows it.
+-- Two implementations always round differently, so they are never equal in this sense.
 SELECT
     getvariable('cross_framework') = 0
     AND NOT EXISTS (FROM differences WHERE difference <> 'equal')

@@ -1,11 +1,11 @@
 -- ops: the ops of both sides as pairs, in program order.
 -- grain: one pair of ops, or an op of one side
 -- parameters: the tables paired, target_ops and golden_ops
--- place: the op's place in the target; an op that only golden has stands behind the paired op before it
--- An op that only one side has shifts the call numbers behind it, so that ops of one name are not the same call. They
---   stand in different modules, and are taken apart again here, unless the two programs have other modules anyway, as two frameworks may.
--- is_leaf: it is no module in which other ops were recorded; of two implementations, in which none is compared
--- phase: forward, backward, or optimizer (what is called behind the last backward op)
+-- place: the op's place in the target; an op that only golden has follows the paired op before it
+-- An extra op on one side shifts the call numbers of later calls, so that ops with one name are different calls. Such
+--   ops are in different modules, and this query separates them, unless the modules of the two programs differ anyway.
+-- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
+-- phase: forward, backward, or optimizer (what is called after the last backward op)
 WITH
     named AS (
         SELECT target_seq, min(golden_seq) AS golden_seq, bool_and(matched_by = 'exact') AS is_by_name

@@ -1,9 +1,9 @@
--- repeat: what ops of golden gain in its repeats.
+-- repeat: the gain of golden's ops in its repeats.
 -- grain: one op of golden
 -- parameters: the tables noise_repeat_rows and noise_nearest
--- gain: decades of the error that comes out above the one that comes in, which counts as 1e-7 at least. Where the target
---   is held against repeats, what these differ from golden by says nothing of the two.
--- replaced: there, the largest error of a repeat: it is trusted to a fiftieth of that
+-- gain: decades of the output error above the input error, which counts as at least 1e-7; 0 if a repeat replaces
+--   golden, because its error then says nothing about the two sides
+-- replaced: in that case, the largest error of a repeat; it is trusted to a fiftieth of that
 WITH
     nearness AS (
         SELECT count(*) > 0 AS is_near FROM noise_nearest

@@ -1,4 +1,4 @@
--- repeat_rows: what repeats of golden differ from it by, in this unit.
+-- repeat_rows: the differences between repeats of golden and golden, for this unit.
 -- grain: one tensor of golden
 -- parameters: noise_files (a list of files), golden_step, golden_rank
 FROM read_parquet(getvariable('noise_files'), hive_partitioning = false)

@@ -1,17 +1,18 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in the forward pass
 -- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
--- An error that goes one way in all elements moves a norm by itself, where independent ones move it by a √n-th of
---   themselves: so a norm shows a kernel that is off by less than its elements round. Inputs that are cut to fewer bits
---   shift a product too, but alike in all ops of a kind.
--- shift: by how much the norm of the output moves, relative to itself and beyond its inputs' norms; a normalisation takes
---   away what its inputs bring. The rows of a softmax sum to one whatever goes in, so there it is the mean that tells.
--- usual: the middle shift of its kind; 0 for normalisations of which there are few
--- unit: what the shift of an op may be off the usual by: how those of its kind scatter, what independent errors do to a
---   norm, a tenth of what the inputs bring (a hundredth in a normalisation), and how well statistics know a norm; behind
---   a step of the optimizer errors are not independent, so a tenth of what comes in
--- is_law: it holds whatever goes in
--- score: how many times two units the shift is off, less one
+-- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
+--   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
+--   too, but equally in all ops of a kind.
+-- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
+--   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
+-- usual: the median shift of its kind; 0 for a small number of normalisations
+-- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors on
+--   a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), a fiftieth of the error of a repeat
+--   used as golden, and the precision of the statistics; after a step of the optimizer errors are not independent, so
+--   also a tenth of the input error
+-- is_law: the shift is 0 whatever the input error
+-- score: the deviation in double units, less one
 WITH
     leaves AS (
         SELECT

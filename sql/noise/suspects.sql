@@ -2,13 +2,13 @@
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
 --   noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows; thresholds
--- A parameter's gradient is a long sum that flips of masks move, so it has to be off by its own size; or most of them are
---   off though what they are made of agrees, as where they were not set to zero. An op that is further off than the
---   coarsest chip rounds, though its inputs are not, needs to stand out less.
--- Evidence that no rounding makes comes first, and ops that stand far above it, the earliest op first; of one that a
---   module and an op in it both show, the op. Then what the errors say: forward before backward, and of the ops that
---   stand highest above their kind the earliest.
--- module: of a backward op that of its forward op: hooks of modules may end late backwards
+-- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
+--   gradients must differ although their inputs agree, as when gradients are not set to zero. An op whose output error
+--   exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
+-- Evidence that rounding cannot produce comes first, with the ops far above their kind, in program order; if a module
+--   and an op in it both show it, the op. Then come the other errors: forward before backward, and of the ops with the
+--   highest scores the earliest.
+-- module: for a backward op that of its forward op, because backward hooks of modules may run late
 WITH
     certain AS (
         SELECT number, evidence, row, 1 AS class
