@@ -203,14 +203,27 @@ def test_a_view_of_all_elements_is_measured_once_and_to_the_last_bit(
 def test_a_view_of_some_elements_is_measured_for_itself() -> None:
     tensors, tensor = Tensors(), torch.arange(2000.0).reshape(40, 50)
     tensors.measure(tensor)
-    part, spread = tensor[:, :25], tensor[:20].repeat_interleave(2, 0)[:1].expand(40, 50)
+    part, spread = tensor[:, :25], tensor[:1].expand(40, 50)
     assert [tensors.measure(each)[0] for each in (part, spread)] == [statistics(part), statistics(spread)]
+
+
+def test_tensors_of_inference_mode_are_measured_and_kept() -> None:
+    tensors = Tensors()
+    with torch.inference_mode():
+        tensor = torch.arange(2000.0)
+        first = tensors.measure(tensor)
+        tensor[0] = 5000.0
+        second, contents = tensors.measure(tensor), tensors.copy(tensor)
+        assert [first[0], second[0]] == [statistics(torch.arange(2000.0)), statistics(tensor)]
+    assert contents is not None
+    assert contents[0] == 5000.0
 
 
 def test_a_view_keeps_contents_of_its_own_shape() -> None:
     tensors, tensor = Tensors(), torch.arange(2000.0)
     whole, view = tensors.copy(tensor), tensors.copy(tensor.reshape(40, 50))
-    assert whole is not None and view is not None
+    assert whole is not None
+    assert view is not None
     assert (whole.shape, view.shape) == ((2000,), (40, 50))
     assert np.array_equal(whole, view.reshape(-1))
 

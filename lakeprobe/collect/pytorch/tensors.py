@@ -57,7 +57,7 @@ class Seen:
         """The sum of its elements when it was measured."""
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
-        self._version = tensor._version
+        self._version = _version(tensor)
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether the memory is alive, unchanged as far as the counter tells, and holds the same elements.
@@ -65,7 +65,7 @@ class Seen:
         A reshaped or transposed view has the same statistics to the last bit: torch reads either as it lies in memory.
         """
         known = self._tensor()
-        if known is None or self._version != tensor._version:
+        if known is None or self._version is None or self._version != _version(tensor):
             return False
         if known is tensor:
             return True
@@ -154,6 +154,11 @@ class Tensors:
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without its place in the graph, which what we compute has no part in."""
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often the memory was written to; None for tensors of inference_mode, where torch does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
