@@ -1,6 +1,6 @@
 """Collecting from trainers that own the loop: callbacks for the Trainer of transformers, and for Lightning.
 
-They only call `start`, `stop`, `step` and `close` of a collector. The trainers are imported when a callback is made.
+They call `start`, `stop`, `step` and `close` of a collector, and import the trainer when a callback is made.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from lakeprobe.collect.session import collect
 
 
 def for_transformers(**options: Any) -> Any:
-    """A callback for `transformers.Trainer(callbacks=[…])`. `options` are those of `lakeprobe.collect`, but the model.
+    """A callback for `transformers.Trainer(callbacks=[…])`, with the options of `lakeprobe.collect` except the model.
 
-    A step is one of the optimizer's, with all batches whose gradients it adds up, and has the trainer's number. Raises
+    A step is a step of the optimizer, with all batches whose gradients it adds up, and has the trainer's number. Raises
     UsageError and LakeError.
     """
     from transformers import TrainerCallback
@@ -44,9 +44,9 @@ def for_transformers(**options: Any) -> Any:
 
 
 def for_lightning(**options: Any) -> Any:
-    """A callback for `lightning.Trainer(callbacks=[…])`. `options` are those of `lakeprobe.collect`, but the model.
+    """A callback for `lightning.Trainer(callbacks=[…])`, with the options of `lakeprobe.collect` except the model.
 
-    A step is one of the optimizer's, as for transformers. Raises UsageError and LakeError.
+    A step is a step of the optimizer, as for transformers. Raises UsageError and LakeError.
     """
     try:
         from lightning.pytorch import Callback

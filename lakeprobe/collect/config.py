@@ -256,10 +256,10 @@ def _numbers(value: Any) -> tuple[int, ...]:
         match = None if isinstance(item, bool) else _RANGE.fullmatch(str(item).replace(" ", ""))
         if match is None:
             raise wrong
-        first, last, apart = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if not first <= last <= LARGEST or not apart:
+        first, last, interval = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if not first <= last <= LARGEST or not interval:
             raise wrong
-        numbers.update(range(first, last + 1, apart))
+        numbers.update(range(first, last + 1, interval))
     return tuple(sorted(numbers))
 
 

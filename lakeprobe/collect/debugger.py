@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.config import Configuration
-from lakeprobe.collect.session import Collector, beside
+from lakeprobe.collect.session import Collector, lake_and_run_of
 from lakeprobe.errors import UsageError
 
 
@@ -27,7 +27,7 @@ class PrecisionDebugger:
     """The one debugger of a process. Making another gives the first back, as in msprobe; `close` ends it.
 
     Its methods may be called on the class as well. What is collected goes into the lake as the run named after
-    dump_path's last folder, see `lakeprobe.collect.session.beside`; `run` and `lake` say otherwise.
+    dump_path's last folder, see `lakeprobe.collect.session.lake_and_run_of`; `run` and `lake` say otherwise.
     """
 
     _instance: ClassVar[PrecisionDebugger | None] = None
@@ -126,5 +126,5 @@ def _places(
         if run is None:
             raise UsageError("PrecisionDebugger needs a dump_path, whose last folder names the run, or a run")
         return lake, run
-    by_path, named = beside(configuration.dump_path)
+    by_path, named = lake_and_run_of(configuration.dump_path)
     return lake or by_path, run or named

@@ -114,10 +114,10 @@ def _perturbed(settings: Settings, perturb: float, seed: int) -> Settings:
     return replaced(settings, perturb=perturb, perturb_seed=seed)
 
 
-def harmless(method: Method) -> Method:
-    """For methods of the Collector: what fails in them ends the collecting and not the training, unless asked to.
+def contained(method: Method) -> Method:
+    """Decorates methods of the Collector: a failure in them ends the collecting and not the training.
 
-    A mistake of the caller (UsageError) is told, and so is the find that a run of overflow_check is to end with.
+    With on_failure="raise" it is raised. UsageError, a mistake of the caller, and OverflowFoundError are always raised.
     """
 
     @functools.wraps(method)
@@ -128,7 +128,7 @@ def harmless(method: Method) -> Method:
             return method(self, *args, **kwargs)
         except (UsageError, OverflowFoundError):
             raise
-        except Exception as error:  # the training must live on
+        except Exception as error:  # the training goes on
             self._give_up()
             if self._on_failure == "raise":
                 raise
@@ -190,16 +190,16 @@ class Collector:
             self._capture.claim(rank)
             self._claimed = True
 
-    @harmless
+    @contained
     def _start(self, model: Any, rank: int | None) -> None:
         self._capture.start(model, rank)
 
-    @harmless
+    @contained
     def stop(self) -> None:
         """Watch no more; what ran so far is safe. `start` goes on in the same step."""
         self._capture.stop()
 
-    @harmless
+    @contained
     def step(self) -> None:
         """The step is over; its unit comes into the lake. Watching goes on in the next step, if it was on."""
         self._capture.step()
@@ -213,7 +213,7 @@ class Collector:
         self._claim()
         self._save(name, value, backward)
 
-    @harmless
+    @contained
     def _save(self, name: str, value: Any, backward: bool) -> None:
         self._capture.save(name, value, backward)
 
@@ -225,7 +225,7 @@ class Collector:
             with suppress(Exception):
                 self._sink.close()  # waits until what came before is in the lake
 
-    @harmless
+    @contained
     def _close(self) -> None:
         self._capture.close()
 
@@ -240,16 +240,16 @@ class Collector:
             self._cut_off()
         self.close()
 
-    @harmless
+    @contained
     def _cut_off(self) -> None:
         """Leave the running step as it is: its unit is marked incomplete."""
         self._capture.stop()
         self._sink.close()
 
     def _give_up(self) -> None:
-        """Collect no more: framework and model are as they were, and what is on the disk stays for who opens the lake.
+        """Stop collecting for good. Framework and model are restored; what is on the disk stays for the next command.
 
-        What failed may fail again, so each of it is tried.
+        A part that failed before may fail again, so each part is tried.
         """
         self._given_up = True
         for end in (self._capture.give_up, self._sink.give_up):
@@ -265,11 +265,11 @@ class Collector:
         self.close()
 
 
-def beside(dump_path: str) -> tuple[Path, str]:
-    """The lake and the run for what msprobe would write to the folder `dump_path`.
+def lake_and_run_of(dump_path: str) -> tuple[Path, str]:
+    """The lake and the run that take the place of msprobe's folder `dump_path`.
 
-    The run has the folder's name. The lake is $LAKEPROBE_LAKE, else the folder `lake` beside it: so the dumps /data/gpu
-    and /data/npu become two runs of the lake /data/lake. Raises UsageError for a path without a name.
+    The folder names the run. The lake is $LAKEPROBE_LAKE, or else the folder `lake` next to it: the dumps /data/gpu and
+    /data/npu become two runs of the lake /data/lake. Raises UsageError for a path without a name.
     """
     folder = Path(dump_path).expanduser().absolute()
     if not folder.name:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from lakeprobe.collect import config, frameworks
-from lakeprobe.collect.session import Collector, beside
+from lakeprobe.collect.session import Collector, lake_and_run_of
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
 from lakeprobe.readers import names, ptdbg_names
@@ -164,7 +164,7 @@ def _collector(settings: Settings) -> Collector:
         raise UsageError("set_dump_switch: call set_dump_path first")
     step = 0 if _script.collector is None else _script.collector.current_step
     close()
-    lake, run = beside(_script.dump_path)
+    lake, run = lake_and_run_of(_script.dump_path)
     run = run if _script.tag == _DEFAULT_TAG else f"{run}.{_script.tag}"
     # a script that runs again overwrites what it wrote before, as with ptdbg_ascend
     _script.collector = Collector(_script.model, settings, run=run, lake=lake, replace=True)

@@ -219,21 +219,24 @@ def _adapt(value: Any, of_name: dict[str, str]) -> None:
     The wide statistics become a tuple, which no dump.json can have.
     """
     waiting = [value]
-    while waiting:  # of a step's time in here most is spent in this loop
+    while waiting:
         container = waiting.pop()
         if container.__class__ is list:
             waiting += [item for item in container if item.__class__ in _CONTAINERS]
-        elif container.__class__ is dict:
+        elif container.__class__ is not dict:
+            continue
+        elif container.get("dtype").__class__ is str:  # a tensor's leaf; of arguments the value would be a leaf
+            if "wide" in container:
+                container["wide"] = tuple(container["wide"])
+            if "data_name" in container and container.get("tensor").__class__ is str:
+                of_name[container["data_name"]] = container.pop("tensor")
+        else:
             for key, item in container.items():
                 kind = item.__class__
                 if kind in _CONTAINERS:
                     waiting.append(item)
                 elif kind not in _PLAIN:  # bytes, which msgpack has and JSON has not
                     container[key] = str(item)
-            if "data_name" in container and container.get("tensor").__class__ is str:
-                of_name[container["data_name"]] = container.pop("tensor")
-            if "wide" in container and container.get("dtype").__class__ is str:  # a leaf, not arguments of these names
-                container["wide"] = tuple(container["wide"])
 
 
 def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:

@@ -188,6 +188,47 @@ def test_a_tensor_that_is_seen_again_is_not_measured_again(number: int, monkeypa
     assert len(measured) == 202
 
 
+@pytest.mark.parametrize("shape", [(40, 50), (7, 1, 300), (3, 4, 5, 60)])
+def test_a_view_of_all_elements_is_measured_once_and_to_the_last_bit(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors, tensor = Tensors(), torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+    alone = statistics(tensor)
+    views = [tensor.view(-1), tensor.transpose(0, -1), tensor.permute(*reversed(range(len(shape)))).unsqueeze(1)]
+    assert tensors.measure(tensor)[0] == alone
+    assert [statistics(view) for view in views] == [alone] * 3  # torch reads memory in its own order
+    monkeypatch.setattr(measuring, "_norm", lambda _: pytest.fail("measured again"))
+    assert [tensors.measure(view)[0] for view in views] == [alone] * 3
+
+
+def test_a_view_of_some_elements_is_measured_for_itself() -> None:
+    tensors, tensor = Tensors(), torch.arange(2000.0).reshape(40, 50)
+    tensors.measure(tensor)
+    part, spread = tensor[:, :25], tensor[:1].expand(40, 50)
+    assert [tensors.measure(each)[0] for each in (part, spread)] == [statistics(part), statistics(spread)]
+
+
+def test_tensors_of_inference_mode_are_measured_and_kept() -> None:
+    tensors = Tensors()
+    with torch.inference_mode():
+        tensor = torch.arange(2000.0)
+        first = tensors.measure(tensor)
+        tensor[0] = 5000.0
+        second, contents = tensors.measure(tensor), tensors.copy(tensor)
+        assert [first[0], second[0]] == [statistics(torch.arange(2000.0)), statistics(tensor)]
+    assert contents is not None
+    assert contents[0] == 5000.0
+
+
+def test_a_view_keeps_contents_of_its_own_shape() -> None:
+    tensors, tensor = Tensors(), torch.arange(2000.0)
+    whole, view = tensors.copy(tensor), tensors.copy(tensor.reshape(40, 50))
+    assert whole is not None
+    assert view is not None
+    assert (whole.shape, view.shape) == ((2000,), (40, 50))
+    assert np.array_equal(whole, view.reshape(-1))
+
+
 def test_few_contents_are_held_on_to() -> None:
     tensors = Tensors()
     seen = [torch.full((100,), float(number)) for number in range(100)]

@@ -9,7 +9,7 @@ from mindspore.common.api import _pynative_executor
 from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
 from lakeprobe.collect.mindspore.passages import Gradients, Passage
 from lakeprobe.collect.watching.places import Function, Place
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 _COLLECTIVE = (f"{MINT_DISTRIBUTED}.", "Distributed.")
 _WRITING = (
@@ -77,8 +77,8 @@ class Calls:
             if op is not None:
                 op.parent = recorder.parent_of_function()
                 recorder.ends(op, _results(name, args, kwargs, output))
-            led = passage and self._lead(passage.results, output)
-            return output if led is None else led
+            watched = passage and self._lead(passage.results, output)
+            return output if watched is None else watched
 
         return call
 
@@ -94,9 +94,9 @@ class Calls:
 
         return Passage(name, _nothing, ends)
 
-    @apart
+    @guarded
     def _lead(self, through: Function, value: Any) -> Any:
-        """A value led through a passage; None where that does not work."""
+        """A value passed through a passage; None where that does not work."""
         return through(value)
 
 

@@ -10,7 +10,7 @@ from mindspore import nn
 from lakeprobe.collect.mindspore.passages import Passage
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.watching.places import Place, place_of
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.errors import UsageError
 
 _Hook = tuple[Any, int, Callable[..., Any]]
@@ -83,7 +83,7 @@ class Cells:
 
         return call
 
-    @apart
+    @guarded
     def _left(self, cell: Any) -> None:
         call = self._calls.take(cell)
         if call is not None:
@@ -109,18 +109,18 @@ class Cells:
         self._before_hooks.append((cell._forward_pre_hook, first.handle_id, before))
         self._after_hooks.append((cell._forward_hook, last.handle_id, after))
 
-    @apart
+    @guarded
     def _before(self, prefix: str, cell: Any, args: Any, kwargs: Any, frame: Any) -> Any:
-        """A forward begins. Gives the arguments, led through a node that tells of backward."""
+        """A forward begins. Gives the arguments, passed through a node that tells of backward."""
         call = self._calls.begin(prefix, cell, args, kwargs, frame)
         if not self.recorder.scope.backward:
             return args
         call.backward = Passage(call.backward_name, *backward_of(self.recorder, call.backward_name))
         return call.backward.arguments(args)
 
-    @apart
+    @guarded
     def _after(self, cell: Any, output: Any) -> Any:
-        """A forward has ended. Gives the results, led through nodes like the arguments."""
+        """A forward has ended. Gives the results, passed through nodes like the arguments."""
         call = self._calls.take(cell)
         if call is None:
             return None

@@ -11,7 +11,7 @@ from lakeprobe.collect.mindspore.calls import Calls
 from lakeprobe.collect.mindspore.cells import Cells
 from lakeprobe.collect.mindspore.primitives import Primitives
 from lakeprobe.collect.watching.places import Function, Place, place_of
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
 class Compiled:
@@ -82,7 +82,7 @@ class Compiled:
             for part in watching:
                 part.show()
 
-    @apart
+    @guarded
     def _ran(self, name: str | None, args: Any, output: Any, frame: Any) -> None:
         recorder = self.recorder
         if name is None or recorder.settings.task == "structure":
@@ -93,7 +93,7 @@ class Compiled:
             op.parent = recorder.parent_of_function()
             recorder.ends(op, output)
 
-    @apart
+    @guarded
     def _went_back(self, name: str | None, args: Any) -> None:
         """As msprobe has it: the arguments of the forward in the place of gradients."""
         recorder = self.recorder

@@ -24,7 +24,7 @@ from lakeprobe.collect.watching.values import (
     Statistics,
     array_leaf,
     builtin,
-    odd,
+    unrecordable,
     wide,
 )
 
@@ -65,7 +65,7 @@ class Leaves:
             return self._leaf_of(value, key, file, depth)
         except Exception as error:  # noqa: BLE001  an object of an unknown kind must not cost the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
-            return odd(value)
+            return unrecordable(value)
 
     def _leaf_of(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         if value is None:

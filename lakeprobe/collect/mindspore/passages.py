@@ -32,14 +32,14 @@ class Passage:
         self._around: Any = None
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, their tensors led through a node."""
+        """The arguments, their tensors passed through a node."""
         if not any(map(can_have_gradient, args)):
             return args
         self._around = self._node(_around(self._name, self._ends), HookType.BackwardHook)
         return tuple(_through(self._around, args))
 
     def results(self, output: Any) -> Any:
-        """The results, their tensors led through nodes. Tensors in lists and dicts are not seen."""
+        """The results, their tensors passed through nodes. Tensors in lists and dicts are not seen."""
         if self._around is not None:
             output = _through(self._around, output)
         before = _before(self._begins, self._ends if self._around is None else None)

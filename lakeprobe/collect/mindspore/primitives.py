@@ -10,7 +10,7 @@ from mindspore.ops.primitive import Primitive
 from lakeprobe.collect.mindspore.cells import parts
 from lakeprobe.collect.mindspore.passages import Gradients, can_have_gradient
 from lakeprobe.collect.watching.entries import Op
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
 class Primitives:
@@ -64,8 +64,8 @@ class Primitives:
             if op is not None:
                 op.parent = recorder.parent_of_function()
                 recorder.ends(op, output)
-            led = backward.results(output)
-            return output if led is None else led
+            watched = backward.results(output)
+            return output if watched is None else watched
 
         return call
 
@@ -84,17 +84,17 @@ class _Backward:
         self._gradients: dict[str, list[Any]] = {"input": [], "output": []}
         self._expected = 0
 
-    @apart
+    @guarded
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, their tensors led through nodes. None where that does not work."""
+        """The arguments, their tensors passed through nodes. None where that does not work."""
         self._expected = sum(can_have_gradient(item) for item in args)
         return self._through(args, "output")
 
-    @apart
+    @guarded
     def results(self, output: Any) -> Any:
-        """The results, their tensors led through nodes. None where that does not work."""
-        led = self._through(output if isinstance(output, tuple) else (output,), "input")
-        return led if isinstance(output, tuple) else led[0]
+        """The results, their tensors passed through nodes. None where that does not work."""
+        watched = self._through(output if isinstance(output, tuple) else (output,), "input")
+        return watched if isinstance(output, tuple) else watched[0]
 
     def _through(self, values: tuple[Any, ...], section: str) -> tuple[Any, ...]:
         if not self.recorder.scope.backward:
@@ -106,7 +106,7 @@ class _Backward:
 
         return tuple(ops.HookBackward(hook)(item) if isinstance(item, Tensor) else item for item in values)
 
-    @apart
+    @guarded
     def _came(self, section: str, gradients: Gradients) -> None:
         recorder = self.recorder
         found = self._gradients[section]

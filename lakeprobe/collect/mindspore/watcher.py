@@ -1,4 +1,4 @@
-"""Has MindSpore tell a recorder of functions, primitives, compiled functions, cells and gradients."""
+"""Reports MindSpore's functions, primitives, compiled functions, cells and gradients to a recorder."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.modules._functions import BackwardHookFunction
 
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 Edge = tuple[Any, int]
 """A node, and which of its outputs: where the gradient of a tensor goes."""
@@ -101,7 +101,7 @@ class Boundary:
         self.since = 0
         """The number of the first node that the call made, or could have."""
         self._boundaries = boundaries
-        self._tell_begin, self._tell_end = begins, ends
+        self._on_begin, self._on_end = begins, ends
         self._step = recorder.steps
         self._edges: dict[Edge, int] = {}
         self._results = self._arguments = 0
@@ -159,9 +159,9 @@ class Boundary:
         """Whether the call made a node."""
         return node is not None and self.since <= node._sequence_nr() < _LEAF
 
-    @apart
+    @guarded
     def gives(self, places: Places, number: int, gradients: Any) -> None:
-        """Gradients of results are there; `number` is that of the node that made them."""
+        """Takes the gradients of results; `number` is that of the node that made them."""
         recorder = self.recorder
         if not recorder.running or recorder.steps != self._step:
             return
@@ -172,16 +172,16 @@ class Boundary:
             self._outgoing: list[Any] = [None] * self._arguments
             self._gave = self._took = 0
             self._boundaries.begins(self)
-            self._tell_begin()
+            self._on_begin()
         for place, index in places:
             self._incoming[index] = gradients[place]
         self._gave += 1
         if not self._arguments and self._gave == self._giving:
             self.ends()
 
-    @apart
+    @guarded
     def takes(self, places: Places, gradients: Any) -> None:
-        """Gradients of arguments are there, or parts of them."""
+        """Takes the gradients of arguments, or parts of them."""
         if not self._open:
             return
         for place, index in places:
@@ -199,7 +199,7 @@ class Boundary:
             incoming, outgoing = tuple(self._incoming), tuple(self._outgoing)
             self._incoming = self._outgoing = []
             if self._took or not self._arguments:
-                self._tell_end(incoming, outgoing)
+                self._on_end(incoming, outgoing)
 
 
 def _edge(tensor: torch.Tensor) -> Edge:
@@ -215,14 +215,14 @@ def _after(boundary: Boundary, places: Places) -> Callable[[Any, Any], None]:
 
 
 def _before(node: Any, boundary: Boundary, places: Places) -> None:
-    """Has a node tell of its gradients. Of modules that give the same result the outer is the first to be told."""
-    told = node.metadata.setdefault(_OURS, [])
-    told.append((boundary, places))
-    if len(told) == 1:
+    """Calls boundaries with a node's gradients. Of modules that give the same result the outer comes first."""
+    listeners = node.metadata.setdefault(_OURS, [])
+    listeners.append((boundary, places))
+    if len(listeners) == 1:
         number = node._sequence_nr()
 
         def before(gradients: Any) -> None:
-            for each, its_places in reversed(told):
+            for each, its_places in reversed(listeners):
                 each.gives(its_places, number, gradients)
 
         node.register_prehook(before)

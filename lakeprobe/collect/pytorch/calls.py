@@ -12,7 +12,7 @@ from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.stacks import Stack
 
 _DROPOUT = frozenset(
@@ -31,7 +31,7 @@ class Calls:
     """While started, every call of a recorded function becomes an op."""
 
     def __init__(self, recorder: Recorder, in_place: Replacements, modules: Modules) -> None:
-        """Record for `recorder`. `modules` are told how far backward has come."""
+        """Record for `recorder`. `modules` learn from it how far backward has come."""
         self.recorder = recorder
         self._in_place = in_place
         self._modules = modules
@@ -84,7 +84,7 @@ class Calls:
 
         return call
 
-    @apart
+    @guarded
     def called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:
         """A call has ended: its results, and a hook for its backward."""
         recorder = self.recorder

@@ -9,7 +9,7 @@ from torch import distributed
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements, place_of
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 _NOT_YET = {
     "recv": (0,),
@@ -77,7 +77,7 @@ class Collectives:
 
         return call
 
-    @apart
+    @guarded
     def _called(self, call: "_Pending", work: Any) -> None:
         recorder = self.recorder
         call.op.parent = recorder.parent_of_function(call.op.stack)
@@ -100,7 +100,7 @@ class Collectives:
 
         return call
 
-    @apart
+    @guarded
     def _waited(self, work: Any) -> None:
         _, call = self._pending.pop(id(work))
         call.works = [one for one in call.works if one is not work]

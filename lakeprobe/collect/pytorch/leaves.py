@@ -11,7 +11,17 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
-from lakeprobe.collect.watching.values import BUILTIN, DEEPEST, NONE, NUMBERS, PLAIN, Leaf, array_leaf, builtin, odd
+from lakeprobe.collect.watching.values import (
+    BUILTIN,
+    DEEPEST,
+    NONE,
+    NUMBERS,
+    PLAIN,
+    Leaf,
+    array_leaf,
+    builtin,
+    unrecordable,
+)
 
 _SPECIAL_KEYS = ("device", "dtype", "output_dtype")
 _OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)
@@ -67,7 +77,7 @@ class Leaves:
             return self._leaf_of(value, key, file, depth)
         except Exception as error:  # noqa: BLE001  an object of an unknown kind must not cost the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
-            return odd(value)
+            return unrecordable(value)
 
     def _leaf_of(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         kind = type(value)

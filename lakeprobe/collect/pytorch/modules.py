@@ -12,7 +12,7 @@ import torch
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.watching.places import Replacements, place_of
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.errors import UsageError
 
 Hook = Callable[..., Any]
@@ -100,7 +100,7 @@ class Modules:
 
         return before, after
 
-    @apart
+    @guarded
     def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> None:
         """A forward begins."""
         self.boundaries.reached_forward()
@@ -111,7 +111,7 @@ class Modules:
             call.backward = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
             call.backward.arguments(_watched(args))
 
-    @apart
+    @guarded
     def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:
         """A forward has ended or was left by an exception. Gives the output, watched like the arguments."""
         call = self._calls.take(module)
@@ -208,8 +208,8 @@ class _Part:
                 after(self._module, args, kwargs, None)
             raise
         for _, after in self.hooks:
-            led = after(self._module, args, kwargs, output)
-            output = output if led is None else led
+            watched = after(self._module, args, kwargs, output)
+            output = output if watched is None else watched
         return output
 
 
@@ -239,7 +239,7 @@ def _accumulator(parameter: Any) -> Any:
 
 
 def _has_old_backward_hook(module: Any) -> bool:
-    """Whether a hook of the old kind is there, beside which torch allows no other."""
+    """Whether the module has a backward hook of the old kind. torch then allows no other."""
     return bool(module._backward_hooks) and module._is_full_backward_hook is False
 
 
@@ -252,15 +252,15 @@ def _watched(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _through(boundary: Boundary, output: Any) -> Any:
-    """The output, its tensors led through nodes of the boundary's where that is needed.
+    """The output, its tensors passed through nodes of the boundary's where that is needed.
 
     Lists and dicts are changed in place, since the module may hold on to them.
     """
     tensors = _watched(output)
-    led = boundary.results(tensors)
-    if all(one is other for one, other in zip(tensors, led, strict=True)):
+    watched = boundary.results(tensors)
+    if all(one is other for one, other in zip(tensors, watched, strict=True)):
         return output
-    return _replace(output, iter(led), top=True)
+    return _replace(output, iter(watched), top=True)
 
 
 def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
@@ -277,8 +277,8 @@ def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
 
 def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
     if isinstance(value, torch.Tensor):
-        led = next(hooked) if _goes_through(value, top=top) else value
-        return value if led is value else _allow_writing(_like(value, led))
+        watched = next(hooked) if _goes_through(value, top=top) else value
+        return value if watched is value else _allow_writing(_like(value, watched))
     if isinstance(value, list):
         value[:] = [_replace(item, hooked, top=False) for item in value]
     elif isinstance(value, dict):
@@ -294,12 +294,12 @@ def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
     return tensor.requires_grad and (top or tensor.grad_fn is not None)
 
 
-def _like(tensor: torch.Tensor, led: torch.Tensor) -> torch.Tensor:
+def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
     """What the tensor became, as a tensor of the same class, which torch was not to see, with the same attributes."""
-    if type(led) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        led = led.as_subclass(type(tensor))
-        vars(led).update(vars(tensor))
-    return led
+    if type(watched) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        watched = watched.as_subclass(type(tensor))
+        vars(watched).update(vars(tensor))
+    return watched
 
 
 def _allow_writing(tensor: torch.Tensor) -> torch.Tensor:

@@ -57,16 +57,22 @@ class Seen:
         """The sum of its elements when it was measured."""
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
-        self._version = tensor._version
+        self._version = _version(tensor)
 
     def is_of(self, tensor: torch.Tensor) -> bool:
-        """Whether the memory is alive, unchanged as far as it is counted, and read in the same way."""
+        """Whether the memory is alive, unchanged as far as the counter tells, and holds the same elements.
+
+        A reshaped or transposed view has the same statistics to the last bit: torch reads either as it lies in memory.
+        """
         known = self._tensor()
-        if known is None or self._version != tensor._version:
+        if known is None or self._version is None or self._version != _version(tensor):
             return False
-        return known is tensor or (
-            known.shape == tensor.shape and known.stride() == tensor.stride() and known.dtype is tensor.dtype
-        )
+        if known is tensor:
+            return True
+        if known.dtype is not tensor.dtype or known.numel() != tensor.numel():
+            return False
+        same_layout = known.shape == tensor.shape and known.stride() == tensor.stride()
+        return same_layout or (_is_dense(known) and _is_dense(tensor))
 
 
 class Tensors:
@@ -118,9 +124,10 @@ class Tensors:
         """As the function of this name. Gives an array that it gave before, if it has the same bytes."""
         seen = self._find(tensor)
         made = copy(_detached(tensor))
-        if made is not None and seen.array is not None and np.array_equal(_raw(made), _raw(seen.array)):
-            return seen.array
-        if seen.array is None:
+        known = seen.array
+        if made is not None and known is not None and made.shape == known.shape and _have_same_bytes(made, known):
+            return known
+        if known is None:
             self._kept.append(seen)
             if len(self._kept) > _KEPT:
                 self._kept.popleft().array = None
@@ -147,6 +154,24 @@ class Tensors:
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without its place in the graph, which what we compute has no part in."""
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often the memory was written to; None for tensors of inference_mode, where torch does not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill a piece of memory, in any order and each once."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
 
 
 def statistics(tensor: torch.Tensor) -> Statistics:
@@ -308,6 +333,10 @@ def _numpy_dtype(dtype: torch.dtype) -> "np.dtype[Any] | None":
 def _raw(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """The bytes of an array in C order, in place."""
     return array.reshape(-1).view(np.uint8)
+
+
+def _have_same_bytes(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]") -> bool:
+    return np.array_equal(_raw(one), _raw(other))
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Has PyTorch tell a recorder of functions, collectives, modules and gradients."""
+"""Reports PyTorch's functions, collectives, modules and gradients to a recorder."""
 
 import inspect
 from collections.abc import Callable

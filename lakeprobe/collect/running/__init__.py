@@ -18,7 +18,7 @@ def begin() -> None:
     """Collect from the first call of a module on, whose module is the model.
 
     A step is over when a module is called, or the program ends, after an optimizer has stepped. Raises UsageError and
-    LakeError for a config.json that is wrong, or asks for what is there already.
+    LakeError for a config.json that is wrong, or that asks for steps that the lake has already.
     """
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -10,12 +10,12 @@ from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching import switch
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.pace import Pace
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.errors import UsageError
 
 
 class Watcher(Protocol):
-    """What knows a framework: it has the framework tell a recorder of every op."""
+    """Knows a framework, and reports every op of it to a recorder."""
 
     recorder: Recorder
 
@@ -119,11 +119,11 @@ class Capture:
         """Stops recording: the framework and the model are as they were, and the sink has all ops so far."""
         self._asked = False
         if self.recorder.running:
-            self._let_go()
+            self._restore_framework()
             self._hand_over()
             self._sink.pause()
 
-    def _let_go(self) -> None:
+    def _restore_framework(self) -> None:
         """The framework and the model are as they were."""
         self.recorder.running = False
         Capture._running = None
@@ -136,7 +136,7 @@ class Capture:
         self._begun = False
         self._closed = True
         if self.recorder.running:
-            self._let_go()
+            self._restore_framework()
 
     def step(self) -> None:
         """The step is over, recorded or not; the next one begins. Recording goes on if it was started."""
@@ -158,10 +158,10 @@ class Capture:
         self.stop()
         self._end()
         if not self.recorder.entries.given and self._of_rank():
-            diagnostics.note(f"lakeprobe: nothing was collected: {self._why_nothing()}")
+            diagnostics.note(f"lakeprobe: nothing was collected: {self._why_empty()}")
         self._sink.close()
 
-    def _why_nothing(self) -> str:
+    def _why_empty(self) -> str:
         settings = self._settings
         if settings.level == "debug":
             return "no value was saved in a step that was asked for"
@@ -191,7 +191,7 @@ class Capture:
         self._begin()
         self._save(name, value, backward)
 
-    @apart
+    @guarded
     def _save(self, name: str, value: Any, backward: bool) -> None:
         recorder = self.recorder
         number = recorder.count(f"{name}.debug")
@@ -203,7 +203,7 @@ class Capture:
             self._save_gradients(f"{name}_grad.{number}.debug", value)
 
     def _save_gradients(self, name: str, value: Any) -> None:
-        """An op in the value's form, with null where there is no gradient, or none yet."""
+        """Puts an op of the value's form, with null where it has no gradient, or none yet."""
         op = Op(name, None, None)
 
         def whole(leaf: Any) -> None:
@@ -213,7 +213,7 @@ class Capture:
         self.recorder.entries.put(op)
 
     def _gradients(self, value: Any, op: str, file: str, put: Callable[[Any], None]) -> Any:
-        """The form of a value with null for its leaves; `put` gets the gradient's leaf when it is there."""
+        """The form of a value with null for its leaves; `put` gets the gradient's leaf when it comes."""
         if self._watcher.on_gradient(value, self._gradient_hook(op, file, put)):
             return None
         if isinstance(value, dict):
@@ -231,7 +231,7 @@ class Capture:
     def _gradient_hook(self, op: str, file: str, put: Callable[[Any], None]) -> Callable[[Any], None]:
         step = self.recorder.steps
 
-        @apart
+        @guarded
         def record(self: Capture, gradient: Any) -> None:
             if self.recorder.steps == step:
                 put(self.recorder.leaves.of_file(gradient, op, file))

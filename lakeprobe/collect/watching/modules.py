@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeprobe.collect.watching.entries import Op
-from lakeprobe.collect.watching.recorder import Recorder, apart
+from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
 @dataclass
@@ -141,13 +141,13 @@ class ParameterGradients:
         """Counting begins anew."""
         self._first = {}
 
-    @apart
+    @guarded
     def came(self, prefix: str, name: str, gradient: Any) -> None:
-        """A gradient is there. An op is finished when the module's other parameters have theirs."""
+        """A gradient has come. The op is finished when the module's other parameters have theirs."""
         recorder = self.recorder
         if not (recorder.scope.wants(prefix) or prefix in recorder.modules_with_backward):
             return
-        # The first parameter to come tells how often the module's gradients were added to.
+        # The first parameter to come counts how often the module's gradients were added to.
         first = self._first.setdefault(prefix, name)
         key = f"{prefix}.parameters_grad"
         number = recorder.count(key) if first == name else recorder.counts.get(key, 0)

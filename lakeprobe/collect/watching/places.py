@@ -1,4 +1,4 @@
-"""Where a recorded function of a framework is found, so that one of ours can be put there and taken out again."""
+"""Where a recorded function of a framework is found, so that one of ours can replace it and be taken out again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Place:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the function is still there."""
+        """Whether the owner still has the function."""
         return vars(self.owner).get(self.attribute, _INHERITED) is self.own
 
     def put(self, function: Function) -> None:
-        """Puts another function there."""
+        """Replaces the function."""
         setattr(self.owner, self.attribute, function)
 
     def restore(self) -> None:
-        """Puts the function back."""
+        """Restores the function."""
         if self.own is _INHERITED:
             delattr(self.owner, self.attribute)
         else:

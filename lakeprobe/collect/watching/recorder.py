@@ -1,6 +1,6 @@
 """What happened, as ops: the part of a capture that functions, modules and gradients report to.
 
-Nothing that fails in here may stop the training step: see `apart`.
+Nothing that fails in here may stop the training step: see `guarded`.
 """
 
 import functools
@@ -42,7 +42,7 @@ class Thread(threading.local):
     """A recorded function runs, or code of ours: calls of functions are not recorded."""
 
 
-def apart(method: Method) -> Method:
+def guarded(method: Method) -> Method:
     """For methods of a class with a `recorder`, which training code calls without knowing.
 
     What they call themselves is not recorded, and no mode of the framework sees it. An exception in them is noted and
@@ -160,7 +160,7 @@ class Recorder:
         finally:
             thread.inside = False
 
-    @apart
+    @guarded
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
     ) -> Op | None:
@@ -177,7 +177,7 @@ class Recorder:
             self.entries.put(op)
         return op
 
-    @apart
+    @guarded
     def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
         """A forward has ended: its results, for a module also its parameters."""
         if self.scope.forward and self.scope.outputs and not self._structure:
@@ -194,7 +194,7 @@ class Recorder:
             if self.entries.find(op.name) is None and self.births is None:
                 self.entries.put(op)
 
-    @apart
+    @guarded
     def breaks_off(self, op: Op) -> None:
         """A forward ends without results: by an exception, or because it left the range that is recorded."""
         if self.births is None:
@@ -216,7 +216,7 @@ class Recorder:
                 f"(overflow_nums: {self.births.number}); what was found is in the lake, with inputs and outputs"
             )
 
-    @apart
+    @guarded
     def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None) -> None:
         """A backward has ended: the gradients of its outputs and of its inputs."""
         if not self.scope.wants(name):

@@ -1,4 +1,4 @@
-"""What switches a running training's collecting on and off from outside: a file that is there, or a signal."""
+"""Switches the collecting of a running training on and off from outside: by a file that exists, or a signal."""
 
 import signal
 import threading

@@ -50,8 +50,8 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-def odd(value: Any) -> Leaf:
-    """The leaf of what could not be recorded: what class it is of."""
+def unrecordable(value: Any) -> Leaf:
+    """The leaf of a value that could not be recorded: the name of its class."""
     return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
@@ -84,8 +84,8 @@ def wide(array: Array) -> Wide | None:
     zeros = flat.size - int(np.count_nonzero(flat))
     if np.isfinite(norm):
         return mean, norm, 0, 0, 0, zeros
-    odd = [int(np.count_nonzero(which)) for which in (np.isnan(flat), flat == np.inf, flat == -np.inf)]
-    return mean, norm, odd[0], odd[1], odd[2], zeros
+    special = [int(np.count_nonzero(which)) for which in (np.isnan(flat), flat == np.inf, flat == -np.inf)]
+    return mean, norm, special[0], special[1], special[2], zeros
 
 
 def crc32(data: Array) -> str:

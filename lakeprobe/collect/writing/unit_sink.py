@@ -1,6 +1,6 @@
-"""A sink that makes units of the lake: the training process appends to a journal, a process beside it does the rest.
+"""A sink that makes units: the training process appends to a journal, which the builder process makes a unit of.
 
-What it costs the step: each op is encoded as msgpack when it is added. Batches of ops are written by a thread, which
+The step pays for encoding each op as msgpack when it is added. Batches of ops are written by a thread, which
 also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). The
 unit appears in the lake when its step is over and the other process has made it
 (`lakeprobe.journals.recovery`); `close` waits for that.
@@ -60,7 +60,7 @@ class UnitSink:
         self._collected: list[UnitKey] = []
         self._writer: Writer | None = None
         self._builder: subprocess.Popen[str] | None = None
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=self._take_in)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=self._replace_value)
         _sinks.add(self)
 
     def claim(self, step: int, rank: int | None) -> None:
@@ -68,9 +68,11 @@ class UnitSink:
         key = self._key_of(step, rank)
         with staging.unchanged(self._lake):
             recovery.build(self._lake, journal.folder_of(self._lake, key))
-        there = [unit for unit in layout.units(self._lake, key.run) if unit.rank == key.rank and unit.step >= key.step]
-        if there and not self._replace:
-            self._refuse(there[0])
+        existing = [
+            unit for unit in layout.units(self._lake, key.run) if unit.rank == key.rank and unit.step >= key.step
+        ]
+        if existing and not self._replace:
+            self._refuse(existing[0])
 
     def begin(self, step: int, rank: int | None) -> None:
         """Begin the unit of `step` and `rank`, or go on with it. Without a rank it is $RANK, else 0.
@@ -89,7 +91,7 @@ class UnitSink:
                 self._refuse(key)
             self._writer = Writer(Journal(self._lake, self._head(key)))
         self._start_builder()
-        self._have_built(self._writer.folder)
+        self._request_build(self._writer.folder)
         self._key = key
         self._failed = False
         self._batch = Batch()
@@ -234,7 +236,7 @@ class UnitSink:
             self._failed = True
             raise
 
-    def _take_in(self, value: Any) -> str:
+    def _replace_value(self, value: Any) -> str:
         """What stands for the tensor `value` in an op; empty if it is too large to be kept.
 
         Of anything else that has no like in JSON its class.
@@ -253,7 +255,7 @@ class UnitSink:
             builder.stdin.close()  # or it would not end with the process that collects
             builder.returncode = 0  # it is no child of this process
 
-    # ---- the process beside -------------------------------------------------------------------------------
+    # ---- the builder process -------------------------------------------------------------------------------
 
     def _start_builder(self) -> None:
         """Start the process that makes units; without it, the next command that opens the lake makes them."""
@@ -266,8 +268,8 @@ class UnitSink:
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment, start_new_session=True,
             )  # fmt: skip
 
-    def _have_built(self, folder: Path) -> None:
-        """Have a unit made as soon as nobody holds its journal any more: it is closed, or this process is gone."""
+    def _request_build(self, folder: Path) -> None:
+        """Ask the builder for a unit, once nobody holds the journal: it is closed, or this process is gone."""
         for _ in range(2):
             builder = self._builder
             if builder is None or builder.stdin is None:
@@ -282,7 +284,7 @@ class UnitSink:
 
 
 def _end(builder: subprocess.Popen[str]) -> int:
-    """Have the process beside end when it has made its units, and wait for that. Returns its exit code."""
+    """End the builder process once it has made its units, and return its exit code."""
     with suppress(BrokenPipeError):
         builder.communicate()
     return builder.wait()
