@@ -76,7 +76,7 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
         ],
     )
     for side, left in (("target", found.target_left), ("golden", found.golden_left)):
-        _insert(connection, "search_left", [[side] * len(left), *zip(*left, strict=True)])
+        _insert(connection, "search_left", [[side] * len(left.seqs), left.seqs, left.rows, left.outcomes, left.reasons])
     _arrange(connection)
     return bool(found.rows)
 

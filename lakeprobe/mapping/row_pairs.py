@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import permutations
 
 import numpy
@@ -106,15 +106,19 @@ class _Rows:
         self.rows: list[RowPair] = []
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
-        self.paired = ({pair.target.name for pair in pairs}, {pair.golden.name for pair in pairs})
-        self.neighbours = [_Neighbours(unit.ops, paired) for unit, paired in zip(self.units, self.paired, strict=True)]
-        self.open: Sequence[Pair] = pairs
-        self.pair_of = {op: pair for pair in pairs for op in (pair.target, pair.golden)}
+        paired = [pair.target.place for pair in pairs], [pair.golden.place for pair in pairs]
+        self.neighbours = [_Neighbours(unit.ops, places) for unit, places in zip(self.units, paired, strict=True)]
+
+    @cached_property
+    def pair_of(self) -> dict[Op, Pair]:
+        """The pair of each op that has one."""
+        return {op: pair for pair in self.pairs for op in (pair.target, pair.golden)}
 
     def each(self, step: Callable[[Pair], None]) -> None:
-        """Take a step with every pair of which both sides have something left."""
-        for pair in self.open:
-            if all(self.free(pair)):
+        """Take a step with every pair of which both sides have something left; a step takes from its own pair only."""
+        ours, theirs = (_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True))
+        for pair in self.pairs:
+            if ours[pair.target.place] and theirs[pair.golden.place]:
                 step(pair)
 
     def add(self, target: Op, golden: Op, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
@@ -166,20 +170,18 @@ class _Rows:
     ) -> None:
         """Pair the leaves of the pairs of ops of these numbers, and count what they say about the slots."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
-        leaves, others = self.units[0].leaves, self.units[1].leaves
-        known = [
-            (pair.target, pair.golden, 0.98 if relation(pair.target, pair.golden) else 0.95, _op_evidence(pair))
-            for pair in self.pairs
-        ]
-        for mine, theirs, pair, agrees in zip(leaf.tolist(), other.tolist(), number.tolist(), same, strict=True):
-            one, two = leaves[mine], others[theirs]
-            target, golden, confidence, evidence = known[pair]
-            evidence = (layouts.of_pair(one, two), *evidence)
-            if agrees:
-                evidence = (_value(one, two), *evidence)
-            if one.slot == two.slot and target.name == golden.name:
-                confidence, evidence = 1.0, ("same name", *evidence)
-            self.rows.append(RowPair(target, golden, one, two, confidence, evidence))
+        ones, others = ([unit.leaves[each] for each in of_side.tolist()]
+                        for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
+        evidence = [_op_evidence(pair) for pair in self.pairs]
+        sure = [_sure(pair) for pair in self.pairs]
+        for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
+            pair = self.pairs[place]
+            layout = layouts.of_pair(one, two)
+            reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
+            confidence = sure[place]
+            if one.slot == two.slot and pair.target.name == pair.golden.name:
+                confidence, reasons = 1.0, ("same name", *reasons)
+            self.rows.append(RowPair(pair.target, pair.golden, one, two, confidence, reasons))
         for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
             numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
         voters = Codes()
@@ -191,10 +193,8 @@ class _Rows:
         ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
         _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
         for place, votes in zip(first.tolist(), count.tolist(), strict=True):
-            ballot = _ballot(self.pairs[number[place]], leaves[leaf[place]])
+            ballot = _ballot(self.pairs[number[place]], ones[place])
             self.votes[ballot][slots[plain[1][other[place]]]] += votes
-        free = [_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
-        self.open = [pair for pair in self.pairs if free[0][pair.target.place] or free[1][pair.golden.place]]
 
     def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
         """What is left of the tensors that are one: the next sight of one side with the next of the other.
@@ -254,8 +254,7 @@ class _Rows:
                     others = []
                 if others:
                     self.votes[_ballot(pair, leaf)][_plain(others[0])] += 1
-                    confidence = 0.98 if relation(pair.target, pair.golden) else 0.95
-                    self.add(pair.target, pair.golden, leaf, others[0], confidence, *_why(pair, leaf, others[0]))
+                    self.add(pair.target, pair.golden, leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
 
     def by_slot(self, pair: Pair) -> None:
         """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
@@ -337,25 +336,26 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
-        for pair in self.open:
-            ours, theirs = self.free(pair)
-            if pair.target.kind != "module" and theirs:
-                candidates = self.offered(pair.target, self.neighbours[0].parts(pair.target), 0)
-                for other in theirs:
-                    self.fill(pair, other, candidates, by_value, False)
-            if pair.target.kind != "module" and ours:
-                candidates = self.offered(pair.golden, self.neighbours[1].parts(pair.golden), 1)
-                for leaf in ours:
-                    self.fill(pair, leaf, candidates, by_value, True)
+        has_free = [_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
+        for pair in self.pairs:
+            are_free = has_free[0][pair.target.place], has_free[1][pair.golden.place]
+            if pair.target.kind == "module" or not any(are_free):
+                continue
+            left = self.free(pair)
+            for side, op in enumerate((pair.target, pair.golden)):
+                offers = self.offered(op, side) if are_free[not side] else []
+                for leaf in left[not side] if offers else ():
+                    self.fill(pair, leaf, offers, by_value, side == 1)
 
-    def offered(self, op: Op, parts: Sequence[Op], side: int) -> list[tuple[Op, Leaf]]:
+    def offered(self, op: Op, side: int) -> list[tuple[Op, Leaf]]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
-        computing = sorted((part for part in parts if not part.is_view), key=lambda part: part.seq)
+        computing = [part for part in self.neighbours[side].parts(op) if not part.is_view]
+        taken = self.taken[side]
         free = [
             (part, leaf)
             for part in computing
             for leaf in part.leaves
-            if not self.taken[side][leaf.row] and not (part is op and leaf.role == "output")
+            if not taken[leaf.row] and not (part is op and leaf.role == "output")
         ]
         if not free:
             return []
@@ -414,43 +414,51 @@ class _Rows:
 class _Neighbours:
     """The calls of one side in their order, and which unpaired ones are parts of a paired one."""
 
-    def __init__(self, ops: Sequence[Op], paired: set[str]) -> None:
-        self.paired = paired
+    def __init__(self, ops: Sequence[Op], paired: Sequence[int]) -> None:
+        self.is_paired = bytearray(len(ops))
+        for place in paired:
+            self.is_paired[place] = 1
         self.calls: dict[str, list[Op]] = defaultdict(list)
-        self.place: dict[Op, int] = {}
+        self.number = [-1] * len(ops)
         for op in ops:
             if op.kind == "api":
                 calls = self.calls[op.direction]
-                self.place[op] = len(calls)
+                self.number[op.place] = len(calls)
                 calls.append(op)
         self.known: dict[Op, list[Op]] = {}
 
     def parts(self, op: Op) -> list[Op]:
-        """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to."""
+        """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to, in their order."""
         if op not in self.known:
-            self.known[op] = self.found(op) if op in self.place else [op]
+            self.known[op] = self.found(op) if self.number[op.place] >= 0 else [op]
         return self.known[op]
 
     def found(self, op: Op) -> list[Op]:
-        calls, place = self.calls[op.direction], self.place[op]
-        before = self.beside(op, reversed(calls[max(0, place - _WINDOW) : place]))
-        behind = self.beside(op, calls[place + 1 : place + 1 + _WINDOW])
-        found = [op]
-        for others, ours, theirs in ((before, "input", "output"), (behind, "output", "input")):
-            flowing: set[int] | None = None
-            for other in others:
-                flowing = _shown([op], ours) if flowing is None else flowing
-                if not flowing.isdisjoint(_shown([other], theirs)):
-                    found.append(other)
-                    flowing |= _shown([other], ours)
+        number = self.number[op.place]
+        before = self.beside(op, range(number - 1, max(0, number - _WINDOW) - 1, -1))
+        behind = self.beside(op, range(number + 1, min(len(self.calls[op.direction]), number + 1 + _WINDOW)))
+        sources = _connected(op, before, "input", "output") if before else []
+        return [*sources[::-1], op, *(_connected(op, behind, "output", "input") if behind else [])]
+
+    def beside(self, op: Op, numbers: Iterable[int]) -> list[Op]:
+        """The calls of these numbers up to the first that is paired itself or belongs to another module."""
+        calls, parent, found = self.calls[op.direction], op.parent, []
+        for number in numbers:
+            other = calls[number]
+            if self.is_paired[other.place] or other.parent != parent:
+                break
+            found.append(other)
         return found
 
-    def beside(self, op: Op, others: Iterable[Op]) -> Iterable[Op]:
-        """`others` up to the first that is paired itself or belongs to another module."""
-        for other in others:
-            if other.name in self.paired or other.parent != op.parent:
-                return
-            yield other
+
+def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[Op]:
+    """Those of `others` that hand on to `op`, or to one of them that does, or take from it: by what it has in `role`."""
+    flowing, found = _shown([op], role), []
+    for other in others:
+        if not flowing.isdisjoint(_shown([other], opposite)):
+            found.append(other)
+            flowing |= _shown([other], role)
+    return found
 
 
 def _shown(ops: Iterable[Op], role: str) -> set[int]:
@@ -609,6 +617,11 @@ def _value(leaf: Leaf, other: Leaf) -> str:
 
 def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
     return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
+
+
+def _sure(pair: Pair) -> float:
+    """How sure a pair of rows is that have equal values."""
+    return 0.98 if relation(pair.target, pair.golden) else 0.95
 
 
 def _op_evidence(pair: Pair) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Pair, align
 from lakeprobe.mapping.descent import presume_places
-from lakeprobe.mapping.left_over import INSIDE, Left, are_masked_otherwise, explain, masks
+from lakeprobe.mapping.left_over import INSIDE, LeftOver, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
 from lakeprobe.mapping.tensors import match_tensors
@@ -32,8 +32,8 @@ class Found:
     golden: Sequence[Op]
     ops: Sequence[Pair]
     rows: Sequence[RowPair]
-    target_left: Sequence[Left]
-    golden_left: Sequence[Left]
+    target_left: LeftOver
+    golden_left: LeftOver
 
 
 def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
@@ -54,22 +54,20 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
     presume_places(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, ours.framework == theirs.framework)
-    notes = layouts.of_parameters(ours.ops, theirs.ops)
-    masked = [row for row in found if are_masked_otherwise(row.target_leaf, row.golden_leaf)]
-    apart = {row.target_leaf.row for row in masked}
-    target_left = [
-        *(Left(row.target.seq, row.target_leaf.row, INSIDE, masks(row.target_leaf, row.golden_leaf)) for row in masked),
-        *explain(
-            ours, matches.sides[0], matches.partner[0],
-            [row.target_leaf for row in found], [(row.golden, row.golden_leaf) for row in found], notes,
-        ),
-    ]  # fmt: skip
-    golden_left = [
-        *(Left(row.golden.seq, row.golden_leaf.row, INSIDE, masks(row.golden_leaf, row.target_leaf)) for row in masked),
-        *explain(
-            theirs, matches.sides[1], matches.partner[1],
-            [row.golden_leaf for row in found], [(row.target, row.target_leaf) for row in found], notes,
-        ),
-    ]  # fmt: skip
-    rows = [row for row in found if row.target_leaf.row not in apart] if apart else found
-    return Found(ours.ops, theirs.ops, pairs, rows, target_left, golden_left)
+    notes = layouts.of_parameters(ours, theirs, matches)
+    shown = [(row.target, row.target_leaf) for row in found], [(row.golden, row.golden_leaf) for row in found]
+    left = [
+        explain(unit, tensors, partner, [leaf for _, leaf in own], others, notes)
+        for unit, tensors, partner, own, others in zip(
+            (ours, theirs), matches.sides, matches.partner, shown, shown[::-1], strict=True
+        )
+    ]
+    masked = {row.target_leaf.row for row in found if are_masked_otherwise(row.target_leaf, row.golden_leaf)}
+    if masked:
+        for row in found:
+            if row.target_leaf.row in masked:
+                one, other = row.target_leaf, row.golden_leaf
+                left[0].add(row.target.seq, one.row, INSIDE, masks(one, other))
+                left[1].add(row.golden.seq, other.row, INSIDE, masks(other, one))
+        found = [row for row in found if row.target_leaf.row not in masked]
+    return Found(ours.ops, theirs.ops, pairs, found, *left)

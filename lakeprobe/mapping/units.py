@@ -103,17 +103,16 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words)
     is_scalar = numpy.array([text == "scalar" for text in kinds], dtype=bool)[kind]
     if is_scalar.any():
         scalars, table = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
-        for leaf, place in zip(_leaves(scalars), places[is_scalar].tolist(), strict=True):
+        unplaced = numpy.full(len(scalars), -1, dtype=numpy.int64)
+        for leaf, place in zip(_leaves(scalars, unplaced, unplaced), places[is_scalar].tolist(), strict=True):
             ops[place].scalars.append(leaf)
-    leaves = _leaves(table)
-    columns = _columns(table, places[~is_scalar], leaves, words)
-    for place, (leaf, view) in enumerate(zip(leaves, columns.view.tolist(), strict=True)):
-        leaf.place, leaf.view = place, view
+    columns = _columns(table, places[~is_scalar], words)
+    leaves = _leaves(table, numpy.arange(len(table)), columns.view)
     ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
-    carriers = set(_carriers(columns).tolist())
-    for place, op in enumerate(ops):
-        op.leaves = leaves[ends[place] : ends[place + 1]]
-        op.carries = place in carriers
+    for op, start, end in zip(ops, ends[:-1], ends[1:], strict=True):
+        op.leaves = leaves[start:end]
+    for place in _carriers(columns).tolist():
+        ops[place].carries = True
     return Unit(framework, ops, leaves, columns, list(words.slots), rows)
 
 
@@ -161,12 +160,10 @@ class _Families(dict[str, str]):
         return found
 
 
-def _leaves(table: pyarrow.Table) -> list[Leaf]:
+def _leaves(table: pyarrow.Table, place: Numbers, view: Numbers) -> list[Leaf]:
     """A leaf for each row of the table."""
-    shapes, shape = _texts(table, "shape")
-    sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
-             for text in shapes]  # fmt: skip
-    elements = [math.prod(size or ()) for size in sizes]
+    sizes, elements, shape = _shapes(table)
+    codes = shape.tolist()
     return list(
         map(
             Leaf,
@@ -174,16 +171,26 @@ def _leaves(table: pyarrow.Table) -> list[Leaf]:
             _decoded(table, "slot"),
             _decoded(table, "role"),
             _decoded(table, "dtype_class"),
-            [sizes[code] for code in shape.tolist()],
+            [sizes[code] for code in codes],
             *(_floats(table, name) for name in ("max", "min", "mean", "norm")),
             _decoded(table, "digest"),
             _decoded(table, "value"),
-            [elements[code] for code in shape.tolist()],
+            elements[shape].tolist(),
+            place.tolist(),
+            view.tolist(),
         )
     )
 
 
-def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words) -> Columns:
+def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], Numbers, Numbers]:
+    """The distinct shapes, how many elements each has, and per row of the table its shape's place among them."""
+    texts, shape = _texts(table, "shape")
+    sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
+             for text in texts]  # fmt: skip
+    return sizes, numpy.array([math.prod(size or ()) for size in sizes], dtype=numpy.int64), shape
+
+
+def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
     roles, role = _texts(table, "role")
     kinds, kind = _texts(table, "dtype_class")
     slots, slot = _texts(table, "slot")
@@ -193,7 +200,8 @@ def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words
         numpy.asarray(table[name].to_numpy(), dtype=numpy.float64) for name in ("max", "min", "mean", "norm")
     )
     known = {name: numpy.asarray(table[name].is_valid()) for name in ("max", "min", "mean", "norm")}
-    elements = numpy.array([leaf.elements for leaf in leaves], dtype=numpy.int64)
+    _, elements_of, shape = _shapes(table)
+    elements = elements_of[shape]
     has_range = known["max"] & known["min"]
     has_digest = numpy.array([text is not None for text in digests], dtype=bool)[digest]
     with numpy.errstate(invalid="ignore"):
@@ -201,10 +209,10 @@ def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words
     is_float, is_bool = (numpy.array([text == name for text in kinds], dtype=bool)[kind] for name in ("float", "bool"))
     tells = numpy.where(largest == smallest, is_number & is_float, elements > 1)
     digest_code = _renumbered(digests, digest, words.digests)
-    view = numpy.full(len(leaves), -1, dtype=numpy.int64)
+    view = numpy.full(len(table), -1, dtype=numpy.int64)
     is_known = ~has_digest & has_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest)
     view[is_known] = equal_rows(elements[is_known], largest[is_known] + 0.0, smallest[is_known] + 0.0)
-    view[has_digest] = len(leaves) + digest_code[has_digest]
+    view[has_digest] = len(table) + digest_code[has_digest]
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
         _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
