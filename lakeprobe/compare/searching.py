@@ -69,8 +69,8 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
         connection,
         "search_rows",
         [
-            [row.target_leaf.row for row in found.rows],
-            [row.golden_leaf.row for row in found.rows],
+            [row.target.row for row in found.rows],
+            [row.golden.row for row in found.rows],
             [row.confidence for row in found.rows],
             [", ".join(row.evidence) for row in found.rows],
         ],

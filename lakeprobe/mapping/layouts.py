@@ -56,8 +56,7 @@ def _left(unit: Unit, tensors: Tensors, partner: Numbers) -> list[Tensor]:
 
 
 def _name(tensor: Tensor) -> str:
-    op, leaf = next((sight for sight in tensor.sights if sight[1].role == "parameters"), tensor.sights[0])
-    return f"{op.name}.{leaf.slot}"
+    return next((leaf for leaf in tensor.sights if leaf.role == "parameters"), tensor.leaf).name
 
 
 def _parts(whole: Tensor, others: list[Tensor]) -> Iterator[list[Tensor]]:

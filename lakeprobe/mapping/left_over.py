@@ -47,7 +47,7 @@ def explain(
     tensors: Tensors,
     partner: Numbers,
     paired: Sequence[Leaf],
-    others: Sequence[tuple[Op, Leaf]],
+    others: Sequence[Leaf],
     notes: Mapping[Tensor, str],
 ) -> LeftOver:
     """The reasons of what is left of one side.
@@ -74,8 +74,8 @@ def explain(
         if tensor in notes:
             left.add(op.seq, leaf.row, INSIDE, notes[tensor])
         elif sight[tensor.number] >= 0 and not op.is_view:
-            other_op, seen = others[sight[tensor.number]]
-            left.add(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other_op.name}.{seen.slot}")
+            other = others[sight[tensor.number]]
+            left.add(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other.name}")
     return left
 
 
@@ -108,11 +108,11 @@ def masks(leaf: Leaf, other: Leaf) -> str:
     return f"masked with {leaf.min:.4g} here and with {other.min:.4g} there, and equal but for that"
 
 
-def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[tuple[Op, Leaf]]) -> LeftOver:
+def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[Leaf]) -> LeftOver:
     """Why a paired op has a row over: an argument or a tensor that the other's call does not have."""
     places = numpy.flatnonzero(counterpart >= 0)
     ops = [unit.ops[place] for place in places.tolist()]
-    names = [others[number][0].name for number in counterpart[places].tolist()]
+    names = [others[number].op.name for number in counterpart[places].tolist()]
     return LeftOver(
         [op.seq for op in ops],
         [None] * len(ops),

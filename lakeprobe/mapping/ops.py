@@ -56,13 +56,14 @@ QUERIES = frozenset(
 
 @dataclass(eq=False, slots=True)
 class Leaf:
-    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+    """A tensor or scalar of `op`; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
 
     `elements`: how many elements the shape has; 1 for a scalar. `place`: where it is among the tensors of its unit.
     `view`: the same number for a tensor and its reshaped self in the same run; -1 where the dump does not tell.
     `tensor`: the tensor that it shows (mapping/tensors.py).
     """
 
+    op: Op
     row: int
     slot: str
     role: str
@@ -78,6 +79,11 @@ class Leaf:
     place: int = -1
     view: int = -1
     tensor: Tensor | None = None
+
+    @property
+    def name(self) -> str:
+        """The row's name."""
+        return f"{self.op.name}.{self.slot}"
 
     @property
     def fingerprint(self) -> Hashable | None:

@@ -133,8 +133,8 @@ def propose(
         theirs,
         tuple(found.ops),
         tuple(found.rows),
-        _unplaced(found.target, {row.target_leaf.row for row in found.rows}),
-        _unplaced(found.golden, {row.golden_leaf.row for row in found.rows}),
+        _unplaced(found.target, {row.target.row for row in found.rows}),
+        _unplaced(found.golden, {row.golden.row for row in found.rows}),
         tuple(dict.fromkeys(_cell(op) for op in found.target if op.kind == "module")),
     )
 
@@ -167,7 +167,7 @@ def _unplaced(ops: Sequence[Op], placed: set[int]) -> tuple[Unplaced, ...]:
 
 
 def _data_lines(proposal: Proposal) -> list[str]:
-    return [_line(row.target_name, row.golden_name, row.confidence, row.evidence) for row in proposal.rows]
+    return [_line(row.target.name, row.golden.name, row.confidence, row.evidence) for row in proposal.rows]
 
 
 def _cell_lines(proposal: Proposal) -> list[str]:
@@ -193,7 +193,7 @@ def _cell_confidence(proposal: Proposal) -> dict[str, tuple[float, tuple[str, ..
     """Per target op the mean confidence of its rows, and the evidence of its surest row."""
     rows: dict[str, list[RowPair]] = defaultdict(list)
     for row in proposal.rows:
-        rows[row.target.name].append(row)
+        rows[row.target.op.name].append(row)
     found: dict[str, tuple[float, tuple[str, ...]]] = {}
     for pair in proposal.ops:
         own = rows.get(pair.target.name, [])

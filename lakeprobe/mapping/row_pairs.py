@@ -50,22 +50,10 @@ _MOST_PERMUTED = 4
 class RowPair:
     """A target row and the golden row it is held to be, how sure that is (0 to 1), and why."""
 
-    target: Op
-    golden: Op
-    target_leaf: Leaf
-    golden_leaf: Leaf
+    target: Leaf
+    golden: Leaf
     confidence: float
     evidence: tuple[str, ...]
-
-    @property
-    def target_name(self) -> str:
-        """The target row's name."""
-        return f"{self.target.name}.{self.target_leaf.slot}"
-
-    @property
-    def golden_name(self) -> str:
-        """The golden row's name."""
-        return f"{self.golden.name}.{self.golden_leaf.slot}"
 
 
 def pair_rows(
@@ -86,7 +74,7 @@ def pair_rows(
     for pair in pairs:
         if pair.target.scalars and pair.golden.scalars:
             found.scalars(pair)
-    return sorted(found.rows, key=lambda row: row.target_leaf.row)
+    return sorted(found.rows, key=lambda row: row.target.row)
 
 
 _BY_PATH = ("same module path", "paired module")
@@ -121,12 +109,12 @@ class _Rows:
             if ours[pair.target.place] and theirs[pair.golden.place]:
                 step(pair)
 
-    def add(self, target: Op, golden: Op, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
+    def add(self, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
         if self.taken[0][leaf.row] or self.taken[1][other.row]:
             return
-        if leaf.slot == other.slot and target.name == golden.name:
+        if leaf.slot == other.slot and leaf.op.name == other.op.name:
             confidence, evidence = 1.0, ("same name", *evidence)
-        self.rows.append(RowPair(target, golden, leaf, other, confidence, evidence))
+        self.rows.append(RowPair(leaf, other, confidence, evidence))
         self.taken[0][leaf.row] = self.taken[1][other.row] = 1
 
     def free(self, pair: Pair) -> tuple[list[Leaf], list[Leaf]]:
@@ -175,13 +163,12 @@ class _Rows:
         evidence = [_op_evidence(pair) for pair in self.pairs]
         sure = [_sure(pair) for pair in self.pairs]
         for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
-            pair = self.pairs[place]
             layout = layouts.of_pair(one, two)
             reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
             confidence = sure[place]
-            if one.slot == two.slot and pair.target.name == pair.golden.name:
+            if one.slot == two.slot and one.op.name == two.op.name:
                 confidence, reasons = 1.0, ("same name", *reasons)
-            self.rows.append(RowPair(pair.target, pair.golden, one, two, confidence, reasons))
+            self.rows.append(RowPair(one, two, confidence, reasons))
         for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
             numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
         voters = Codes()
@@ -204,31 +191,29 @@ class _Rows:
         """
         ours, theirs = self.taken
         for tensor, partner in tensors:
-            free = [(op, leaf) for op, leaf in tensor.sights if not ours[leaf.row]]
-            left = [(op, leaf) for op, leaf in partner.sights if not theirs[leaf.row]] if free else []
+            free = [leaf for leaf in tensor.sights if not ours[leaf.row]]
+            left = [leaf for leaf in partner.sights if not theirs[leaf.row]] if free else []
             if not left:
                 continue
-            left = [(op, leaf) for op, leaf in left if not self.is_apart(op, leaf)]
-            for op, leaf in free:
-                if self.is_apart(op, leaf):
+            left = [leaf for leaf in left if not self.tells_nothing(leaf)]
+            for leaf in free:
+                if self.tells_nothing(leaf):
                     continue
                 fitting = (
-                    (other.family != op.family, abs(place - len(left)), place)
-                    for place, (other, sight) in enumerate(left)
-                    if sight.role == leaf.role and other.kind == op.kind and other.direction == op.direction
+                    (other.op.family != leaf.op.family, abs(place - len(left)), place)
+                    for place, other in enumerate(left)
+                    if (other.role, other.op.kind, other.op.direction) == (leaf.role, leaf.op.kind, leaf.op.direction)
                 )
                 best = min(fitting, default=None)
                 if best is not None:
-                    other, sight = left.pop(best[2])
-                    self.add(
-                        op, other, leaf, sight, confidence, *_values(leaf, sight), layouts.of_pair(leaf, sight), why
-                    )
+                    other = left.pop(best[2])
+                    self.add(leaf, other, confidence, *_values(leaf, other), layouts.of_pair(leaf, other), why)
 
-    def is_apart(self, op: Op, leaf: Leaf) -> bool:
-        """Whether what `op` shows in `leaf` says nothing of the other sights of that tensor."""
-        return _hands_on(op, leaf) or (leaf.role == "input" and self.is_wired(op))
+    def tells_nothing(self, leaf: Leaf) -> bool:
+        """Whether this sight of a tensor says nothing of its other sights."""
+        return _hands_on(leaf) or (leaf.role == "input" and self.differs(leaf.op))
 
-    def is_wired(self, op: Op) -> bool:
+    def differs(self, op: Op) -> bool:
         """Whether `op` differs from its counterpart of the same kind."""
         pair = self.pair_of.get(op)
         return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and differ(pair.target, pair.golden)
@@ -254,7 +239,7 @@ class _Rows:
                     others = []
                 if others:
                     self.votes[_ballot(pair, leaf)][_plain(others[0])] += 1
-                    self.add(pair.target, pair.golden, leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
+                    self.add(leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
 
     def by_slot(self, pair: Pair) -> None:
         """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
@@ -278,7 +263,7 @@ class _Rows:
                         is_sure = are_behind or (agree and self.proposed(pair, leaf, other))
                         if is_sure or not excludes(leaf, other):
                             confidence = 0.9 if known else 0.85
-                            self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
+                            self.add(leaf, other, confidence, *_why(pair, leaf, other))
 
     def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
         """What is free of one role, by what `layout` says of it; both sides of each group."""
@@ -311,9 +296,9 @@ class _Rows:
             return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
-        named = {_argument(pair.golden, other): other for other in theirs}
-        if None not in named and all(_argument(pair.target, leaf) in named for leaf in ours):
-            return [(leaf, named[_argument(pair.target, leaf)]) for leaf in ours]
+        named = {_argument(other): other for other in theirs}
+        if None not in named and all(_argument(leaf) in named for leaf in ours):
+            return [(leaf, named[_argument(leaf)]) for leaf in ours]
         if {_plain(leaf) for leaf in ours} == set(slots):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         if len(ours) == len(theirs) == 1:
@@ -347,12 +332,12 @@ class _Rows:
                 for leaf in left[not side] if offers else ():
                     self.fill(pair, leaf, offers, by_value, side == 1)
 
-    def offered(self, op: Op, side: int) -> list[tuple[Op, Leaf]]:
+    def offered(self, op: Op, side: int) -> list[Leaf]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
         computing = [part for part in self.neighbours[side].parts(op) if not part.is_view]
         taken = self.taken[side]
         free = [
-            (part, leaf)
+            leaf
             for part in computing
             for leaf in part.leaves
             if not taken[leaf.row] and not (part is op and leaf.role == "output")
@@ -360,55 +345,45 @@ class _Rows:
         if not free:
             return []
         within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
-        return [(part, leaf) for part, leaf in free if leaf.view not in within.get(leaf.role, ())]
+        return [leaf for leaf in free if leaf.view not in within.get(leaf.role, ())]
 
-    def fill(self, pair: Pair, leaf: Leaf, offers: list[tuple[Op, Leaf]], by_value: bool, ours: bool) -> None:
+    def fill(self, pair: Pair, leaf: Leaf, offers: list[Leaf], by_value: bool, ours: bool) -> None:
         """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
         used = self.taken[ours]
-        own, opposite = (pair.target, pair.golden) if ours else (pair.golden, pair.target)
+        opposite = pair.golden if ours else pair.target
         fitting = [
-            (op, other)
-            for op, other in offers
+            other
+            for other in offers
             if not used[other.row]
             and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
             and (not by_value or same_values(leaf, other))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
-            fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
+            fitting.sort(key=lambda other: abs(other.op.seq - opposite.seq))
         elif (
             len(fitting) != 1
-            or self.matches.are_rootless(own, fitting[0][0])
-            or (leaf.role == "output" and own.direction == "backward")
+            or self.matches.are_rootless(leaf.op, fitting[0].op)
+            or (leaf.role == "output" and leaf.op.direction == "backward")
         ):
             return
         if not fitting or self.taken[not ours][leaf.row]:
             return
-        op, other = fitting[0]
-        target, golden = (own, op) if ours else (op, own)
-        first, second = (leaf, other) if ours else (other, leaf)
-        part = f"a part of {own.family}"
-        self.add(
-            target,
-            golden,
-            first,
-            second,
-            0.92 if by_value else 0.7,
-            *_values(first, second),
-            layouts.of_pair(first, second),
-            part,
-        )
+        first, second = (leaf, fitting[0]) if ours else (fitting[0], leaf)
+        confidence = 0.92 if by_value else 0.7
+        why = *_values(first, second), layouts.of_pair(first, second), f"a part of {leaf.op.family}"
+        self.add(first, second, confidence, *why)
 
     def scalars(self, pair: Pair) -> None:
         """Scalars of equal argument or slot, and of equal value."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
-        named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(pair.golden, leaf)) is not None}
+        named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(leaf)) is not None}
         for leaf in pair.target.scalars:
-            other = named.get(_argument(pair.target, leaf) or "") or slots.get(leaf.slot)
+            other = named.get(_argument(leaf) or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
-                self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
+                self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
 
 class _Neighbours:
@@ -508,8 +483,9 @@ def _has_free(unit: Unit, taken: bytearray) -> list[bool]:
     return counts
 
 
-def _argument(op: Op, leaf: Leaf) -> str | None:
+def _argument(leaf: Leaf) -> str | None:
     """The name of the argument that `leaf` is, where a signature tells."""
+    op = leaf.op
     return argument(op.framework, op.name, leaf.slot) if leaf.role == "input" and op.kind == "api" else None
 
 
@@ -527,9 +503,9 @@ def _are_of_one_form(pair: Pair) -> bool:
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
 
 
-def _hands_on(op: Op, leaf: Leaf) -> bool:
-    """Whether `op` computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
-    return op.is_view or op.is_query or (leaf.role == "output" and op.carries)
+def _hands_on(leaf: Leaf) -> bool:
+    """Whether its op computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
+    return leaf.op.is_view or leaf.op.is_query or (leaf.role == "output" and leaf.op.carries)
 
 
 def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] | None:

@@ -55,19 +55,18 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, ours.framework == theirs.framework)
     notes = layouts.of_parameters(ours, theirs, matches)
-    shown = [(row.target, row.target_leaf) for row in found], [(row.golden, row.golden_leaf) for row in found]
+    shown = [row.target for row in found], [row.golden for row in found]
     left = [
-        explain(unit, tensors, partner, [leaf for _, leaf in own], others, notes)
+        explain(unit, tensors, partner, own, others, notes)
         for unit, tensors, partner, own, others in zip(
             (ours, theirs), matches.sides, matches.partner, shown, shown[::-1], strict=True
         )
     ]
-    masked = {row.target_leaf.row for row in found if are_masked_otherwise(row.target_leaf, row.golden_leaf)}
+    masked = [row for row in found if are_masked_otherwise(row.target, row.golden)]
+    for row in masked:
+        left[0].add(row.target.op.seq, row.target.row, INSIDE, masks(row.target, row.golden))
+        left[1].add(row.golden.op.seq, row.golden.row, INSIDE, masks(row.golden, row.target))
     if masked:
-        for row in found:
-            if row.target_leaf.row in masked:
-                one, other = row.target_leaf, row.golden_leaf
-                left[0].add(row.target.seq, one.row, INSIDE, masks(one, other))
-                left[1].add(row.golden.seq, other.row, INSIDE, masks(other, one))
-        found = [row for row in found if row.target_leaf.row not in masked]
+        excluded = {row.target.row for row in masked}
+        found = [row for row in found if row.target.row not in excluded]
     return Found(ours.ops, theirs.ops, pairs, found, *left)

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy
 
@@ -41,7 +42,7 @@ _AT_ONCE = 2_000_000
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor of one run: the leaves in which it was seen, each with its op, in the order of the dump.
+    """A tensor of one run: `sights` are the leaves in which it was seen, in the order of the dump.
 
     `leaf`: where it was seen first. `number`: its place among the tensors of its run.
     `partner`: the tensor of the other run that it is. `presumed`: one whose values differ, at the same place of the two
@@ -51,7 +52,7 @@ class Tensor:
 
     number: int
     leaf: Leaf
-    sights: list[tuple[Op, Leaf]]
+    sights: list[Leaf]
     partner: Tensor | None = None
     presumed: Tensor | None = None
     is_rejoining: bool = False
@@ -231,14 +232,12 @@ def group(unit: Unit) -> Tensors:
 
 
 def _tensors(unit: Unit, leaves: Numbers, starts: Numbers) -> list[Tensor]:
-    ops = unit.columns.op[leaves].tolist()
-    sights = [(unit.ops[op], unit.leaves[leaf]) for op, leaf in zip(ops, leaves.tolist(), strict=True)]
+    sights = [unit.leaves[leaf] for leaf in leaves.tolist()]
     ends = starts.tolist()
     found = []
-    for number in range(len(ends) - 1):
-        seen = sights[ends[number] : ends[number + 1]]
-        tensor = Tensor(number, seen[0][1], seen)
-        for _, leaf in seen:
+    for number, (start, end) in enumerate(pairwise(ends)):
+        tensor = Tensor(number, sights[start], sights[start:end])
+        for leaf in tensor.sights:
             leaf.tensor = tensor
         found.append(tensor)
     return found

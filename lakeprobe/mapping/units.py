@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[Any]
 
+_NARROW = 2**22
+"""Integers that span less are told apart as they are; others are numbered first, which takes a sort."""
+
 ROLES = ("input", "output", "parameters", "parameters_grad", "")
 """The roles of leaves, in the order of their codes; what is none of them is the last."""
 INPUT, OUTPUT, PARAMETERS, GRADIENT = range(4)
@@ -103,11 +106,12 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words)
     is_scalar = numpy.array([text == "scalar" for text in kinds], dtype=bool)[kind]
     if is_scalar.any():
         scalars, table = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
-        unplaced = numpy.full(len(scalars), -1, dtype=numpy.int64)
-        for leaf, place in zip(_leaves(scalars, unplaced, unplaced), places[is_scalar].tolist(), strict=True):
-            ops[place].scalars.append(leaf)
-    columns = _columns(table, places[~is_scalar], words)
-    leaves = _leaves(table, numpy.arange(len(table)), columns.view)
+        nowhere = numpy.full(len(scalars), -1, dtype=numpy.int64)
+        for leaf in _leaves(scalars, [ops[place] for place in places[is_scalar].tolist()], nowhere, nowhere):
+            leaf.op.scalars.append(leaf)
+        places = places[~is_scalar]
+    columns = _columns(table, places, words)
+    leaves = _leaves(table, [ops[place] for place in places.tolist()], numpy.arange(len(table)), columns.view)
     ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
     for op, start, end in zip(ops, ends[:-1], ends[1:], strict=True):
         op.leaves = leaves[start:end]
@@ -160,13 +164,14 @@ class _Families(dict[str, str]):
         return found
 
 
-def _leaves(table: pyarrow.Table, place: Numbers, view: Numbers) -> list[Leaf]:
-    """A leaf for each row of the table."""
+def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) -> list[Leaf]:
+    """A leaf for each row of the table, of these ops."""
     sizes, elements, shape = _shapes(table)
     codes = shape.tolist()
     return list(
         map(
             Leaf,
+            ops,
             _numbers(table, "row").tolist(),
             _decoded(table, "slot"),
             _decoded(table, "role"),
@@ -226,13 +231,22 @@ def equal_rows(*columns: Numbers) -> Numbers:
     codes = numpy.zeros(len(columns[0]), dtype=numpy.int64)
     count = 1
     for column in columns:
-        bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
-        values, code = numpy.unique(bits, return_inverse=True)
-        if count * len(values) > 2**62:
+        code, width = _narrow(column)
+        if count * width > 2**62:
             distinct, codes = numpy.unique(codes, return_inverse=True)
             count = len(distinct)
-        codes, count = codes * len(values) + code, count * len(values)
+        codes, count = codes * width + code, count * width
     return numpy.unique(codes, return_inverse=True)[1]
+
+
+def _narrow(column: Numbers) -> tuple[Numbers, int]:
+    """Numbers from 0 that are equal where those of the column are, and one above the highest of them."""
+    bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
+    lowest, highest = (int(bits.min()), int(bits.max())) if len(bits) else (0, 0)
+    if highest - lowest < _NARROW:
+        return bits - lowest, highest - lowest + 1
+    values, code = numpy.unique(bits, return_inverse=True)
+    return code, len(values)
 
 
 def _carriers(columns: Columns) -> Numbers:

@@ -80,8 +80,9 @@ def _ballots(target: Unit, golden: Unit, matches: Matches) -> _Ballots:
     is_produced = numpy.maximum.reduceat(weights, start) > 1
     ours, theirs = distinct // len(golden.ops), distinct % len(golden.ops)
     related = _relations(target.ops, golden.ops, families, ours, theirs)
-    names = [_codes([op.name for op in unit.ops], codes) for unit in (target, golden)]
-    likeness = 0.3 * related + numpy.where(names[0][ours] == names[1][theirs], 0.2, 0.0)
+    are_namesakes = [target.ops[place].name == golden.ops[other].name
+                     for place, other in zip(ours.tolist(), theirs.tolist(), strict=True)]  # fmt: skip
+    likeness = 0.3 * related + numpy.where(are_namesakes, 0.2, 0.0)
     for place in numpy.flatnonzero(numpy.array([op.kind == "module" for op in target.ops])[ours]).tolist():
         likeness[place] += 0.2 * _common_path(target.ops[ours[place]], golden.ops[theirs[place]])
     chosen = is_produced | (related > 0)
