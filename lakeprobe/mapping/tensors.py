@@ -210,13 +210,7 @@ def group(unit: Unit) -> Tensors:
     columns = unit.columns
     told = numpy.flatnonzero(columns.is_evidence)
     has_digest = columns.digest[told] >= 0
-    key = equal_rows(
-        columns.digest[told],
-        columns.elements[told],
-        numpy.where(has_digest, -1, columns.kind[told]),
-        numpy.where(has_digest, 0.0, columns.max[told]),
-        numpy.where(has_digest, 0.0, columns.min[told]),
-    )
+    key = equal_rows(columns.key[told], numpy.where(has_digest, columns.elements[told], -1 - columns.kind[told]))
     first = told.copy()  # per leaf the one in which its tensor was seen first
     left = numpy.arange(len(told))
     while len(left):

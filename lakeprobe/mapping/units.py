@@ -54,7 +54,8 @@ class Columns:
 
     `op`: its place in the list of ops. `kind`, `digest` and `slot` are codes, -1 where there is none. Of the numbers
     those that are unknown are NaN; `has_range`, `has_norm` and `has_mean` say which are known.
-    `view`: the same number for a tensor and its reshaped self; -1 where the dump does not tell.
+    `key`: the same number for tensors of equally many elements and the same range, or of the same digest.
+    `view`: that number where it says which tensor it is, a tensor and its reshaped self alike; -1 where it does not.
     """
 
     row: Numbers
@@ -72,6 +73,7 @@ class Columns:
     has_norm: Numbers
     has_mean: Numbers
     is_evidence: Numbers
+    key: Numbers
     view: Numbers
 
 
@@ -214,15 +216,18 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
     is_float, is_bool = (numpy.array([text == name for text in kinds], dtype=bool)[kind] for name in ("float", "bool"))
     tells = numpy.where(largest == smallest, is_number & is_float, elements > 1)
     digest_code = _renumbered(digests, digest, words.digests)
-    view = numpy.full(len(table), -1, dtype=numpy.int64)
-    is_known = ~has_digest & has_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest)
-    view[is_known] = equal_rows(elements[is_known], largest[is_known] + 0.0, smallest[is_known] + 0.0)
-    view[has_digest] = len(table) + digest_code[has_digest]
+    is_range = ~has_digest & has_range
+    key = equal_rows(
+        numpy.where(has_digest, digest_code, -1),
+        numpy.where(is_range, elements, -1),
+        *(numpy.where(is_range, bound + 0.0, 0.0) for bound in (largest, smallest)),  # 0.0 and -0.0 are one number
+    )
+    is_told = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
         _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
-        has_digest | (has_range & ~is_bool & tells), view,
+        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_told, key, -1),
     )  # fmt: skip
 
 
