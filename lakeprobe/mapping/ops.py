@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Leaf:
 _TRIVIAL = (0.0, 1.0, -1.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Op:
     """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op.
 
@@ -125,16 +124,22 @@ class Op:
     is_view: bool = False
     is_query: bool = False
     forward: Op | None = None
+    _fingerprints: Counter[Hashable] | None = None
+    _shapes: Counter[Hashable] | None = None
 
-    @cached_property
+    @property
     def fingerprints(self) -> Counter[Hashable]:
         """How often each fingerprint occurs in the op."""
-        return Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+        if self._fingerprints is None:
+            self._fingerprints = Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+        return self._fingerprints
 
-    @cached_property
+    @property
     def shapes(self) -> Counter[Hashable]:
         """How often each role, shape and element class occurs in the op."""
-        return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+        if self._shapes is None:
+            self._shapes = Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+        return self._shapes
 
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:

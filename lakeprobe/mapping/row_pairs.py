@@ -104,10 +104,18 @@ class _Rows:
 
     def each(self, step: Callable[[Pair], None]) -> None:
         """Take a step with every pair of which both sides have something left; a step takes from its own pair only."""
-        ours, theirs = (_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True))
+        ours, theirs = self.open_ops()
         for pair in self.pairs:
             if ours[pair.target.place] and theirs[pair.golden.place]:
                 step(pair)
+
+    def open_ops(self) -> tuple[list[bool], list[bool]]:
+        """Per op of both sides whether a leaf of it is left."""
+        ours, theirs = (
+            _has_free(unit, taken, unit.columns.op, len(unit.ops))
+            for unit, taken in zip(self.units, self.taken, strict=True)
+        )
+        return ours, theirs
 
     def add(self, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
         if self.taken[0][leaf.row] or self.taken[1][other.row]:
@@ -144,9 +152,7 @@ class _Rows:
             other_number, columns[1].role[other], self.matches.sides[1].of_leaf[other], plain[1][other],
         )  # fmt: skip
         ours, theirs = _joined(keys, other_keys)
-        left, other_left = (
-            numpy.setdiff1d(numpy.arange(len(each)), done) for each, done in ((leaf, ours), (other, theirs))
-        )
+        left, other_left = _others(ours, len(leaf)), _others(theirs, len(other))
         more, other_more = _joined([key[left] for key in keys[:3]], [key[other_left] for key in other_keys[:3]])
         ours, theirs = numpy.concatenate((ours, left[more])), numpy.concatenate((theirs, other_left[other_more]))
         order = numpy.argsort(leaf[ours])
@@ -190,12 +196,15 @@ class _Rows:
         that differs from its counterpart: there another tensor may be at the same place.
         """
         ours, theirs = self.taken
+        is_seen_free = [
+            _has_free(unit, taken, side.of_leaf, len(side.all))
+            for unit, taken, side in zip(self.units, self.taken, self.matches.sides, strict=True)
+        ]
         for tensor, partner in tensors:
-            free = [leaf for leaf in tensor.sights if not ours[leaf.row]]
-            left = [leaf for leaf in partner.sights if not theirs[leaf.row]] if free else []
-            if not left:
+            if not (is_seen_free[0][tensor.number] and is_seen_free[1][partner.number]):
                 continue
-            left = [leaf for leaf in left if not self.tells_nothing(leaf)]
+            free = [leaf for leaf in tensor.sights if not ours[leaf.row]]
+            left = [leaf for leaf in partner.sights if not theirs[leaf.row] and not self.tells_nothing(leaf)]
             for leaf in free:
                 if self.tells_nothing(leaf):
                     continue
@@ -321,16 +330,17 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
-        has_free = [_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
+        ours, theirs = self.open_ops()
         for pair in self.pairs:
-            are_free = has_free[0][pair.target.place], has_free[1][pair.golden.place]
-            if pair.target.kind == "module" or not any(are_free):
+            are_open = ours[pair.target.place], theirs[pair.golden.place]
+            if pair.target.kind == "module" or not any(are_open):
                 continue
             left = self.free(pair)
             for side, op in enumerate((pair.target, pair.golden)):
-                offers = self.offered(op, side) if are_free[not side] else []
-                for leaf in left[not side] if offers else ():
-                    self.fill(pair, leaf, offers, by_value, side == 1)
+                if are_open[not side] and (are_open[side] or self.neighbours[side].parts(op) != [op]):
+                    offers = self.offered(op, side)
+                    for leaf in left[not side] if offers else ():
+                        self.fill(pair, leaf, offers, by_value, side == 1)
 
     def offered(self, op: Op, side: int) -> list[Leaf]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
@@ -355,7 +365,9 @@ class _Rows:
             other
             for other in offers
             if not used[other.row]
-            and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
+            and leaf.elements == other.elements
+            and leaf.role == other.role
+            and leaf.kind == other.kind
             and (not by_value or same_values(leaf, other))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
@@ -427,7 +439,7 @@ class _Neighbours:
 
 
 def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[Op]:
-    """Those of `others` that hand on to `op`, or to one of them that does, or take from it: by what it has in `role`."""
+    """Those of `others` that a way leads to from the tensors that `op` has in `role`."""
     flowing, found = _shown([op], role), []
     for other in others:
         if not flowing.isdisjoint(_shown([other], opposite)):
@@ -467,6 +479,13 @@ def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers
     return one, two
 
 
+def _others(places: Numbers, count: int) -> Numbers:
+    """The numbers below `count` that are not among `places`."""
+    is_other = numpy.ones(count, dtype=bool)
+    is_other[places] = False
+    return numpy.flatnonzero(is_other)
+
+
 def _ranked(keys: Numbers, width: int) -> Numbers:
     """The keys, each made one of its kind by how many of the same, of at most `width`, come before it."""
     order = numpy.argsort(keys, kind="stable")
@@ -476,11 +495,11 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
     return keys * width + rank
 
 
-def _has_free(unit: Unit, taken: bytearray) -> list[bool]:
-    """Per op whether a leaf of it is not taken."""
-    free = numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0
-    counts: list[bool] = (numpy.bincount(unit.columns.op[free], minlength=len(unit.ops)) > 0).tolist()
-    return counts
+def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
+    """Per group of leaves, of `count`, whether one of its leaves is not taken; a leaf of group -1 is in none."""
+    is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
+    has_free: list[bool] = (numpy.bincount(group[is_free], minlength=count) > 0).tolist()
+    return has_free
 
 
 def _argument(leaf: Leaf) -> str | None:

@@ -182,19 +182,19 @@ def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) 
             *(_floats(table, name) for name in ("max", "min", "mean", "norm")),
             _decoded(table, "digest"),
             _decoded(table, "value"),
-            elements[shape].tolist(),
+            [elements[code] for code in codes],
             place.tolist(),
             view.tolist(),
         )
     )
 
 
-def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], Numbers, Numbers]:
+def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], list[int], Numbers]:
     """The distinct shapes, how many elements each has, and per row of the table its shape's place among them."""
     texts, shape = _texts(table, "shape")
     sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
              for text in texts]  # fmt: skip
-    return sizes, numpy.array([math.prod(size or ()) for size in sizes], dtype=numpy.int64), shape
+    return sizes, [math.prod(size or ()) for size in sizes], shape
 
 
 def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
@@ -207,8 +207,8 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
         numpy.asarray(table[name].to_numpy(), dtype=numpy.float64) for name in ("max", "min", "mean", "norm")
     )
     known = {name: numpy.asarray(table[name].is_valid()) for name in ("max", "min", "mean", "norm")}
-    _, elements_of, shape = _shapes(table)
-    elements = elements_of[shape]
+    _, counts, shape = _shapes(table)
+    elements = numpy.array(counts, dtype=numpy.int64)[shape]
     has_range = known["max"] & known["min"]
     has_digest = numpy.array([text is not None for text in digests], dtype=bool)[digest]
     with numpy.errstate(invalid="ignore"):
