@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Pair, align
 from lakeprobe.mapping.descent import presume_places
+from lakeprobe.mapping.gathered import compare_gathered
 from lakeprobe.mapping.left_over import INSIDE, LeftOver, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
@@ -54,7 +55,9 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
     presume_places(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, ours.framework == theirs.framework)
-    notes = layouts.of_parameters(ours, theirs, matches)
+    gathered, notes = compare_gathered(pairs, ours, theirs, matches)
+    notes |= layouts.of_parameters(ours, theirs, matches)
+    found = sorted([*found, *gathered], key=lambda row: row.target.row) if gathered else found
     shown = [row.target for row in found], [row.golden for row in found]
     left = [
         explain(unit, tensors, partner, own, others, notes)
