@@ -24,6 +24,7 @@ from lakeprobe.mapping.tensors import (
     agree_by_slot,
     differ,
     excludes,
+    is_evidence,
     is_partial,
     spread,
 )
@@ -253,7 +254,7 @@ class _Rows:
     def by_slot(self, pair: Pair) -> None:
         """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
         known = pair.how in _BY_PATH
-        if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
+        if not (known or _are_one_kind(pair)) or _return_others(pair):
             return
         is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
         are_behind = differ(pair.target, pair.golden)
@@ -368,7 +369,7 @@ class _Rows:
             and leaf.elements == other.elements
             and leaf.role == other.role
             and leaf.kind == other.kind
-            and (not by_value or same_values(leaf, other))
+            and (not by_value or (is_evidence(leaf) and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
@@ -516,10 +517,22 @@ def _elements(leaf: Leaf) -> Hashable:
     return (leaf.elements, leaf.kind)
 
 
-def _are_of_one_form(pair: Pair) -> bool:
-    """Whether two related ops take in and put out tensors of the same sizes: one is the other under another name."""
+def _are_one_kind(pair: Pair) -> bool:
+    """Whether two ops are of one kind, or are related and of the same sizes: one is the other under another name."""
+    if relation(pair.target, pair.golden) >= _WHOLE:
+        return True
     forms = [Counter((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves) for op in (pair.target, pair.golden)]
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
+
+
+def _return_others(pair: Pair) -> bool:
+    """Whether two backward ops carry gradients of different tensors: their forward ops put out different ones."""
+    if pair.target.forward is None or pair.golden.forward is None:
+        return False
+    made = [{leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None}
+            for op in (pair.target.forward, pair.golden.forward)]  # fmt: skip
+    places = [{tensor.like for tensor in of_side if tensor.like is not None} for of_side in made]
+    return any(found and found.isdisjoint(other) for found, other in zip(places, made[::-1], strict=True))
 
 
 def _hands_on(leaf: Leaf) -> bool:
