@@ -99,9 +99,9 @@ class Proposal:
     def _left_over(self, kind: str) -> Iterator[str]:
         """Comments with the ops that have rows without counterpart; of calls a cell or layer mapping says nothing."""
         for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
-            told = [op for op in unplaced if kind == "data" or op.kind != "api"]
-            yield f"# not placed in {run}: {sum(op.rows for op in told)} tensor rows of {len(told)} ops"
-            yield from _comment(f"  {op.op}  {op.rows} of {op.of} tensors" for op in told)
+            listed = [op for op in unplaced if kind == "data" or op.kind != "api"]
+            yield f"# not placed in {run}: {sum(op.rows for op in listed)} tensor rows of {len(listed)} ops"
+            yield from _comment(f"  {op.op}  {op.rows} of {op.of} tensors" for op in listed)
 
 
 def propose(

@@ -423,12 +423,12 @@ class _Neighbours:
 
     def found(self, op: Op) -> list[Op]:
         number = self.number[op.place]
-        before = self.beside(op, range(number - 1, max(0, number - _WINDOW) - 1, -1))
-        behind = self.beside(op, range(number + 1, min(len(self.calls[op.direction]), number + 1 + _WINDOW)))
+        before = self.unpaired(op, range(number - 1, max(0, number - _WINDOW) - 1, -1))
+        behind = self.unpaired(op, range(number + 1, min(len(self.calls[op.direction]), number + 1 + _WINDOW)))
         sources = _connected(op, before, "input", "output") if before else []
         return [*sources[::-1], op, *(_connected(op, behind, "output", "input") if behind else [])]
 
-    def beside(self, op: Op, numbers: Iterable[int]) -> list[Op]:
+    def unpaired(self, op: Op, numbers: Iterable[int]) -> list[Op]:
         """The calls of these numbers up to the first that is paired itself or belongs to another module."""
         calls, parent, found = self.calls[op.direction], op.parent, []
         for number in numbers:

@@ -222,12 +222,12 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
         numpy.where(is_range, elements, -1),
         *(numpy.where(is_range, bound + 0.0, 0.0) for bound in (largest, smallest)),  # 0.0 and -0.0 are one number
     )
-    is_told = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
+    is_identified = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
         _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
-        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_told, key, -1),
+        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1),
     )  # fmt: skip
 
 

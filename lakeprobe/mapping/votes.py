@@ -33,14 +33,14 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
     partner = numpy.full(len(target.ops), -1, dtype=numpy.int64)
     forward = _forward_calls(target.ops), _forward_calls(golden.ops)
     is_forward = numpy.array([op.direction == "forward" for op in target.ops])[ballots.ours]
-    apart = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
+    gap = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
     for wanted in (True, False):
         few = numpy.flatnonzero(is_forward == wanted)
         ours, theirs = ballots.ours[few], ballots.theirs[few]
         known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
         score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
         taken: tuple[set[int], set[int]] = (set(), set())
-        order = numpy.lexsort((theirs, ours, apart[few], -score))
+        order = numpy.lexsort((theirs, ours, gap[few], -score))
         for mine, other in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
             if mine not in taken[0] and other not in taken[1]:
                 taken[0].add(mine)
