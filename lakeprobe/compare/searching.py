@@ -69,14 +69,14 @@ def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | Non
         connection,
         "search_rows",
         [
-            [row.target_leaf.row for row in found.rows],
-            [row.golden_leaf.row for row in found.rows],
+            [row.target.row for row in found.rows],
+            [row.golden.row for row in found.rows],
             [row.confidence for row in found.rows],
             [", ".join(row.evidence) for row in found.rows],
         ],
     )
     for side, left in (("target", found.target_left), ("golden", found.golden_left)):
-        _insert(connection, "search_left", [[side] * len(left), *zip(*left, strict=True)])
+        _insert(connection, "search_left", [[side] * len(left.seqs), left.seqs, left.rows, left.outcomes, left.reasons])
     _arrange(connection)
     return bool(found.rows)
 

@@ -36,7 +36,7 @@ _KNOWN = 100.0
 """What speaks for a pair that was found before. See `_Alignment.score`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Pair:
     """A target op and the golden op that it is held to be; `how` says by what."""
 
@@ -256,8 +256,8 @@ def _contradict(target: Op, golden: Op) -> bool:
     return any(
         leaf.tensor is not None
         and leaf.tensor.partner is not None
-        and any(sight.role == leaf.role for _, sight in leaf.tensor.partner.sights)
-        and not any(seen is other for seen, sight in leaf.tensor.partner.sights if sight.role == leaf.role)
+        and any(sight.role == leaf.role for sight in leaf.tensor.partner.sights)
+        and not any(sight.op is other for sight in leaf.tensor.partner.sights if sight.role == leaf.role)
         for op, other in ((target, golden), (golden, target))
         for leaf in op.leaves
         if leaf.role == "output"

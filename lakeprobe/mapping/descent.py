@@ -149,7 +149,7 @@ def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
     The k-th pairs with the k-th, where equally many are left.
     """
     left: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
-    beside: dict[Tensor, set[Tensor]] = {}
+    neighbours: dict[Tensor, set[Tensor]] = {}
     for side, parameters in enumerate(held):
         known: Tensor | None = None
         since: list[Tensor] = []
@@ -157,16 +157,16 @@ def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
             if tensor.partner is not None:
                 known = tensor if side == 0 else tensor.partner
                 for waiting in since:
-                    beside[waiting].add(known)
+                    neighbours[waiting].add(known)
                 since = []
             else:
-                beside[tensor] = set() if known is None else {known}
+                neighbours[tensor] = set() if known is None else {known}
                 left[tensor.leaf.elements, tensor.leaf.kind][side].append(tensor)
                 since.append(tensor)
     for ours, theirs in left.values():
         if len(ours) == len(theirs):
             for tensor, other in zip(ours, theirs, strict=True):
-                if beside[tensor] & beside[other] and distance(tensor.leaf, other.leaf) < _FAR:
+                if neighbours[tensor] & neighbours[other] and distance(tensor.leaf, other.leaf) < _FAR:
                     yield tensor, other
 
 
@@ -180,8 +180,8 @@ def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[T
         support = 0
         for tensor in taken:
             if new:
-                is_told = tensor in numbers or tensor in supports or tensor in held
-                source = tensor if is_told else _whole(tensor, dangling) or tensor
+                is_known = tensor in numbers or tensor in supports or tensor in held
+                source = tensor if is_known else _whole(tensor, dangling) or tensor
                 support |= 1 << numbers[source] if source in numbers else supports.get(source, 0)
             if not op.is_view:
                 dangling.pop(tensor, None)

@@ -6,10 +6,13 @@ Statistics tell as far as they are equal in any order of the elements. These are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op
-from lakeprobe.mapping.tensors import Tensor
+import numpy
+
+from lakeprobe.mapping.ops import TOLERANCE, Leaf
+from lakeprobe.mapping.tensors import Matches, Tensor, Tensors
+from lakeprobe.mapping.units import PARAMETERS, Numbers, Unit
 
 _MOST_PARTS = 8
 """Tensors that one holds at most: query, key and value, the gates of an LSTM in both directions."""
@@ -24,9 +27,10 @@ def of_pair(leaf: Leaf, other: Leaf) -> str:
     return f"{how}: {list(leaf.shape)} against {list(other.shape)}"
 
 
-def of_parameters(target: Sequence[Op], golden: Sequence[Op]) -> dict[Tensor, str]:
+def of_parameters(target: Unit, golden: Unit, matches: Matches) -> dict[Tensor, str]:
     """Per parameter that only one run has as it is, where it is in the other run."""
-    left = (_left(target), _left(golden))
+    units = zip((target, golden), matches.sides, matches.partner, strict=True)
+    left = [_left(unit, tensors, partner) for unit, tensors, partner in units]
     notes: dict[Tensor, str] = {}
     for wholes, others in (left, left[::-1]):
         for whole in wholes:
@@ -42,22 +46,17 @@ def of_parameters(target: Sequence[Op], golden: Sequence[Op]) -> dict[Tensor, st
     return notes
 
 
-def _left(ops: Sequence[Op]) -> list[Tensor]:
+def _left(unit: Unit, tensors: Tensors, partner: Numbers) -> list[Tensor]:
     """The parameters without partner, in the order in which they are used."""
-    return list(
-        dict.fromkeys(
-            leaf.tensor
-            for op in ops
-            if op.direction == "forward"
-            for leaf in op.leaves
-            if leaf.role == "parameters" and leaf.tensor is not None and leaf.tensor.partner is None
-        )
-    )
+    columns = unit.columns
+    leaf = numpy.flatnonzero((columns.role == PARAMETERS) & (tensors.of_leaf >= 0))
+    leaf = leaf[partner[tensors.of_leaf[leaf]] < 0]
+    used = (place for place in leaf.tolist() if unit.ops[columns.op[place]].direction == "forward")
+    return list(dict.fromkeys(tensors.all[tensors.of_leaf[place]] for place in used))
 
 
 def _name(tensor: Tensor) -> str:
-    op, leaf = next((sight for sight in tensor.sights if sight[1].role == "parameters"), tensor.sights[0])
-    return f"{op.name}.{leaf.slot}"
+    return next((leaf for leaf in tensor.sights if leaf.role == "parameters"), tensor.leaf).name
 
 
 def _parts(whole: Tensor, others: list[Tensor]) -> Iterator[list[Tensor]]:

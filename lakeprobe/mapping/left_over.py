@@ -6,8 +6,8 @@ view, a mask that is made otherwise. These rows are counted apart, each with its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy
 
@@ -22,13 +22,24 @@ INSIDE, STRUCTURE = "inside", "structure"
 """How a row without counterpart ends that has its reason: a step on the way, or what computes nothing."""
 
 
-class Left(NamedTuple):
-    """A row of an op, or all rows of it that are not named (`row` None), with how it ends and why."""
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """The rows of one side without counterpart, as columns: how each ends and why.
 
-    seq: int
-    row: int | None
-    outcome: str
-    reason: str
+    `seqs` are the ops of the rows; where `rows` has None, it stands for all rows of the op that are not named.
+    """
+
+    seqs: list[int] = field(default_factory=list)
+    rows: list[int | None] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, seq: int, row: int | None, outcome: str, reason: str) -> None:
+        """Add a row, or with None an op."""
+        self.seqs.append(seq)
+        self.rows.append(row)
+        self.outcomes.append(outcome)
+        self.reasons.append(reason)
 
 
 def explain(
@@ -36,9 +47,9 @@ def explain(
     tensors: Tensors,
     partner: Numbers,
     paired: Sequence[Leaf],
-    others: Sequence[tuple[Op, Leaf]],
+    others: Sequence[Leaf],
     notes: Mapping[Tensor, str],
-) -> Iterator[Left]:
+) -> LeftOver:
     """The reasons of what is left of one side.
 
     `paired` has its paired leaves, and `others` what each is compared with. `partner` says per tensor whether the other
@@ -48,24 +59,24 @@ def explain(
     compared = numpy.zeros(len(unit.leaves), dtype=bool)
     compared[places[places >= 0]] = True
     counterpart, sight = _firsts(unit, tensors, places)
+    left = _of_paired(unit, counterpart, others)
     reached, leading = _ways(unit, tensors, sight >= 0)
     between = _between(unit, tensors, partner, compared)
     evidence = set(unit.columns.op[unit.columns.is_evidence].tolist())
-    for place, (op, other) in enumerate(zip(unit.ops, counterpart.tolist(), strict=True)):
-        if other >= 0:
-            why: tuple[str, str] | None = _of_paired(op, others[other][0])
-        else:
-            why = _of_alone(op, place in evidence, reached[place], leading[place]) or between.get(op)
+    for place in numpy.flatnonzero(counterpart < 0).tolist():
+        op = unit.ops[place]
+        why = _of_alone(op, place in evidence, reached[place], leading[place]) or between.get(op)
         if why is not None:
-            yield Left(op.seq, None, *why)
+            left.add(op.seq, None, *why)
     for place in numpy.flatnonzero(~compared & (tensors.of_leaf >= 0)).tolist():
         leaf, op = unit.leaves[place], unit.ops[unit.columns.op[place]]
         tensor = tensors.all[tensors.of_leaf[place]]
         if tensor in notes:
-            yield Left(op.seq, leaf.row, INSIDE, notes[tensor])
+            left.add(op.seq, leaf.row, INSIDE, notes[tensor])
         elif sight[tensor.number] >= 0 and not op.is_view:
-            other_op, seen = others[sight[tensor.number]]
-            yield Left(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other_op.name}.{seen.slot}")
+            other = others[sight[tensor.number]]
+            left.add(op.seq, leaf.row, INSIDE, f"the tensor that is compared with {other.name}")
+    return left
 
 
 def _firsts(unit: Unit, tensors: Tensors, places: Numbers) -> tuple[Numbers, Numbers]:
@@ -97,10 +108,17 @@ def masks(leaf: Leaf, other: Leaf) -> str:
     return f"masked with {leaf.min:.4g} here and with {other.min:.4g} there, and equal but for that"
 
 
-def _of_paired(op: Op, partner: Op) -> tuple[str, str]:
+def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[Leaf]) -> LeftOver:
     """Why a paired op has a row over: an argument or a tensor that the other's call does not have."""
-    outcome = STRUCTURE if op.is_view else INSIDE
-    return outcome, f"an argument or output that {partner.name} does not have"
+    places = numpy.flatnonzero(counterpart >= 0)
+    ops = [unit.ops[place] for place in places.tolist()]
+    names = [others[number].op.name for number in counterpart[places].tolist()]
+    return LeftOver(
+        [op.seq for op in ops],
+        [None] * len(ops),
+        [STRUCTURE if op.is_view else INSIDE for op in ops],
+        [f"an argument or output that {name} does not have" for name in names],
+    )
 
 
 def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) -> tuple[str, str] | None:

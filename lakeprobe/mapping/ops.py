@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,13 +55,14 @@ QUERIES = frozenset(
 
 @dataclass(eq=False, slots=True)
 class Leaf:
-    """A tensor or scalar of an op; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+    """A tensor or scalar of `op`; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
 
     `elements`: how many elements the shape has; 1 for a scalar. `place`: where it is among the tensors of its unit.
     `view`: the same number for a tensor and its reshaped self in the same run; -1 where the dump does not tell.
     `tensor`: the tensor that it shows (mapping/tensors.py).
     """
 
+    op: Op
     row: int
     slot: str
     role: str
@@ -80,6 +80,11 @@ class Leaf:
     tensor: Tensor | None = None
 
     @property
+    def name(self) -> str:
+        """The row's name."""
+        return f"{self.op.name}.{self.slot}"
+
+    @property
     def fingerprint(self) -> Hashable | None:
         """What equal tensors have in common in two frameworks; None where it would say nothing (all 0 or 1)."""
         if self.digest is not None:
@@ -92,7 +97,7 @@ class Leaf:
 _TRIVIAL = (0.0, 1.0, -1.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Op:
     """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op.
 
@@ -119,16 +124,22 @@ class Op:
     is_view: bool = False
     is_query: bool = False
     forward: Op | None = None
+    _fingerprints: Counter[Hashable] | None = None
+    _shapes: Counter[Hashable] | None = None
 
-    @cached_property
+    @property
     def fingerprints(self) -> Counter[Hashable]:
         """How often each fingerprint occurs in the op."""
-        return Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+        if self._fingerprints is None:
+            self._fingerprints = Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+        return self._fingerprints
 
-    @cached_property
+    @property
     def shapes(self) -> Counter[Hashable]:
         """How often each role, shape and element class occurs in the op."""
-        return Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+        if self._shapes is None:
+            self._shapes = Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
+        return self._shapes
 
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:

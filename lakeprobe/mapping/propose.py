@@ -99,9 +99,9 @@ class Proposal:
     def _left_over(self, kind: str) -> Iterator[str]:
         """Comments with the ops that have rows without counterpart; of calls a cell or layer mapping says nothing."""
         for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
-            told = [op for op in unplaced if kind == "data" or op.kind != "api"]
-            yield f"# not placed in {run}: {sum(op.rows for op in told)} tensor rows of {len(told)} ops"
-            yield from _comment(f"  {op.op}  {op.rows} of {op.of} tensors" for op in told)
+            listed = [op for op in unplaced if kind == "data" or op.kind != "api"]
+            yield f"# not placed in {run}: {sum(op.rows for op in listed)} tensor rows of {len(listed)} ops"
+            yield from _comment(f"  {op.op}  {op.rows} of {op.of} tensors" for op in listed)
 
 
 def propose(
@@ -133,8 +133,8 @@ def propose(
         theirs,
         tuple(found.ops),
         tuple(found.rows),
-        _unplaced(found.target, {row.target_leaf.row for row in found.rows}),
-        _unplaced(found.golden, {row.golden_leaf.row for row in found.rows}),
+        _unplaced(found.target, {row.target.row for row in found.rows}),
+        _unplaced(found.golden, {row.golden.row for row in found.rows}),
         tuple(dict.fromkeys(_cell(op) for op in found.target if op.kind == "module")),
     )
 
@@ -167,7 +167,7 @@ def _unplaced(ops: Sequence[Op], placed: set[int]) -> tuple[Unplaced, ...]:
 
 
 def _data_lines(proposal: Proposal) -> list[str]:
-    return [_line(row.target_name, row.golden_name, row.confidence, row.evidence) for row in proposal.rows]
+    return [_line(row.target.name, row.golden.name, row.confidence, row.evidence) for row in proposal.rows]
 
 
 def _cell_lines(proposal: Proposal) -> list[str]:
@@ -193,7 +193,7 @@ def _cell_confidence(proposal: Proposal) -> dict[str, tuple[float, tuple[str, ..
     """Per target op the mean confidence of its rows, and the evidence of its surest row."""
     rows: dict[str, list[RowPair]] = defaultdict(list)
     for row in proposal.rows:
-        rows[row.target.name].append(row)
+        rows[row.target.op.name].append(row)
     found: dict[str, tuple[float, tuple[str, ...]]] = {}
     for pair in proposal.ops:
         own = rows.get(pair.target.name, [])

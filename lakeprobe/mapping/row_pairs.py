@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import permutations
 
 import numpy
@@ -24,6 +24,7 @@ from lakeprobe.mapping.tensors import (
     agree_by_slot,
     differ,
     excludes,
+    is_evidence,
     is_partial,
     spread,
 )
@@ -50,22 +51,10 @@ _MOST_PERMUTED = 4
 class RowPair:
     """A target row and the golden row it is held to be, how sure that is (0 to 1), and why."""
 
-    target: Op
-    golden: Op
-    target_leaf: Leaf
-    golden_leaf: Leaf
+    target: Leaf
+    golden: Leaf
     confidence: float
     evidence: tuple[str, ...]
-
-    @property
-    def target_name(self) -> str:
-        """The target row's name."""
-        return f"{self.target.name}.{self.target_leaf.slot}"
-
-    @property
-    def golden_name(self) -> str:
-        """The golden row's name."""
-        return f"{self.golden.name}.{self.golden_leaf.slot}"
 
 
 def pair_rows(
@@ -86,7 +75,7 @@ def pair_rows(
     for pair in pairs:
         if pair.target.scalars and pair.golden.scalars:
             found.scalars(pair)
-    return sorted(found.rows, key=lambda row: row.target_leaf.row)
+    return sorted(found.rows, key=lambda row: row.target.row)
 
 
 _BY_PATH = ("same module path", "paired module")
@@ -106,23 +95,35 @@ class _Rows:
         self.rows: list[RowPair] = []
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
-        self.paired = ({pair.target.name for pair in pairs}, {pair.golden.name for pair in pairs})
-        self.neighbours = [_Neighbours(unit.ops, paired) for unit, paired in zip(self.units, self.paired, strict=True)]
-        self.open: Sequence[Pair] = pairs
-        self.pair_of = {op: pair for pair in pairs for op in (pair.target, pair.golden)}
+        paired = [pair.target.place for pair in pairs], [pair.golden.place for pair in pairs]
+        self.neighbours = [_Neighbours(unit.ops, places) for unit, places in zip(self.units, paired, strict=True)]
+
+    @cached_property
+    def pair_of(self) -> dict[Op, Pair]:
+        """The pair of each op that has one."""
+        return {op: pair for pair in self.pairs for op in (pair.target, pair.golden)}
 
     def each(self, step: Callable[[Pair], None]) -> None:
-        """Take a step with every pair of which both sides have something left."""
-        for pair in self.open:
-            if all(self.free(pair)):
+        """Take a step with every pair of which both sides have something left; a step takes from its own pair only."""
+        ours, theirs = self.open_ops()
+        for pair in self.pairs:
+            if ours[pair.target.place] and theirs[pair.golden.place]:
                 step(pair)
 
-    def add(self, target: Op, golden: Op, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
+    def open_ops(self) -> tuple[list[bool], list[bool]]:
+        """Per op of both sides whether a leaf of it is left."""
+        ours, theirs = (
+            _has_free(unit, taken, unit.columns.op, len(unit.ops))
+            for unit, taken in zip(self.units, self.taken, strict=True)
+        )
+        return ours, theirs
+
+    def add(self, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
         if self.taken[0][leaf.row] or self.taken[1][other.row]:
             return
-        if leaf.slot == other.slot and target.name == golden.name:
+        if leaf.slot == other.slot and leaf.op.name == other.op.name:
             confidence, evidence = 1.0, ("same name", *evidence)
-        self.rows.append(RowPair(target, golden, leaf, other, confidence, evidence))
+        self.rows.append(RowPair(leaf, other, confidence, evidence))
         self.taken[0][leaf.row] = self.taken[1][other.row] = 1
 
     def free(self, pair: Pair) -> tuple[list[Leaf], list[Leaf]]:
@@ -152,9 +153,7 @@ class _Rows:
             other_number, columns[1].role[other], self.matches.sides[1].of_leaf[other], plain[1][other],
         )  # fmt: skip
         ours, theirs = _joined(keys, other_keys)
-        left, other_left = (
-            numpy.setdiff1d(numpy.arange(len(each)), done) for each, done in ((leaf, ours), (other, theirs))
-        )
+        left, other_left = _others(ours, len(leaf)), _others(theirs, len(other))
         more, other_more = _joined([key[left] for key in keys[:3]], [key[other_left] for key in other_keys[:3]])
         ours, theirs = numpy.concatenate((ours, left[more])), numpy.concatenate((theirs, other_left[other_more]))
         order = numpy.argsort(leaf[ours])
@@ -166,20 +165,17 @@ class _Rows:
     ) -> None:
         """Pair the leaves of the pairs of ops of these numbers, and count what they say about the slots."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
-        leaves, others = self.units[0].leaves, self.units[1].leaves
-        known = [
-            (pair.target, pair.golden, 0.98 if relation(pair.target, pair.golden) else 0.95, _op_evidence(pair))
-            for pair in self.pairs
-        ]
-        for mine, theirs, pair, agrees in zip(leaf.tolist(), other.tolist(), number.tolist(), same, strict=True):
-            one, two = leaves[mine], others[theirs]
-            target, golden, confidence, evidence = known[pair]
-            evidence = (layouts.of_pair(one, two), *evidence)
-            if agrees:
-                evidence = (_value(one, two), *evidence)
-            if one.slot == two.slot and target.name == golden.name:
-                confidence, evidence = 1.0, ("same name", *evidence)
-            self.rows.append(RowPair(target, golden, one, two, confidence, evidence))
+        ones, others = ([unit.leaves[each] for each in of_side.tolist()]
+                        for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
+        evidence = [_op_evidence(pair) for pair in self.pairs]
+        sure = [_sure(pair) for pair in self.pairs]
+        for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
+            layout = layouts.of_pair(one, two)
+            reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
+            confidence = sure[place]
+            if one.slot == two.slot and one.op.name == two.op.name:
+                confidence, reasons = 1.0, ("same name", *reasons)
+            self.rows.append(RowPair(one, two, confidence, reasons))
         for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
             numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
         voters = Codes()
@@ -191,10 +187,8 @@ class _Rows:
         ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
         _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
         for place, votes in zip(first.tolist(), count.tolist(), strict=True):
-            ballot = _ballot(self.pairs[number[place]], leaves[leaf[place]])
+            ballot = _ballot(self.pairs[number[place]], ones[place])
             self.votes[ballot][slots[plain[1][other[place]]]] += votes
-        free = [_has_free(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
-        self.open = [pair for pair in self.pairs if free[0][pair.target.place] or free[1][pair.golden.place]]
 
     def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
         """What is left of the tensors that are one: the next sight of one side with the next of the other.
@@ -203,32 +197,33 @@ class _Rows:
         that differs from its counterpart: there another tensor may be at the same place.
         """
         ours, theirs = self.taken
+        is_seen_free = [
+            _has_free(unit, taken, side.of_leaf, len(side.all))
+            for unit, taken, side in zip(self.units, self.taken, self.matches.sides, strict=True)
+        ]
         for tensor, partner in tensors:
-            free = [(op, leaf) for op, leaf in tensor.sights if not ours[leaf.row]]
-            left = [(op, leaf) for op, leaf in partner.sights if not theirs[leaf.row]] if free else []
-            if not left:
+            if not (is_seen_free[0][tensor.number] and is_seen_free[1][partner.number]):
                 continue
-            left = [(op, leaf) for op, leaf in left if not self.is_apart(op, leaf)]
-            for op, leaf in free:
-                if self.is_apart(op, leaf):
+            free = [leaf for leaf in tensor.sights if not ours[leaf.row]]
+            left = [leaf for leaf in partner.sights if not theirs[leaf.row] and not self.tells_nothing(leaf)]
+            for leaf in free:
+                if self.tells_nothing(leaf):
                     continue
                 fitting = (
-                    (other.family != op.family, abs(place - len(left)), place)
-                    for place, (other, sight) in enumerate(left)
-                    if sight.role == leaf.role and other.kind == op.kind and other.direction == op.direction
+                    (other.op.family != leaf.op.family, abs(place - len(left)), place)
+                    for place, other in enumerate(left)
+                    if (other.role, other.op.kind, other.op.direction) == (leaf.role, leaf.op.kind, leaf.op.direction)
                 )
                 best = min(fitting, default=None)
                 if best is not None:
-                    other, sight = left.pop(best[2])
-                    self.add(
-                        op, other, leaf, sight, confidence, *_values(leaf, sight), layouts.of_pair(leaf, sight), why
-                    )
+                    other = left.pop(best[2])
+                    self.add(leaf, other, confidence, *_values(leaf, other), layouts.of_pair(leaf, other), why)
 
-    def is_apart(self, op: Op, leaf: Leaf) -> bool:
-        """Whether what `op` shows in `leaf` says nothing of the other sights of that tensor."""
-        return _hands_on(op, leaf) or (leaf.role == "input" and self.is_wired(op))
+    def tells_nothing(self, leaf: Leaf) -> bool:
+        """Whether this sight of a tensor says nothing of its other sights."""
+        return _hands_on(leaf) or (leaf.role == "input" and self.differs(leaf.op))
 
-    def is_wired(self, op: Op) -> bool:
+    def differs(self, op: Op) -> bool:
         """Whether `op` differs from its counterpart of the same kind."""
         pair = self.pair_of.get(op)
         return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and differ(pair.target, pair.golden)
@@ -254,13 +249,12 @@ class _Rows:
                     others = []
                 if others:
                     self.votes[_ballot(pair, leaf)][_plain(others[0])] += 1
-                    confidence = 0.98 if relation(pair.target, pair.golden) else 0.95
-                    self.add(pair.target, pair.golden, leaf, others[0], confidence, *_why(pair, leaf, others[0]))
+                    self.add(leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
 
     def by_slot(self, pair: Pair) -> None:
         """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
         known = pair.how in _BY_PATH
-        if relation(pair.target, pair.golden) < _WHOLE and not known and not _are_of_one_form(pair):
+        if not (known or _are_one_kind(pair)) or _return_others(pair):
             return
         is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
         are_behind = differ(pair.target, pair.golden)
@@ -279,7 +273,7 @@ class _Rows:
                         is_sure = are_behind or (agree and self.proposed(pair, leaf, other))
                         if is_sure or not excludes(leaf, other):
                             confidence = 0.9 if known else 0.85
-                            self.add(pair.target, pair.golden, leaf, other, confidence, *_why(pair, leaf, other))
+                            self.add(leaf, other, confidence, *_why(pair, leaf, other))
 
     def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
         """What is free of one role, by what `layout` says of it; both sides of each group."""
@@ -312,9 +306,9 @@ class _Rows:
             return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
             return []
-        named = {_argument(pair.golden, other): other for other in theirs}
-        if None not in named and all(_argument(pair.target, leaf) in named for leaf in ours):
-            return [(leaf, named[_argument(pair.target, leaf)]) for leaf in ours]
+        named = {_argument(other): other for other in theirs}
+        if None not in named and all(_argument(leaf) in named for leaf in ours):
+            return [(leaf, named[_argument(leaf)]) for leaf in ours]
         if {_plain(leaf) for leaf in ours} == set(slots):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
         if len(ours) == len(theirs) == 1:
@@ -337,120 +331,122 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
-        for pair in self.open:
-            ours, theirs = self.free(pair)
-            if pair.target.kind != "module" and theirs:
-                candidates = self.offered(pair.target, self.neighbours[0].parts(pair.target), 0)
-                for other in theirs:
-                    self.fill(pair, other, candidates, by_value, False)
-            if pair.target.kind != "module" and ours:
-                candidates = self.offered(pair.golden, self.neighbours[1].parts(pair.golden), 1)
-                for leaf in ours:
-                    self.fill(pair, leaf, candidates, by_value, True)
+        ours, theirs = self.open_ops()
+        for pair in self.pairs:
+            are_open = ours[pair.target.place], theirs[pair.golden.place]
+            if pair.target.kind == "module" or not any(are_open):
+                continue
+            left = self.free(pair)
+            for side, op in enumerate((pair.target, pair.golden)):
+                if are_open[not side] and (are_open[side] or self.neighbours[side].parts(op) != [op]):
+                    offers = self.offered(op, side)
+                    for leaf in left[not side] if offers else ():
+                        self.fill(pair, leaf, offers, by_value, side == 1)
 
-    def offered(self, op: Op, parts: Sequence[Op], side: int) -> list[tuple[Op, Leaf]]:
+    def offered(self, op: Op, side: int) -> list[Leaf]:
         """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
-        computing = sorted((part for part in parts if not part.is_view), key=lambda part: part.seq)
+        computing = [part for part in self.neighbours[side].parts(op) if not part.is_view]
+        taken = self.taken[side]
         free = [
-            (part, leaf)
+            leaf
             for part in computing
             for leaf in part.leaves
-            if not self.taken[side][leaf.row] and not (part is op and leaf.role == "output")
+            if not taken[leaf.row] and not (part is op and leaf.role == "output")
         ]
         if not free:
             return []
         within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
-        return [(part, leaf) for part, leaf in free if leaf.view not in within.get(leaf.role, ())]
+        return [leaf for leaf in free if leaf.view not in within.get(leaf.role, ())]
 
-    def fill(self, pair: Pair, leaf: Leaf, offers: list[tuple[Op, Leaf]], by_value: bool, ours: bool) -> None:
+    def fill(self, pair: Pair, leaf: Leaf, offers: list[Leaf], by_value: bool, ours: bool) -> None:
         """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
         used = self.taken[ours]
-        own, opposite = (pair.target, pair.golden) if ours else (pair.golden, pair.target)
+        opposite = pair.golden if ours else pair.target
         fitting = [
-            (op, other)
-            for op, other in offers
+            other
+            for other in offers
             if not used[other.row]
-            and (leaf.role, leaf.elements, leaf.kind) == (other.role, other.elements, other.kind)
-            and (not by_value or same_values(leaf, other))
+            and leaf.elements == other.elements
+            and leaf.role == other.role
+            and leaf.kind == other.kind
+            and (not by_value or (is_evidence(leaf) and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
-            fitting.sort(key=lambda offer: abs(offer[0].seq - opposite.seq))
+            fitting.sort(key=lambda other: abs(other.op.seq - opposite.seq))
         elif (
             len(fitting) != 1
-            or self.matches.are_rootless(own, fitting[0][0])
-            or (leaf.role == "output" and own.direction == "backward")
+            or self.matches.are_rootless(leaf.op, fitting[0].op)
+            or (leaf.role == "output" and leaf.op.direction == "backward")
         ):
             return
         if not fitting or self.taken[not ours][leaf.row]:
             return
-        op, other = fitting[0]
-        target, golden = (own, op) if ours else (op, own)
-        first, second = (leaf, other) if ours else (other, leaf)
-        part = f"a part of {own.family}"
-        self.add(
-            target,
-            golden,
-            first,
-            second,
-            0.92 if by_value else 0.7,
-            *_values(first, second),
-            layouts.of_pair(first, second),
-            part,
-        )
+        first, second = (leaf, fitting[0]) if ours else (fitting[0], leaf)
+        confidence = 0.92 if by_value else 0.7
+        why = *_values(first, second), layouts.of_pair(first, second), f"a part of {leaf.op.family}"
+        self.add(first, second, confidence, *why)
 
     def scalars(self, pair: Pair) -> None:
         """Scalars of equal argument or slot, and of equal value."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
-        named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(pair.golden, leaf)) is not None}
+        named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(leaf)) is not None}
         for leaf in pair.target.scalars:
-            other = named.get(_argument(pair.target, leaf) or "") or slots.get(leaf.slot)
+            other = named.get(_argument(leaf) or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
-                self.add(pair.target, pair.golden, leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
+                self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
 
 
 class _Neighbours:
     """The calls of one side in their order, and which unpaired ones are parts of a paired one."""
 
-    def __init__(self, ops: Sequence[Op], paired: set[str]) -> None:
-        self.paired = paired
+    def __init__(self, ops: Sequence[Op], paired: Sequence[int]) -> None:
+        self.is_paired = bytearray(len(ops))
+        for place in paired:
+            self.is_paired[place] = 1
         self.calls: dict[str, list[Op]] = defaultdict(list)
-        self.place: dict[Op, int] = {}
+        self.number = [-1] * len(ops)
         for op in ops:
             if op.kind == "api":
                 calls = self.calls[op.direction]
-                self.place[op] = len(calls)
+                self.number[op.place] = len(calls)
                 calls.append(op)
         self.known: dict[Op, list[Op]] = {}
 
     def parts(self, op: Op) -> list[Op]:
-        """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to."""
+        """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to, in their order."""
         if op not in self.known:
-            self.known[op] = self.found(op) if op in self.place else [op]
+            self.known[op] = self.found(op) if self.number[op.place] >= 0 else [op]
         return self.known[op]
 
     def found(self, op: Op) -> list[Op]:
-        calls, place = self.calls[op.direction], self.place[op]
-        before = self.beside(op, reversed(calls[max(0, place - _WINDOW) : place]))
-        behind = self.beside(op, calls[place + 1 : place + 1 + _WINDOW])
-        found = [op]
-        for others, ours, theirs in ((before, "input", "output"), (behind, "output", "input")):
-            flowing: set[int] | None = None
-            for other in others:
-                flowing = _shown([op], ours) if flowing is None else flowing
-                if not flowing.isdisjoint(_shown([other], theirs)):
-                    found.append(other)
-                    flowing |= _shown([other], ours)
+        number = self.number[op.place]
+        before = self.unpaired(op, range(number - 1, max(0, number - _WINDOW) - 1, -1))
+        behind = self.unpaired(op, range(number + 1, min(len(self.calls[op.direction]), number + 1 + _WINDOW)))
+        sources = _connected(op, before, "input", "output") if before else []
+        return [*sources[::-1], op, *(_connected(op, behind, "output", "input") if behind else [])]
+
+    def unpaired(self, op: Op, numbers: Iterable[int]) -> list[Op]:
+        """The calls of these numbers up to the first that is paired itself or belongs to another module."""
+        calls, parent, found = self.calls[op.direction], op.parent, []
+        for number in numbers:
+            other = calls[number]
+            if self.is_paired[other.place] or other.parent != parent:
+                break
+            found.append(other)
         return found
 
-    def beside(self, op: Op, others: Iterable[Op]) -> Iterable[Op]:
-        """`others` up to the first that is paired itself or belongs to another module."""
-        for other in others:
-            if other.name in self.paired or other.parent != op.parent:
-                return
-            yield other
+
+def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[Op]:
+    """Those of `others` that a way leads to from the tensors that `op` has in `role`."""
+    flowing, found = _shown([op], role), []
+    for other in others:
+        if not flowing.isdisjoint(_shown([other], opposite)):
+            found.append(other)
+            flowing |= _shown([other], role)
+    return found
 
 
 def _shown(ops: Iterable[Op], role: str) -> set[int]:
@@ -484,6 +480,13 @@ def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers
     return one, two
 
 
+def _others(places: Numbers, count: int) -> Numbers:
+    """The numbers below `count` that are not among `places`."""
+    is_other = numpy.ones(count, dtype=bool)
+    is_other[places] = False
+    return numpy.flatnonzero(is_other)
+
+
 def _ranked(keys: Numbers, width: int) -> Numbers:
     """The keys, each made one of its kind by how many of the same, of at most `width`, come before it."""
     order = numpy.argsort(keys, kind="stable")
@@ -493,15 +496,16 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
     return keys * width + rank
 
 
-def _has_free(unit: Unit, taken: bytearray) -> list[bool]:
-    """Per op whether a leaf of it is not taken."""
-    free = numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0
-    counts: list[bool] = (numpy.bincount(unit.columns.op[free], minlength=len(unit.ops)) > 0).tolist()
-    return counts
+def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
+    """Per group of leaves, of `count`, whether one of its leaves is not taken; a leaf of group -1 is in none."""
+    is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
+    has_free: list[bool] = (numpy.bincount(group[is_free], minlength=count) > 0).tolist()
+    return has_free
 
 
-def _argument(op: Op, leaf: Leaf) -> str | None:
+def _argument(leaf: Leaf) -> str | None:
     """The name of the argument that `leaf` is, where a signature tells."""
+    op = leaf.op
     return argument(op.framework, op.name, leaf.slot) if leaf.role == "input" and op.kind == "api" else None
 
 
@@ -513,15 +517,27 @@ def _elements(leaf: Leaf) -> Hashable:
     return (leaf.elements, leaf.kind)
 
 
-def _are_of_one_form(pair: Pair) -> bool:
-    """Whether two related ops take in and put out tensors of the same sizes: one is the other under another name."""
+def _are_one_kind(pair: Pair) -> bool:
+    """Whether two ops are of one kind, or are related and of the same sizes: one is the other under another name."""
+    if relation(pair.target, pair.golden) >= _WHOLE:
+        return True
     forms = [Counter((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves) for op in (pair.target, pair.golden)]
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
 
 
-def _hands_on(op: Op, leaf: Leaf) -> bool:
-    """Whether `op` computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
-    return op.is_view or op.is_query or (leaf.role == "output" and op.carries)
+def _return_others(pair: Pair) -> bool:
+    """Whether two backward ops carry gradients of different tensors: their forward ops put out different ones."""
+    if pair.target.forward is None or pair.golden.forward is None:
+        return False
+    made = [{leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None}
+            for op in (pair.target.forward, pair.golden.forward)]  # fmt: skip
+    places = [{tensor.like for tensor in of_side if tensor.like is not None} for of_side in made]
+    return any(found and found.isdisjoint(other) for found, other in zip(places, made[::-1], strict=True))
+
+
+def _hands_on(leaf: Leaf) -> bool:
+    """Whether its op computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
+    return leaf.op.is_view or leaf.op.is_query or (leaf.role == "output" and leaf.op.carries)
 
 
 def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] | None:
@@ -609,6 +625,11 @@ def _value(leaf: Leaf, other: Leaf) -> str:
 
 def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
     return [*_values(leaf, other), layouts.of_pair(leaf, other), *_op_evidence(pair)]
+
+
+def _sure(pair: Pair) -> float:
+    """How sure a pair of rows is that have equal values."""
+    return 0.98 if relation(pair.target, pair.golden) else 0.95
 
 
 def _op_evidence(pair: Pair) -> tuple[str, ...]:

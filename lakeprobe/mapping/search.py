@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Pair, align
 from lakeprobe.mapping.descent import presume_places
-from lakeprobe.mapping.left_over import INSIDE, Left, are_masked_otherwise, explain, masks
+from lakeprobe.mapping.gathered import compare_gathered
+from lakeprobe.mapping.left_over import INSIDE, LeftOver, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
 from lakeprobe.mapping.tensors import match_tensors
@@ -32,8 +33,8 @@ class Found:
     golden: Sequence[Op]
     ops: Sequence[Pair]
     rows: Sequence[RowPair]
-    target_left: Sequence[Left]
-    golden_left: Sequence[Left]
+    target_left: LeftOver
+    golden_left: LeftOver
 
 
 def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
@@ -54,22 +55,21 @@ def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -
     presume_places(ours, theirs, matches)
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, ours.framework == theirs.framework)
-    notes = layouts.of_parameters(ours.ops, theirs.ops)
-    masked = [row for row in found if are_masked_otherwise(row.target_leaf, row.golden_leaf)]
-    apart = {row.target_leaf.row for row in masked}
-    target_left = [
-        *(Left(row.target.seq, row.target_leaf.row, INSIDE, masks(row.target_leaf, row.golden_leaf)) for row in masked),
-        *explain(
-            ours, matches.sides[0], matches.partner[0],
-            [row.target_leaf for row in found], [(row.golden, row.golden_leaf) for row in found], notes,
-        ),
-    ]  # fmt: skip
-    golden_left = [
-        *(Left(row.golden.seq, row.golden_leaf.row, INSIDE, masks(row.golden_leaf, row.target_leaf)) for row in masked),
-        *explain(
-            theirs, matches.sides[1], matches.partner[1],
-            [row.golden_leaf for row in found], [(row.target, row.target_leaf) for row in found], notes,
-        ),
-    ]  # fmt: skip
-    rows = [row for row in found if row.target_leaf.row not in apart] if apart else found
-    return Found(ours.ops, theirs.ops, pairs, rows, target_left, golden_left)
+    gathered, notes = compare_gathered(pairs, ours, theirs, matches)
+    notes |= layouts.of_parameters(ours, theirs, matches)
+    found = sorted([*found, *gathered], key=lambda row: row.target.row) if gathered else found
+    shown = [row.target for row in found], [row.golden for row in found]
+    left = [
+        explain(unit, tensors, partner, own, others, notes)
+        for unit, tensors, partner, own, others in zip(
+            (ours, theirs), matches.sides, matches.partner, shown, shown[::-1], strict=True
+        )
+    ]
+    masked = [row for row in found if are_masked_otherwise(row.target, row.golden)]
+    for row in masked:
+        left[0].add(row.target.op.seq, row.target.row, INSIDE, masks(row.target, row.golden))
+        left[1].add(row.golden.op.seq, row.golden.row, INSIDE, masks(row.golden, row.target))
+    if masked:
+        excluded = {row.target.row for row in masked}
+        found = [row for row in found if row.target.row not in excluded]
+    return Found(ours.ops, theirs.ops, pairs, found, *left)

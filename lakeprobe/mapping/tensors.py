@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy
 
@@ -41,7 +42,7 @@ _AT_ONCE = 2_000_000
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor of one run: the leaves in which it was seen, each with its op, in the order of the dump.
+    """A tensor of one run: `sights` are the leaves in which it was seen, in the order of the dump.
 
     `leaf`: where it was seen first. `number`: its place among the tensors of its run.
     `partner`: the tensor of the other run that it is. `presumed`: one whose values differ, at the same place of the two
@@ -51,7 +52,7 @@ class Tensor:
 
     number: int
     leaf: Leaf
-    sights: list[tuple[Op, Leaf]]
+    sights: list[Leaf]
     partner: Tensor | None = None
     presumed: Tensor | None = None
     is_rejoining: bool = False
@@ -137,8 +138,8 @@ def excludes(target: Leaf, golden: Leaf) -> bool:
     """Whether values say that the two are not one: one is elsewhere, or is but a step to what agrees."""
     if are_same(target, golden):
         return False
-    is_told = (partner_of(target) or partner_of(golden)) is not None or is_step(target) or is_step(golden)
-    return is_told and distance(target, golden) > _NEAR
+    is_placed = (partner_of(target) or partner_of(golden)) is not None or is_step(target) or is_step(golden)
+    return is_placed and distance(target, golden) > _NEAR
 
 
 def are_elsewhere(target: Leaf, golden: Leaf) -> bool:
@@ -207,38 +208,32 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
 def group(unit: Unit) -> Tensors:
     """The tensors of a run that say which they are, in the order in which they were seen first."""
     columns = unit.columns
-    told = numpy.flatnonzero(columns.is_evidence)
-    has_digest = columns.digest[told] >= 0
+    evidence = numpy.flatnonzero(columns.is_evidence)
+    has_digest = columns.digest[evidence] >= 0
     key = equal_rows(
-        columns.digest[told],
-        columns.elements[told],
-        numpy.where(has_digest, -1, columns.kind[told]),
-        numpy.where(has_digest, 0.0, columns.max[told]),
-        numpy.where(has_digest, 0.0, columns.min[told]),
+        columns.key[evidence], numpy.where(has_digest, columns.elements[evidence], -1 - columns.kind[evidence])
     )
-    first = told.copy()  # per leaf the one in which its tensor was seen first
-    left = numpy.arange(len(told))
+    first = evidence.copy()  # per leaf the one in which its tensor was seen first
+    left = numpy.arange(len(evidence))
     while len(left):
         _, start, code = numpy.unique(key[left], return_index=True, return_inverse=True)
-        first[left] = told[left][start][code]
-        left = left[~_same_sums(columns, first[left], told[left])]
+        first[left] = evidence[left][start][code]
+        left = left[~_same_sums(columns, first[left], evidence[left])]
     seen, number = numpy.unique(first, return_inverse=True)
     of_leaf = numpy.full(len(unit.leaves), -1, dtype=numpy.int64)
-    of_leaf[told] = number
-    leaves = told[numpy.argsort(number, kind="stable")]
+    of_leaf[evidence] = number
+    leaves = evidence[numpy.argsort(number, kind="stable")]
     starts = numpy.concatenate(([0], numpy.cumsum(numpy.bincount(number, minlength=len(seen))))).astype(numpy.int64)
     return Tensors(_tensors(unit, leaves, starts), of_leaf, leaves, starts)
 
 
 def _tensors(unit: Unit, leaves: Numbers, starts: Numbers) -> list[Tensor]:
-    ops = unit.columns.op[leaves].tolist()
-    sights = [(unit.ops[op], unit.leaves[leaf]) for op, leaf in zip(ops, leaves.tolist(), strict=True)]
+    sights = [unit.leaves[leaf] for leaf in leaves.tolist()]
     ends = starts.tolist()
     found = []
-    for number in range(len(ends) - 1):
-        seen = sights[ends[number] : ends[number + 1]]
-        tensor = Tensor(number, seen[0][1], seen)
-        for _, leaf in seen:
+    for number, (start, end) in enumerate(pairwise(ends)):
+        tensor = Tensor(number, sights[start], sights[start:end])
+        for leaf in tensor.sights:
             leaf.tensor = tensor
         found.append(tensor)
     return found
@@ -380,9 +375,9 @@ def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Nu
     far = numpy.zeros(len(our_leaf))
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for mine, another, scale in zip((one[0], one[1], one[3]), (other[0], other[1], other[3]), scales, strict=True):
-            apart = numpy.abs(mine - another) / scale
-            is_told = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
-            far = numpy.maximum(far, numpy.where(is_told, apart, 0.0))
+            share = numpy.abs(mine - another) / scale
+            is_known = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
+            far = numpy.maximum(far, numpy.where(is_known, share, 0.0))
     return far
 
 
@@ -402,7 +397,7 @@ def _match_nearest(partner: Sequence[Numbers], ours: Numbers, theirs: Numbers, f
         near, other = others[nearest[0]]
         if len(others) > 1 and near >= _CLOSER * others[nearest[1]][0]:
             continue
-        rest = [apart for apart, rival in backwards[other] if rival != tensor]
+        rest = [gap for gap, rival in backwards[other] if rival != tensor]
         is_free = partner[0][tensor] < 0 and partner[1][other] < 0
         if is_free and (not rest or near < _CLOSER * min(rest)):
             _add(partner, tensor, other)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[Any]
 
+_NARROW = 2**22
+"""Integers that span less are told apart as they are; others are numbered first, which takes a sort."""
+
 ROLES = ("input", "output", "parameters", "parameters_grad", "")
 """The roles of leaves, in the order of their codes; what is none of them is the last."""
 INPUT, OUTPUT, PARAMETERS, GRADIENT = range(4)
@@ -51,7 +54,8 @@ class Columns:
 
     `op`: its place in the list of ops. `kind`, `digest` and `slot` are codes, -1 where there is none. Of the numbers
     those that are unknown are NaN; `has_range`, `has_norm` and `has_mean` say which are known.
-    `view`: the same number for a tensor and its reshaped self; -1 where the dump does not tell.
+    `key`: the same number for tensors of equally many elements and the same range, or of the same digest.
+    `view`: that number where it says which tensor it is, a tensor and its reshaped self alike; -1 where it does not.
     """
 
     row: Numbers
@@ -69,6 +73,7 @@ class Columns:
     has_norm: Numbers
     has_mean: Numbers
     is_evidence: Numbers
+    key: Numbers
     view: Numbers
 
 
@@ -103,17 +108,17 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words)
     is_scalar = numpy.array([text == "scalar" for text in kinds], dtype=bool)[kind]
     if is_scalar.any():
         scalars, table = table.filter(pyarrow.array(is_scalar)), table.filter(pyarrow.array(~is_scalar))
-        for leaf, place in zip(_leaves(scalars), places[is_scalar].tolist(), strict=True):
-            ops[place].scalars.append(leaf)
-    leaves = _leaves(table)
-    columns = _columns(table, places[~is_scalar], leaves, words)
-    for place, (leaf, view) in enumerate(zip(leaves, columns.view.tolist(), strict=True)):
-        leaf.place, leaf.view = place, view
+        nowhere = numpy.full(len(scalars), -1, dtype=numpy.int64)
+        for leaf in _leaves(scalars, [ops[place] for place in places[is_scalar].tolist()], nowhere, nowhere):
+            leaf.op.scalars.append(leaf)
+        places = places[~is_scalar]
+    columns = _columns(table, places, words)
+    leaves = _leaves(table, [ops[place] for place in places.tolist()], numpy.arange(len(table)), columns.view)
     ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
-    carriers = set(_carriers(columns).tolist())
-    for place, op in enumerate(ops):
-        op.leaves = leaves[ends[place] : ends[place + 1]]
-        op.carries = place in carriers
+    for op, start, end in zip(ops, ends[:-1], ends[1:], strict=True):
+        op.leaves = leaves[start:end]
+    for place in _carriers(columns).tolist():
+        ops[place].carries = True
     return Unit(framework, ops, leaves, columns, list(words.slots), rows)
 
 
@@ -161,29 +166,38 @@ class _Families(dict[str, str]):
         return found
 
 
-def _leaves(table: pyarrow.Table) -> list[Leaf]:
-    """A leaf for each row of the table."""
-    shapes, shape = _texts(table, "shape")
-    sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
-             for text in shapes]  # fmt: skip
-    elements = [math.prod(size or ()) for size in sizes]
+def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) -> list[Leaf]:
+    """A leaf for each row of the table, of these ops."""
+    sizes, elements, shape = _shapes(table)
+    codes = shape.tolist()
     return list(
         map(
             Leaf,
+            ops,
             _numbers(table, "row").tolist(),
             _decoded(table, "slot"),
             _decoded(table, "role"),
             _decoded(table, "dtype_class"),
-            [sizes[code] for code in shape.tolist()],
+            [sizes[code] for code in codes],
             *(_floats(table, name) for name in ("max", "min", "mean", "norm")),
             _decoded(table, "digest"),
             _decoded(table, "value"),
-            [elements[code] for code in shape.tolist()],
+            [elements[code] for code in codes],
+            place.tolist(),
+            view.tolist(),
         )
     )
 
 
-def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words) -> Columns:
+def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], list[int], Numbers]:
+    """The distinct shapes, how many elements each has, and per row of the table its shape's place among them."""
+    texts, shape = _texts(table, "shape")
+    sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
+             for text in texts]  # fmt: skip
+    return sizes, [math.prod(size or ()) for size in sizes], shape
+
+
+def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
     roles, role = _texts(table, "role")
     kinds, kind = _texts(table, "dtype_class")
     slots, slot = _texts(table, "slot")
@@ -193,7 +207,8 @@ def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words
         numpy.asarray(table[name].to_numpy(), dtype=numpy.float64) for name in ("max", "min", "mean", "norm")
     )
     known = {name: numpy.asarray(table[name].is_valid()) for name in ("max", "min", "mean", "norm")}
-    elements = numpy.array([leaf.elements for leaf in leaves], dtype=numpy.int64)
+    _, counts, shape = _shapes(table)
+    elements = numpy.array(counts, dtype=numpy.int64)[shape]
     has_range = known["max"] & known["min"]
     has_digest = numpy.array([text is not None for text in digests], dtype=bool)[digest]
     with numpy.errstate(invalid="ignore"):
@@ -201,15 +216,18 @@ def _columns(table: pyarrow.Table, op: Numbers, leaves: list[Leaf], words: Words
     is_float, is_bool = (numpy.array([text == name for text in kinds], dtype=bool)[kind] for name in ("float", "bool"))
     tells = numpy.where(largest == smallest, is_number & is_float, elements > 1)
     digest_code = _renumbered(digests, digest, words.digests)
-    view = numpy.full(len(leaves), -1, dtype=numpy.int64)
-    is_known = ~has_digest & has_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest)
-    view[is_known] = equal_rows(elements[is_known], largest[is_known] + 0.0, smallest[is_known] + 0.0)
-    view[has_digest] = len(leaves) + digest_code[has_digest]
+    is_range = ~has_digest & has_range
+    key = equal_rows(
+        numpy.where(has_digest, digest_code, -1),
+        numpy.where(is_range, elements, -1),
+        *(numpy.where(is_range, bound + 0.0, 0.0) for bound in (largest, smallest)),  # 0.0 and -0.0 are one number
+    )
+    is_identified = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
         _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
-        has_digest | (has_range & ~is_bool & tells), view,
+        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1),
     )  # fmt: skip
 
 
@@ -218,13 +236,22 @@ def equal_rows(*columns: Numbers) -> Numbers:
     codes = numpy.zeros(len(columns[0]), dtype=numpy.int64)
     count = 1
     for column in columns:
-        bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
-        values, code = numpy.unique(bits, return_inverse=True)
-        if count * len(values) > 2**62:
+        code, width = _narrow(column)
+        if count * width > 2**62:
             distinct, codes = numpy.unique(codes, return_inverse=True)
             count = len(distinct)
-        codes, count = codes * len(values) + code, count * len(values)
+        codes, count = codes * width + code, count * width
     return numpy.unique(codes, return_inverse=True)[1]
+
+
+def _narrow(column: Numbers) -> tuple[Numbers, int]:
+    """Numbers from 0 that are equal where those of the column are, and one above the highest of them."""
+    bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
+    lowest, highest = (int(bits.min()), int(bits.max())) if len(bits) else (0, 0)
+    if highest - lowest < _NARROW:
+        return bits - lowest, highest - lowest + 1
+    values, code = numpy.unique(bits, return_inverse=True)
+    return code, len(values)
 
 
 def _carriers(columns: Columns) -> Numbers:

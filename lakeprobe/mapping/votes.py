@@ -33,14 +33,14 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
     partner = numpy.full(len(target.ops), -1, dtype=numpy.int64)
     forward = _forward_calls(target.ops), _forward_calls(golden.ops)
     is_forward = numpy.array([op.direction == "forward" for op in target.ops])[ballots.ours]
-    apart = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
+    gap = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
     for wanted in (True, False):
         few = numpy.flatnonzero(is_forward == wanted)
         ours, theirs = ballots.ours[few], ballots.theirs[few]
         known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
         score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
         taken: tuple[set[int], set[int]] = (set(), set())
-        order = numpy.lexsort((theirs, ours, apart[few], -score))
+        order = numpy.lexsort((theirs, ours, gap[few], -score))
         for mine, other in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
             if mine not in taken[0] and other not in taken[1]:
                 taken[0].add(mine)
@@ -80,8 +80,9 @@ def _ballots(target: Unit, golden: Unit, matches: Matches) -> _Ballots:
     is_produced = numpy.maximum.reduceat(weights, start) > 1
     ours, theirs = distinct // len(golden.ops), distinct % len(golden.ops)
     related = _relations(target.ops, golden.ops, families, ours, theirs)
-    names = [_codes([op.name for op in unit.ops], codes) for unit in (target, golden)]
-    likeness = 0.3 * related + numpy.where(names[0][ours] == names[1][theirs], 0.2, 0.0)
+    are_namesakes = [target.ops[place].name == golden.ops[other].name
+                     for place, other in zip(ours.tolist(), theirs.tolist(), strict=True)]  # fmt: skip
+    likeness = 0.3 * related + numpy.where(are_namesakes, 0.2, 0.0)
     for place in numpy.flatnonzero(numpy.array([op.kind == "module" for op in target.ops])[ours]).tolist():
         likeness[place] += 0.2 * _common_path(target.ops[ours[place]], golden.ops[theirs[place]])
     chosen = is_produced | (related > 0)

@@ -9,8 +9,8 @@ SELECT
     coalesce(role, '') AS role,
     CASE
         WHEN kind = 'scalar' THEN kind
-        WHEN element_type(dtype) LIKE '%float%' THEN 'float'
-        WHEN element_type(dtype) LIKE '%int%' THEN 'int'
+        WHEN dtype ILIKE '%float%' THEN 'float'
+        WHEN dtype ILIKE '%int%' THEN 'int'
         ELSE element_type(dtype)
     END AS dtype_class,
     shape::VARCHAR AS shape,

@@ -330,7 +330,7 @@ def test_odd_names_among_what_is_left_over_stay_comments(tmp_path: Path) -> None
     ours = DENSE | {"Mint.evil\nkey: value.0.forward": call([tensor(9.0)], [])}
     proposal = propose("ours", "theirs", lake=lake_of(tmp_path, ours=ours, theirs=LINEAR))
     assert "evil" in proposal.yaml()
-    assert set(yaml.safe_load(proposal.yaml())) == {row.target_name for row in proposal.rows}
+    assert set(yaml.safe_load(proposal.yaml())) == {row.target.name for row in proposal.rows}
 
 
 def test_keys_are_unique_where_ops_repeat(renamed: tuple[Path, dict[str, str]]) -> None:
@@ -417,7 +417,7 @@ def test_one_op_against_several_pairs_their_inputs_and_last_output(tmp_path: Pat
         "Primitive.bias_add.BiasAdd.0.forward.input.1": f"{linear}.input.2",
         "Primitive.bias_add.BiasAdd.0.forward.output.0": f"{linear}.output.0",
     }
-    sure = {row.target_name: row.confidence > 0.9 for row in proposal.rows}
+    sure = {row.target.name: row.confidence > 0.9 for row in proposal.rows}
     assert list(sure.values()) == ([True] * 4 if factor == 1.0 else [False, True, True, False])
 
 

@@ -262,3 +262,29 @@ def test_contents_are_compared_in_one_layout(tmp_path: Path) -> None:
         "the target's axes in the order 1, 0",
         "the target's axes in the order 1, 0, 2",
     ]
+
+
+def gathered(rows: int, lowest: float) -> Json:
+    """An expert that takes `rows` of 8 tokens: a linear, what is made of it, and a linear of that."""
+    share = rows / 8
+    inner, made = tensor(4.0 * share, (rows, 16)), tensor(2.0 * share, (rows, 16), lowest)
+    return {
+        "Functional.linear.0.forward": call([tensor(3.0, (8, 8)), tensor(0.9, (8, 8))], tensor(5.0, (8, 8))),
+        "Functional.linear.1.forward": call([tensor(5.0 * share, (rows, 8)), tensor(0.7, (16, 8))], inner),
+        "Functional.silu.0.forward": call([inner], made),
+        "Functional.linear.2.forward": call([made, tensor(0.6, (8, 16))], tensor(1.1 * share, (rows, 8))),
+        "Tensor.sum.0.forward": call([tensor(1.1 * share, (rows, 8))], tensor(7.0, (8,))),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("lowest", "different"), [(-0.2, []), (-0.4, ["Functional.silu.0.forward.output.0"])])
+def test_some_rows_stay_in_the_range_of_all(tmp_path: Path, lowest: float, different: list[str]) -> None:
+    some = dump(tmp_path / "some", "pytorch", gathered(4, lowest))
+    every = dump(tmp_path / "every", "mindspore", gathered(8, -0.3))
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        result = lake.compare(some, every)
+        rows = [dict(zip(result.rows.columns, row, strict=True)) for row in result.rows.fetchall()]
+    assert [row["target_name"] for row in rows if row["difference"] == "different"] == different
+    assert {row["outcome"] for row in rows if row["target_name"] == "Functional.linear.1.forward.output.0"} == {
+        "inside"
+    }
