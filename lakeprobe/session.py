@@ -27,7 +27,7 @@ from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import TensorError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import layout, store, upkeep, views
+from lakeprobe.lake import guard, layout, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.reports import files
@@ -156,13 +156,33 @@ class Lake:
         Raises RuleError if the query does not run, and LakeError if there is no lake or a file of it cannot be read.
         """
         store.check(self.path)
+        self._define_tensor_metrics(query)
+        with query_errors():
+            return self._connection.sql(query, params=parameters)
+
+    def read(self, query: str, into: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyRelation | None:
+        """Run `query`, of one or several statements that write no file; the rows of the last, if it has any.
+
+        With `into` they are written into that file: csv, json or parquet, by the end of its name, outside of the lake.
+        Settings are locked from then on. Raises RuleError for a statement that might write, and as `sql` does.
+        """
+        store.check(self.path)
+        self._define_tensor_metrics(query)
+        with query_errors():
+            guard.lock(self._connection)
+            rows = guard.run(self._connection, query)
+            if into is None or rows is None:
+                return rows
+            guard.write(self._connection, rows, Path(into), self.path)
+        return None
+
+    def _define_tensor_metrics(self, query: str) -> None:
+        """Give SQL the function tensor_metrics where `query` may name it: it takes numpy, 0.1 s."""
         if "tensor_metrics" in query.lower() and not self._measures:
-            from lakeprobe.tensors.udf import register  # numpy: 0.1 s that few queries need
+            from lakeprobe.tensors.udf import register
 
             register(self._connection, default_jobs())
             self._measures = True
-        with query_errors():
-            return self._connection.sql(query, params=parameters)
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """The saved tensor of `op` in `slot` ("input.0", "output.0"), of its own shape; bfloat16 has ml_dtypes' dtype.

@@ -42,30 +42,29 @@ class Repeats:
     rank: int
 
 
-def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, repeats: Repeats | None) -> bool:
+def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
-    `connection` has the tables of `compare.unit` up to verdicts. `is_first_step` says that no step of
-    the optimizer came before: parameters are the same to the last bit then. Sets the variables noise_ends, the place
-    of the first op that stands out, and noise_error, the error up to which what lies behind it is noise. Returns
-    whether anything rounds differently at all.
+    `connection` has what `load_repeats` made, and the tables of `compare.unit` up to verdicts. `is_first_step` says
+    that no step of the optimizer came before: parameters are the same to the last bit then. Sets the variables
+    noise_ends, the place of the first op that stands out, and noise_error, the error up to which what lies behind it
+    is noise. Returns whether anything rounds differently at all.
     """
     connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
-    _load_repeats(connection, repeats)
     for stage in _STAGES:
-        connection.execute(f"CREATE TABLE noise_{stage} AS {resources.sql(f'noise/{stage}')}")
+        connection.execute(f"CREATE TEMP TABLE noise_{stage} AS {resources.sql(f'noise/{stage}')}")
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
     set_variable(connection, "noise_error", error)
     return bool(is_rounding)
 
 
-def _load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
-    """Make noise_repeat_rows: what repeats of golden differ by."""
+def load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
+    """Make noise_repeat_rows: what repeats of golden differ by. To be called while `connection` may read files."""
     if repeats is None:
-        connection.execute(f"CREATE TABLE noise_repeat_rows AS {resources.sql('noise/no_repeat_rows')}")
+        connection.execute(f"CREATE TEMP TABLE noise_repeat_rows AS {resources.sql('noise/no_repeat_rows')}")
         return
     connection.execute(f"SET VARIABLE noise_files = [{quote_text(file_pattern(repeats.file))}]")
     set_variable(connection, "golden_step", repeats.step)
     set_variable(connection, "golden_rank", repeats.rank)
-    connection.execute(f"CREATE TABLE noise_repeat_rows AS {resources.sql('noise/repeat_rows')}")
+    connection.execute(f"CREATE TEMP TABLE noise_repeat_rows AS {resources.sql('noise/repeat_rows')}")

@@ -126,10 +126,9 @@ def work_out(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending
     if stage is not None:
         for need in stage.needs:
             _define(connection, pending, need)
-        connection.execute(f"CREATE TABLE {name} AS {resources.sql(stage.sql)}")
+        connection.execute(f"CREATE TEMP TABLE {name} AS {resources.sql(stage.sql)}")
         return
     if name in rules.CONTRACT:
         rules.check_contract(connection, rule, name)
-    connection.execute(f"CREATE TABLE made AS FROM {name}")
-    connection.execute(f"DROP VIEW {name}")
-    connection.execute(f"ALTER TABLE made RENAME TO {name}")
+    connection.execute(f"CREATE TEMP TABLE {name} AS FROM {name}")
+    connection.execute(f"DROP VIEW memory.main.{name}")
