@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.bounds import DEEPEST_BRACKETS, LONGEST_RULE
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import quote_text
 from lakeprobe.schema import metrics
+from lakeprobe.system.files import absolute
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,12 +55,6 @@ _ALLOWED = re.compile(
 _WRITING = re.compile("(COPY|data-modifying) statement must be at the top level|not allowed as CTE bodies")
 """How DuckDB refuses a WITH that holds a statement that writes."""
 
-_LONGEST = 1 << 20
-"""Bytes that a rule may have; its text is kept with every comparison."""
-
-_DEEPEST = 500
-"""So many brackets a rule may have open at once: DuckDB's parser overflows its stack at some thousand subqueries."""
-
 _KINDS = ("SELECT", "CREATE", "SET")
 _BLANKS = re.compile(r"[^!-~\w]+")
 """What stands between words; DuckDB takes all blanks of Unicode for it, and some invisible characters."""
@@ -89,10 +85,10 @@ def load(name: str) -> Rule:
 
     Raises RuleError if there is neither.
     """
-    path = Path(name).expanduser()
+    path = absolute(name) if name.startswith("~") else Path(name)
     if path.is_file():
-        if path.stat().st_size > _LONGEST:
-            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have {_LONGEST}")
+        if path.stat().st_size > LONGEST_RULE:
+            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have {LONGEST_RULE}")
         try:
             return Rule(path.stem, str(path.absolute()), path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -111,8 +107,10 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     """Execute the statements of `rule`. Raises RuleError for one that fails or is not let through."""
     import duckdb
 
-    if _depth(_words(rule.sql)) > _DEEPEST:
-        raise RuleError(f"{rule.origin}: more than {_DEEPEST} brackets are open at once; name some parts in WITH")
+    if _depth(_words(rule.sql)) > DEEPEST_BRACKETS:
+        raise RuleError(
+            f"{rule.origin}: more than {DEEPEST_BRACKETS} brackets are open at once; name some parts in WITH"
+        )
     try:
         statements = connection.extract_statements(rule.sql)
     except duckdb.Error as error:

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from lakeprobe import resources
+from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.sheets import no_warnings, opened_workbook, readable
 from lakeprobe.readers.source import Listing, numbered
+from lakeprobe.system.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +44,6 @@ _RANK_FOLDER = re.compile(r"rank_?(\d{1,9})|[\w-]{0,40}-rank(\d{1,9})-.*")
 """rank3 (compare, grad_probe), rank_3 (monitor_v2), and Dec03_21-34-40-rank3-x1y2 (monitor)."""
 
 _LONGEST_NAME = 190
-_LONGEST_ROW = 64_000_000
-"""Characters. Call stacks make rows long."""
 _LONGEST_HEAD = 1 << 20
 _BATCH_ROWS, _BATCH_CHARACTERS = 20_480, 1 << 24
 _MOST_COLUMNS, _MOST_SHEET_ROWS, _SHEET_ROWS_AT_ONCE = 1024, 1 << 20, 500
@@ -465,11 +465,11 @@ class _Lines:
             yield line
 
 
-def _csv_rows(path: Path, limit: int = _LONGEST_ROW, errors: str = "strict") -> Iterator[Row]:
+def _csv_rows(path: Path, limit: int = LONGEST_ROW, errors: str = "strict") -> Iterator[Row]:
     """The rows of a csv, the headers first; an empty line is none. `errors`: what bytes that are not UTF-8 become."""
     csv.field_size_limit(max(limit, csv.field_size_limit()))  # for the whole process: csv knows no other way
     with readable(path), ExitStack() as stack:
-        binary: IO[bytes] = stack.enter_context(path.open("rb"))
+        binary: IO[bytes] = stack.enter_context(open_regular(path))
         if path.name.endswith(".gz"):
             binary = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=binary)))
         lines = _Lines(stack.enter_context(io.TextIOWrapper(binary, "utf-8-sig", errors, newline="")), path, limit)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
+from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers.sheets import opened_workbook, readable
 from lakeprobe.resources import quote_identifier, quote_text
+from lakeprobe.system.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +35,6 @@ _NAMES = (
 _FLAGS = ("NPU Requires_grad", "Bench Requires_grad")
 _STATISTICS = tuple(f"{side} {what}" for side in ("NPU", "Bench") for what in ("max", "min", "mean", "l2norm"))
 _DIGESTS = ("NPU MD5", "BENCH MD5")
-_LONGEST_LINE = 64_000_000
-"""Bytes of a row in a csv. Call stacks make them long."""
-
 _BATCH = 10_000
 _MSPROBE = ("a result of msprobe", "msprobe")
 
@@ -124,9 +125,12 @@ def _headers(path: Path) -> tuple[str, ...]:
 
 
 def _first_line(path: Path) -> tuple[str, ...]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        return tuple(next(csv.reader(lines), ()))
+    with ExitStack() as stack:
+        binary: IO[bytes] = stack.enter_context(open_regular(path))
+        if path.suffix == ".gz":
+            binary = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=binary)))
+        text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+        return tuple(next(csv.reader(iter(lambda: text.readline(LONGEST_ROW), "")), ()))
 
 
 def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
@@ -149,7 +153,7 @@ def _csv_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
     types = ", ".join(f"{quote_text(header)}: 'VARCHAR'" for header in file.headers)
     source = (
         f"read_csv({quote_text(str(file.path))}, header = true, auto_detect = false, delim = ',', quote = '\"', "
-        f"escape = '\"', max_line_size = {_LONGEST_LINE}, columns = {{{types}}})"
+        f"escape = '\"', max_line_size = {LONGEST_ROW}, columns = {{{types}}})"
     )
     chosen = ", ".join(quote_identifier(header) for header in headers)
     with duckdb.connect() as connection:

@@ -1,4 +1,4 @@
-"""Locks, the exchange of two folders and reading at an offset: what each system offers, and what stands in for it.
+"""Locks, the exchange of two folders, opening and reading: what each system offers, and what stands in for it.
 
 Linux has all. macOS has no exchange: two renames stand in, which the caller makes. Windows has neither POSIX locks nor
 reading at an offset; there `lock` says so in a LakeError.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.system.window import PathInFile
 
 if TYPE_CHECKING or sys.platform != "win32":
     import fcntl
@@ -66,3 +68,52 @@ def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
     data = os.pread(descriptor, len(buffer), offset)
     buffer[: len(data)] = data
     return len(data)
+
+
+def open_regular(path: str | Path, buffering: int = -1) -> BinaryIO:
+    """The file at `path`, to read from; `buffering` as in `open`.
+
+    Raises OSError, also for what is no regular file: a pipe would never end, or begin, and a device has no end.
+    """
+    if isinstance(path, PathInFile):
+        assert isinstance(path, Path)
+        return path.open("rb", buffering)
+    return open(descriptor_of(path), "rb", buffering)
+
+
+def descriptor_of(path: str | Path) -> int:
+    """The descriptor of the regular file at `path`, opened to read from. Raises OSError and ValueError."""
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe without writer: no wait
+    descriptor = os.open(path, flags)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
+
+
+def kind_of(mode: int) -> str:
+    """What a file of this mode is, other than a regular one."""
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return kinds.get(stat.S_IFMT(mode), "a special file")
+
+
+def leads_out(path: str | Path, root: str | Path) -> bool:
+    """Whether links on the way to `path`, or it itself, lead out of the folder `root`."""
+    real, top = os.path.realpath(path), os.path.realpath(root)
+    return os.path.commonpath((real, top)) != top
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """`path` with the user's folder in the place of ~, absolute. Raises UsageError for the ~ of no user."""
+    return expanded(path).absolute()
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{os.fspath(path)}: {error}; write the folder itself") from error
