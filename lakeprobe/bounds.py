@@ -44,8 +44,8 @@ MOST_PLACES = 1_000_000
 LARGEST_PICKLE = 1 << 16
 """Bytes of the pickle in a .pt; a tensor's has about 200."""
 
-LARGEST_PT_DIRECTORY = MIB
-"""Bytes of the directory of a .pt, which is a zip; torch.save writes about 600."""
+LARGEST_ZIP_DIRECTORY = MIB
+"""Bytes of the directory of a .pt or a workbook, which are zips; torch.save writes about 600."""
 
 LARGEST_NPY_HEADER = 10_000
 """Bytes of a .npy header, as numpy itself allows for files that it does not trust."""
@@ -61,11 +61,8 @@ MOST_AXES = 64
 LONGEST_ROW = 64_000_000
 """Characters of a row of csv. Call stacks make rows long."""
 
-LARGEST_PART = 64 * MIB
-"""Bytes of a part of a workbook that is held in memory: styles, the list of sheets."""
-
-LARGEST_TEXTS = 256 * MIB
-"""Bytes of a workbook's shared texts, which are held in memory."""
+LARGEST_PART = 256 * MIB
+"""Bytes of a part of a workbook that is no sheet; shared texts and styles are held in memory."""
 
 LONGEST_CELL = MIB
 """Bytes between two tags of a workbook. Excel allows 32 767 characters."""
@@ -73,7 +70,7 @@ LONGEST_CELL = MIB
 ALWAYS_UNPACKED = 64 * MIB
 """Bytes that a workbook may unpack to, whatever it was packed to."""
 
-MOST_UNPACKED = 200
+MOST_UNPACKED = 100
 """Bytes that a larger workbook may unpack to for each byte that it has."""
 
 DEEPEST_ELEMENT = 64
@@ -84,6 +81,9 @@ MOST_CELLS = 100_000
 
 MOST_ELEMENTS = 1_000_000
 """Elements of a part of a workbook that are in no row and no shared text."""
+
+MOST_TEXTS = 5_000_000
+"""Rows or shared texts of a part of a workbook. Excel allows 1 048 576 rows."""
 
 # ---- rules and mappings -----------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import guard, layout, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.output import shown
 from lakeprobe.reports import files
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
@@ -273,10 +274,10 @@ class ComparisonResult:
         summary = self.summary()
         several_ranks = len({unit.rank for unit in self.stored.units}) > 1
         if not several_ranks or summary.verdict is Verdict.EQUAL:
-            return comparison_text(self.stored, summary)
+            return shown(comparison_text(self.stored, summary))
         with query_errors(), connect() as connection:  # its own, so that a result can be shown when its lake is closed
             views.define(connection, self.lake.path)
-            return comparison_text(self.stored, summary, differing.first_difference(connection, self.stored))
+            return shown(comparison_text(self.stored, summary, differing.first_difference(connection, self.stored)))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What a notebook shows: the summary."""

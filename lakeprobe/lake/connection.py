@@ -24,7 +24,7 @@ _MACROS = (
 
 CELL_MACROS = (
     "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
-    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell",
 )  # fmt: skip
 """The macros that write values as msprobe's tables do."""
 

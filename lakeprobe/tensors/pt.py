@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from lakeprobe.bounds import LARGEST_PICKLE, LARGEST_PT_DIRECTORY
+from lakeprobe.bounds import LARGEST_PICKLE, LARGEST_ZIP_DIRECTORY
 from lakeprobe.errors import TensorError
 from lakeprobe.system.zip_member import LimitedReads, data_offset
 from lakeprobe.tensors.reference import (
@@ -110,7 +110,7 @@ def _read_zip(file: IO[bytes], path: str) -> TensorReference:
     if file.read(len(_LEGACY_MAGIC)) == _LEGACY_MAGIC:
         raise TensorError(f"{path} has the format before torch 1.6; load it and torch.save it again")
     size = file.seek(0, 2)
-    with zipfile.ZipFile(LimitedReads(file, LARGEST_PT_DIRECTORY)) as archive:
+    with zipfile.ZipFile(LimitedReads(file, LARGEST_ZIP_DIRECTORY)) as archive:
         members = _members(archive, path)
         tensor = _unpickle(_content(file, members, "data.pkl", LARGEST_PICKLE, path), path)
         order = b"little"

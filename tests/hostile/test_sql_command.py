@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "commands"))
 from program import lakeprobe
 
 from lakeprobe.ingest import ingest
