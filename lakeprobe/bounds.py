@@ -33,10 +33,10 @@ DEEPEST_VALUE = 400
 LONGEST_OP = 1 << 14
 """Characters of an op's name."""
 
-MOST_LEAVES = 250_000
+MOST_LEAVES = 100_000
 """Leaves of one op. An optimizer's _foreach ops have a few thousand."""
 
-MOST_PLACES = 1_000_000
+MOST_PLACES = 300_000
 """Distinct places (section, indexes and keys) that leaves of a dump sit at."""
 
 # ---- tensors ----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ MOST_CELLS = 100_000
 MOST_ELEMENTS = 1_000_000
 """Elements of a part of a workbook that are in no row and no shared text."""
 
-MOST_TEXTS = 5_000_000
+MOST_TEXTS = 2_000_000
 """Rows or shared texts of a part of a workbook. Excel allows 1 048 576 rows."""
 
 # ---- rules and mappings -----------------------------------------------------------------------------------

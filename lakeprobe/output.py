@@ -94,6 +94,10 @@ def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _aligned_cell(value: Any) -> str:
+    return _cell(value).replace("\t", "\\t")
+
+
 _WIDTH = 80
 """What a terminal shows in a line at the least."""
 

@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
@@ -21,7 +20,7 @@ from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import quote_text
 from lakeprobe.schema import metrics
-from lakeprobe.system.files import absolute
+from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +84,7 @@ def load(name: str) -> Rule:
 
     Raises RuleError if there is neither.
     """
-    path = absolute(name) if name.startswith("~") else Path(name)
+    path = expanded(name)
     if path.is_file():
         if path.stat().st_size > LONGEST_RULE:
             raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have {LONGEST_RULE}")

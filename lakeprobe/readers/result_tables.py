@@ -20,7 +20,7 @@ from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers.sheets import opened_workbook, readable
 from lakeprobe.resources import quote_identifier, quote_text
-from lakeprobe.system.files import open_regular
+from lakeprobe.system.files import expanded, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +78,7 @@ def find(paths: Iterable[Path]) -> tuple[ResultFile, ...]:
 
 
 def _files(given: Path) -> list[Path]:
+    given = expanded(given)
     if not given.is_dir():
         if not given.is_file():
             raise UsageError(f"{given} is neither a file nor a folder; give a folder with result files")

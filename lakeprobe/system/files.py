@@ -22,6 +22,9 @@ if TYPE_CHECKING or sys.platform != "win32":
 else:
     fcntl = None
 
+_LONGEST_NAME = 255
+"""Bytes of the name of a file or folder on all usual file systems."""
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.EPERM})
@@ -112,7 +115,12 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user."""
+    """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user, and too long a name."""
+    longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
+    if longest > _LONGEST_NAME:
+        raise UsageError(
+            f"{os.fspath(path)!s:.80}… has a name of {longest} bytes; a file's has {_LONGEST_NAME} at most"
+        )
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

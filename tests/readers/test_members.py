@@ -294,7 +294,7 @@ def test_an_entry_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         assert "larger than" in message(path)
 
 
-def test_bounds_of_members_are_kept_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_members_are_kept_to_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also behind a block that is read as long as the member so far."""
     monkeypatch.setattr(members, "_BLOCK", 1 << 8)
     monkeypatch.setattr(members, "LARGEST_ENTRY", 1 << 12)
