@@ -116,6 +116,9 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 def expanded(path: str | os.PathLike[str]) -> Path:
     """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user, and too long a name."""
+    if isinstance(path, PathInFile):
+        assert isinstance(path, Path)
+        return path  # of its own kind, and absolute
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
     if longest > _LONGEST_NAME:
         raise UsageError(
