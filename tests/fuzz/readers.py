@@ -218,7 +218,7 @@ MSPROBE = f"{MSPROBE_HEADERS}\n{','.join(['a'] * 20)}\n".encode()
 CELLS = [f'"{cell}"' for cell in test_kernel.STATISTIC]
 STATISTICS = f"{','.join(test_kernel.HEADER)}\n{','.join(CELLS)}\n".encode()
 YAML = b'Primitive.add: Torch.add\n"a.b": "c.d"\nc.e: f.g\n'
-OLD = json.dumps({"npu_path": "/tmp", "bench_path": "/tmp", "rank_id": [0], "common": False, "map_dict": {"a": "b"}}).encode()
+OLD = b'{"npu_path": "/tmp", "bench_path": "/tmp", "rank_id": [0], "common": false, "map_dict": {"a": "b"}}'
 RESULT = "compare_result_rank0_20260102030405"
 
 TARGETS = {
