@@ -26,6 +26,9 @@ SEARCHED = ("pairs_searched", "verdicts_searched", "left_over")
 SEARCHES = {"match_layer": ("layer_scopes", "match_layer"), "match_fuzzy": ("match_fuzzy",)}
 """Ways to pair ops that take their time, with the stages of each: there where a rule names them, worked out once."""
 
+WITH_STACKS = ("target_stacks", "golden_stacks", "match_layer", "layer_scopes")
+"""What call stacks are read by: they are loaded where the rule names one of these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:

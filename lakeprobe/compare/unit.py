@@ -174,16 +174,14 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
+    if not rules.names(rule).isdisjoint(stages.WITH_STACKS):
+        _load_stacks(connection, target, golden)
     pending = stages.define(connection, Case(rules.names(rule), is_mapped or not task.mappings.is_empty))
     noise.load_repeats(
         connection, noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
     )
     # a join that does not swap its sides keeps the order of its left one, in which the results are to stand
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-    for side, folder in (("target", target), ("golden", golden)):
-        if f"{side}_stacks" in rules.names(rule):
-            stacks = quote_text(file_pattern(folder / STACKS_FILE))
-            _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM read_parquet({stacks})")
     lock(connection)
     return rule, pending
 
@@ -207,6 +205,13 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -
     set_variable(connection, "unit_folder", str(folder))
     for table in ("ops", "leaves", "contents"):
         _create_table(connection, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
+
+
+def _load_stacks(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> None:
+    """Make the tables of both sides' call stacks, which few rules read."""
+    for side, folder in (("target", target), ("golden", golden)):
+        stacks = quote_text(file_pattern(folder / STACKS_FILE))
+        _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM read_parquet({stacks})")
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:

@@ -1,4 +1,4 @@
--- Views that cannot be seen, because a temporary table has their name.
+-- hidden_views: views that cannot be seen, because a temporary table has their name.
 -- grain: one view
 SELECT view_name
 FROM duckdb_views()
