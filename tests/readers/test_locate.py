@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeprobe.errors import DumpError
+from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers.locate import locate, locate_run
 
 
@@ -127,7 +127,8 @@ def test_what_holds_no_dump(tmp_path: Path) -> None:
     assert "holds no dump" in refused(tmp_path)
     assert "holds no dump" in refused(tmp_path / "step0")
     assert "does not exist" in refused(tmp_path / "step0" / "rank0" / "dump.json")
-    refused(tmp_path / ("x" * 300))
+    with pytest.raises(UsageError, match="has a name of 300 bytes; a file's has 255 at most"):
+        locate(tmp_path / ("x" * 300))
 
 
 def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
