@@ -1,7 +1,8 @@
 # make demo: sets up, compares two bundled dumps, then trains a model twice and compares that.
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
 # make test: sets up and passes all tests, in both environments.
-# make fuzz: the tests of Hypothesis with all of their examples, and new ones each time.
+# make fuzz: the tests of Hypothesis with all of their examples, and new ones each time; then SECONDS of damaged files for
+#   every reader, and of statements for the sandbox of rules.
 # make coverage: which lines of the package the tests run.
 # make packages: builds sdist and wheel, and uses both with every Python that is here.
 PYTHON ?= python3
@@ -9,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINDSPORE := .venv-mindspore
 TRUTH := .venv-truth
+SECONDS := 600
 FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tests/readers/test_columns.py \
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
@@ -43,6 +45,8 @@ check: lint
 
 fuzz: $(VENV)/ready
 	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rl '^from hypothesis' tests --include='test_*.py')
+	$(BIN)/python tests/fuzz/readers.py $(SECONDS)
+	$(BIN)/python tests/hostile/test_statements.py $(SECONDS) $$(date +%s)
 
 coverage: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet pytest-cov

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeprobeError, UsageError
+from lakeprobe.output import shown
 
 if TYPE_CHECKING:
     from lakeprobe.work import Progress
@@ -36,12 +37,12 @@ class ExitCode(IntEnum):
 
 def note(text: str) -> None:
     """Write a message that is not an error."""
-    print(text, file=sys.stderr)
+    print(shown(text), file=sys.stderr)
 
 
 def fail(error: LakeprobeError) -> int:
     """Write an error in one line. Returns the exit code."""
-    print("lakeprobe: " + " ".join(str(error).split()), file=sys.stderr)
+    print("lakeprobe: " + shown(" ".join(str(error).split())), file=sys.stderr)
     return error.exit_code
 
 
@@ -49,7 +50,7 @@ def agreed(question: str) -> bool:
     """Ask on stderr. Raises UsageError if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal; confirm with --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{shown(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,17 @@ Row = Sequence[Any]
 
 _PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
 """Replacements for our characters that the encoding of a stream lacks."""
+
+
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Characters that control a terminal, change the direction of text, or are invisible."""
+
+
+def shown(text: str) -> str:
+    """Return `text` with its control characters as JSON escapes, so that a terminal shows and does not obey them."""
+    return _UNSHOWN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
@@ -41,7 +53,7 @@ def write_any_encoding() -> None:
 def text(lines: str) -> None:
     """Write text that is itself the result, such as a summary."""
     with _reader_may_leave():
-        sys.stdout.write(lines if lines.endswith("\n") or not lines else lines + "\n")
+        sys.stdout.write(shown(lines if lines.endswith("\n") or not lines else lines + "\n"))
 
 
 def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
@@ -73,11 +85,18 @@ def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> 
 
 def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
     """Return the relation as lines of aligned columns. Nothing is cut."""
-    table = [[str(column) for column in columns], *([_cell(value) for value in row] for row in values)]
+    table = [
+        [str(column) for column in columns],
+        *([_cell(value).replace("\t", "\\t") for value in row] for row in values),
+    ]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join(lines) + "\n"
+
+
+def _aligned_cell(value: Any) -> str:
+    return _cell(value).replace("\t", "\\t")
 
 
 _WIDTH = 80
@@ -100,24 +119,25 @@ def _folded_line(line: str) -> list[str]:
 
 def write_table(columns: Sequence[str], values: Iterable[Row]) -> None:
     """Write rows as aligned columns."""
-    sys.stdout.write(aligned(columns, values))
+    sys.stdout.write(shown(aligned(columns, values)))
 
 
 def write_csv(columns: Sequence[str], values: Iterable[Row]) -> None:
     """Write rows as csv; line breaks in cells are written as \\n."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([shown(column) for column in columns])
     writer.writerows([_cell(value) for value in row] for row in values)
 
 
 def write_json(columns: Sequence[str], values: Iterable[Row]) -> None:
     """Write rows as one JSON object per line."""
     for row in values:
-        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False) + "\n")
+        line = json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False)
+        sys.stdout.write(shown(line) + "\n")
 
 
 def _cell(value: Any) -> str:
     """Return a value as tables and CSV show it; NULL is empty."""
     if value is None:
         return ""
-    return str(value).replace("\n", "\\n")
+    return shown(str(value).replace("\n", "\\n"))

@@ -27,9 +27,10 @@ from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import TensorError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import layout, store, upkeep, views
+from lakeprobe.lake import guard, layout, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.output import shown
 from lakeprobe.reports import files
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
@@ -157,13 +158,33 @@ class Lake:
         read.
         """
         store.check(self.path)
+        self._define_tensor_metrics(query)
+        with query_errors():
+            return self._connection.sql(query, params=parameters)
+
+    def read(self, query: str, into: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyRelation | None:
+        """Run `query`, of one or several statements that write no file; the rows of the last, if it has any.
+
+        With `into` they are written into that file: csv, json or parquet, by the end of its name, outside of the lake.
+        Settings are locked from then on. Raises RuleError for a statement that might write, and as `sql` does.
+        """
+        store.check(self.path)
+        self._define_tensor_metrics(query)
+        with query_errors():
+            guard.lock(self._connection)
+            rows = guard.run(self._connection, query)
+            if into is None or rows is None:
+                return rows
+            guard.write(self._connection, rows, Path(into), self.path)
+        return None
+
+    def _define_tensor_metrics(self, query: str) -> None:
+        """Give SQL the function tensor_metrics where `query` may name it: it takes numpy, 0.1 s."""
         if "tensor_metrics" in query.lower() and not self._measures:
-            from lakeprobe.tensors.udf import register  # numpy takes 0.1 s, and few queries need it
+            from lakeprobe.tensors.udf import register
 
             register(self._connection, default_jobs())
             self._measures = True
-        with query_errors():
-            return self._connection.sql(query, params=parameters)
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.
@@ -254,10 +275,10 @@ class ComparisonResult:
         summary = self.summary()
         several_ranks = len({unit.rank for unit in self.stored.units}) > 1
         if not several_ranks or summary.verdict is Verdict.EQUAL:
-            return comparison_text(self.stored, summary)
+            return shown(comparison_text(self.stored, summary))
         with query_errors(), connect() as connection:  # a new one, because the lake may be closed by now
             views.define(connection, self.lake.path)
-            return comparison_text(self.stored, summary, differing.first_difference(connection, self.stored))
+            return shown(comparison_text(self.stored, summary, differing.first_difference(connection, self.stored)))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the summary in a notebook."""

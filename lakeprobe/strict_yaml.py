@@ -13,16 +13,9 @@ from pathlib import Path
 
 import yaml
 
+from lakeprobe.bounds import DEEPEST_MAPPING, LARGEST_MAPPING, MOST_NAMES
 from lakeprobe.errors import UsageError
-
-LARGEST = 16_000_000
-"""Bytes of a file that is read. A mapping of 100 000 rows has about 12 million."""
-
-MOST = 1_000_000
-"""Names, lists and ends of lists in a file that is read. A mapping of 100 000 rows has 200 000."""
-
-DEEPEST = 20
-"""Levels of nesting. The mapping files of msprobe have three."""
+from lakeprobe.system.files import open_regular
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -83,14 +76,15 @@ def read(path: Path) -> Node | None:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        with open_regular(path) as file:
+            data = file.read(LARGEST_MAPPING + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from error
-    if len(data) > LARGEST:
+    if len(data) > LARGEST_MAPPING:
         raise UsageError(
-            f"{path} has more than {LARGEST // 1_000_000} MB, too much for a mapping; name modules instead of rows"
+            f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB, too much for a mapping; "
+            "name modules instead of rows"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -104,8 +98,8 @@ def _text(path: Path) -> str:
 
 def _counted(path: Path, events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
     for count, event in enumerate(events):
-        if count > MOST:
-            raise _error(path, _line(event), f"{MOST:,} names stand before it", "name modules instead of rows")
+        if count > MOST_NAMES:
+            raise _error(path, _line(event), f"{MOST_NAMES:,} names stand before it", "name modules instead of rows")
         yield event
 
 
@@ -123,8 +117,8 @@ def _document(path: Path, events: Iterator[yaml.Event]) -> Node | None:
 
 def _node(path: Path, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Node:
     line = _line(event)
-    if depth > DEEPEST:
-        raise _error(path, line, f"it is nested deeper than {DEEPEST} levels", "write a mapping of names")
+    if depth > DEEPEST_MAPPING:
+        raise _error(path, line, f"it is nested deeper than {DEEPEST_MAPPING} levels", "write a mapping of names")
     if isinstance(event, yaml.AliasEvent):
         raise _error(path, line, f"the alias *{event.anchor}", "write the value itself")
     assert isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent))

@@ -22,6 +22,7 @@ from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros
 from lakeprobe.readers import result_tables
 from lakeprobe.readers.result_tables import ResultFile
+from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +72,7 @@ def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, .
     known = layout.comparisons(lake)
     names = [name for name in given if name in known]
     paths = [name for name in given if name not in known]
-    if strange := [name for name in paths if not Path(name).exists()]:
+    if strange := [name for name in paths if not expanded(name).exists()]:
         existing = ", ".join(known) or "none"
         raise UsageError(f"{strange[0]} is neither a comparison of {lake} (it has {existing}) nor a path")
     return tuple(comparison.load(lake, name) for name in names), tuple(map(Path, paths))

@@ -17,9 +17,15 @@ def sql(
     format: Annotated[
         Format | None, typer.Option("--format", help="Format of the rows.", show_default="table; csv into a pipe")
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="FILE", help="Write the rows into this file: .csv, .json or .parquet."),
+    ] = None,
     lake: LakeOption = None,
 ) -> None:
     """Run a query on the tables dumps, ops, tensors, stacks, contents, values and results, and result tables by name.
+
+    The query itself cannot write a file, least of all one of the lake; --write does, anywhere but in the lake.
 
     Example: lakeprobe sql "select op, norm from tensors where run = 'npu' order by norm desc limit 5"
     """
@@ -41,6 +47,6 @@ def sql(
         raise UsageError("the query is empty; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        relation = opened.sql(query)
+        relation = opened.read(query, write)
         if relation is not None:
             output.rows(relation.columns, relation.fetchall(), chosen)

@@ -34,7 +34,9 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_name
         "layer_mapping": mappings.layers,
     }
     for table, columns in _COLUMNS.items():
-        connection.execute(f"CREATE TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})")
+        connection.execute(
+            f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
+        )
         _insert(connection, table, given.get(table, ()))
     if other_names:
         for table, file in _BUNDLED.items():

@@ -34,20 +34,19 @@ class Repeats:
     rank: int
 
 
-def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, repeats: Repeats | None) -> bool:
+def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
-    `connection` has the tables of `compare.unit` up to verdicts. `is_first_step` says that no optimizer step came
-    before, so that parameters are equal to the last bit. If anything differs, sets the variables noise_ends, the place
-    of the first op that stands out, and noise_error, the error up to which later rows are noise. Returns whether ops
-    round differently in the two runs.
+    `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first_step` says that
+    no optimizer step came before, so that parameters are equal to the last bit. If anything differs, sets the variables
+    noise_ends, the place of the first op that stands out, and noise_error, the error up to which later rows are noise.
+    Returns whether ops round differently in the two runs.
     """
     connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
-    _load_repeats(connection, repeats)
     _run(connection, _MEASURED)
     (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
     if is_equal:
-        connection.execute(f"CREATE TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
+        connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
     _run(connection, _JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
@@ -58,12 +57,12 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool, re
 
 def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> None:
     for query in queries:
-        connection.execute(f"CREATE TABLE noise_{query} AS {resources.sql(f'noise/{query}')}")
+        connection.execute(f"CREATE TEMP TABLE noise_{query} AS {resources.sql(f'noise/{query}')}")
 
 
-def _load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
-    """Make noise_repeat_rows, the differences between repeats of golden and golden."""
-    connection.execute(f"CREATE TABLE noise_repeat_rows AS {views.empty(views.NOISE, with_partitions=False)}")
+def load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:
+    """Make noise_repeat_rows, the differences between repeats of golden and golden, while files can be read."""
+    connection.execute(f"CREATE TEMP TABLE noise_repeat_rows AS {views.empty(views.NOISE, with_partitions=False)}")
     if repeats is None:
         return
     connection.execute(f"SET VARIABLE noise_files = [{quote_text(file_pattern(repeats.file))}]")

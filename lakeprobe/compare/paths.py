@@ -23,6 +23,7 @@ from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import read_dump
 from lakeprobe.readers.locate import Located, locate, locate_run
 from lakeprobe.readers.source import Source
+from lakeprobe.system.files import expanded
 from lakeprobe.work import Progress
 
 
@@ -120,13 +121,13 @@ def _dump(
     notes: list[str],
 ) -> Dump | Asked:
     """Resolve a side: a dump to read, or a run of the lake and the units asked for."""
-    path, asked = Path(side).expanduser(), Asked.of(str(side))
+    path, asked = expanded(side), Asked.of(str(side))
     is_run = asked.name in known and (isinstance(side, str) or not path.exists())
     if not is_run:
         if path.exists():
             return _located(open_path(_absolute(path)), *chosen)
-        if isinstance(side, str) and Path(asked.name).expanduser().exists():
-            whole = _located(open_path(_absolute(Path(asked.name).expanduser())), *chosen)
+        if isinstance(side, str) and expanded(asked.name).exists():
+            whole = _located(open_path(_absolute(expanded(asked.name))), *chosen)
             return _only(whole, asked)
         runs = ", ".join(known) or "none"
         raise UsageError(f"{side} is neither a run in {lake} (its runs: {runs}) nor a path")

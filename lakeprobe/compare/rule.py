@@ -1,7 +1,8 @@
 """Loads a rule (a SQL script) and runs it on a locked connection.
 
 docs/rules.md has the contract: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL
-variables. Rules are foreign code, so only SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE are allowed.
+variables. Rules are foreign code, so only SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE are allowed, and the
+connection has no means to do harm: it reaches no file, and all tables are temporary (`connection.lock`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.bounds import DEEPEST_BRACKETS, LONGEST_RULE
 from lakeprobe.errors import RuleError
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.metrics import NUMBER, TEXT, TEXTS, TRUTH, holds
+from lakeprobe.resources import quote_text
 from lakeprobe.schema import metrics
+from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,22 +41,8 @@ _ALLOWED = re.compile(
     r"|set\s+variable\b",
     re.IGNORECASE,
 )
-_MODIFYING = re.compile(
-    r"(\bas( (not )?materialized)? \(|\)) "
-    r"(copy|insert|update|delete|merge|truncate|create|drop|alter|attach|detach|export|import|install)\b",
-    re.IGNORECASE,
-)
-"""Statements that DuckDB allows inside or after a WITH clause although they write."""
-
-_EXECUTING = re.compile(r"\bjson_execute_serialized_sql\b", re.IGNORECASE)
-"""The function that runs any statement, given as a text that this check does not see."""
-
-_LONGEST = 1 << 20
-"""The most bytes of a rule. Its text is stored with every comparison."""
-
-_DEEPEST = 500
-"""The most brackets that a rule may have open at once. DuckDB's parser overflows its stack at some thousand subqueries.
-"""
+_WRITING = re.compile("(COPY|data-modifying) statement must be at the top level|not allowed as CTE bodies")
+"""How DuckDB refuses a WITH that holds a statement that writes."""
 
 _KINDS = ("SELECT", "CREATE", "SET")
 _BLANKS = re.compile(r"[^!-~\w]+")
@@ -85,10 +74,10 @@ def load(name: str) -> Rule:
 
     Raises RuleError if there is neither.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_file():
-        if path.stat().st_size > _LONGEST:
-            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have at most {_LONGEST}")
+        if path.stat().st_size > LONGEST_RULE:
+            raise RuleError(f"{path} has {path.stat().st_size} bytes; a rule may have at most {LONGEST_RULE}")
         try:
             return Rule(path.stem, str(path.absolute()), path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -107,23 +96,35 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     """Execute the statements of `rule`. Raises RuleError for a statement that fails or is not allowed."""
     import duckdb
 
-    if _depth(_words(rule.sql)) > _DEEPEST:
-        raise RuleError(f"{rule.origin}: brackets are nested more than {_DEEPEST} deep; move parts into WITH")
+    if _depth(_words(rule.sql)) > DEEPEST_BRACKETS:
+        raise RuleError(f"{rule.origin}: brackets are nested more than {DEEPEST_BRACKETS} deep; move parts into WITH")
     try:
         statements = connection.extract_statements(rule.sql)
     except duckdb.Error as error:
         raise RuleError(f"{rule.origin}: {first_line(error)}") from error
     for statement in statements:
         words = " ".join(_words(statement.query))
-        is_allowed = _ALLOWED.match(words) and statement.type.name in _KINDS  # a WITH may begin a DELETE
-        if not is_allowed or _MODIFYING.search(words) or _EXECUTING.search(words):
-            raise RuleError(
-                f"{rule.origin}: a rule may SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE, not {words[:60]!r}"
-            )
+        refusal = RuleError(
+            f"{rule.origin}: a rule may SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE, not {words[:60]!r}"
+        )
+        if not _ALLOWED.match(words) or statement.type.name not in _KINDS:  # a WITH may begin a DELETE
+            raise refusal
+        # in front of a whole statement, and nowhere else, DuckDB lets a WITH hold COPY and DELETE: here is no front
+        text = f"FROM query({quote_text(statement.query)})" if statement.type.name == "SELECT" else statement.query
         try:
-            connection.execute(statement.query)
+            connection.execute(text)
         except duckdb.Error as error:
+            if _WRITING.search(str(error)):
+                raise refusal from error
             raise RuleError(f"{rule.origin}: {first_line(error)}") from error
+    _check_shadows(connection, rule)
+
+
+def _check_shadows(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
+    """Raise RuleError for a view that has the name of a table of the comparison, which would hide it."""
+    hidden = connection.execute(resources.sql("compare/hidden_views")).fetchall()
+    if hidden:
+        raise RuleError(f"{rule.origin}: {hidden[0][0]} is a table of the comparison; give the view another name")
 
 
 def names(rule: Rule) -> frozenset[str]:

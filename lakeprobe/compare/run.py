@@ -22,6 +22,7 @@ from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, v
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.schema import COMPARISON_VERSION
+from lakeprobe.system.files import expanded
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
@@ -188,7 +189,7 @@ def _sides(
 
 def _is_run_only(lake: Path, side: str | Path) -> bool:
     """Return whether `side` is a run of the lake and not also a path."""
-    return Asked.of(str(side)).name in layout.runs(lake) and not Path(Asked.of(str(side)).name).exists()
+    return Asked.of(str(side)).name in layout.runs(lake) and not expanded(Asked.of(str(side)).name).exists()
 
 
 def _chosen(side: Side, steps: Sequence[int], ranks: Sequence[int]) -> Side:

@@ -11,8 +11,8 @@ from lakeprobe import resources
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import SEARCHED
-from lakeprobe.lake.comparison import PAIRS_FILE
-from lakeprobe.resources import quote_text
+from lakeprobe.lake.comparison import PAIRS_FILE, ROW_GROUP
+from lakeprobe.lake.connection import write_parquet
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,12 +103,11 @@ def _arrange(connection: duckdb.DuckDBPyConnection) -> None:
         _insert(connection, "search_layouts", list(zip(*found, strict=True)))
 
 
-def write(connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
-    """Write into `folder` how the search ended for each row, and count. Returns None if nothing was searched."""
+def write(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, folder: Path) -> Counts | None:
+    """Write how the search ended for each row into `folder`, and count. Returns None if nothing was searched."""
     if not connection.execute("SELECT count(*) FROM search_rows").fetchall()[0][0]:
         return None
-    query = resources.sql("compare/search_pairs")
-    connection.execute(f"COPY ({query}) TO {quote_text(str(folder / PAIRS_FILE))} (FORMAT parquet, COMPRESSION snappy)")
+    write_parquet(writer, connection, resources.sql("compare/search_pairs"), folder / PAIRS_FILE, ROW_GROUP)
     return Counts(*connection.execute(resources.sql("compare/search_counts")).fetchall()[0])
 
 

@@ -26,6 +26,9 @@ SEARCHED = ("pairs_searched", "verdicts_searched", "left_over")
 SEARCHES = {"match_layer": ("layer_scopes", "match_layer"), "match_fuzzy": ("match_fuzzy",)}
 """The slow ways to pair ops, with the stages of each. They exist only where a rule names them, and run once."""
 
+WITH_STACKS = ("target_stacks", "golden_stacks", "match_layer", "layer_scopes")
+"""What call stacks are read by: they are loaded where the rule names one of these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -117,10 +120,9 @@ def materialize(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pend
     if stage is not None:
         for need in stage.needs:
             _define(connection, pending, need)
-        connection.execute(f"CREATE TABLE {name} AS {resources.sql(stage.sql)}")
+        connection.execute(f"CREATE TEMP TABLE {name} AS {resources.sql(stage.sql)}")
         return
     if name in rules.CONTRACT:
         rules.check_contract(connection, rule, name)
-    connection.execute(f"CREATE TABLE made AS FROM {name}")
-    connection.execute(f"DROP VIEW {name}")
-    connection.execute(f"ALTER TABLE made RENAME TO {name}")
+    connection.execute(f"CREATE TEMP TABLE {name} AS FROM {name}")
+    connection.execute(f"DROP VIEW memory.main.{name}")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +18,15 @@ from lakeprobe.compare.stages import Case, Pending, materialize
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import columns_of, connect, define_macros, lock, set_variable, useful_threads
+from lakeprobe.lake.connection import (
+    columns_of,
+    connect,
+    define_macros,
+    lock,
+    set_variable,
+    useful_threads,
+    write_parquet,
+)
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
@@ -102,12 +108,13 @@ def compare_units(task: PairTask) -> PairReport:
     target = layout.unit_folder(task.lake, task.target)
     golden = layout.unit_folder(task.lake, task.golden)
     task.staged.mkdir(parents=True)
-    connection = connect(task.threads)
+    connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
     origin = task.rule.origin if task.rule else "the default rule"
     try:
         limits.set_spill_folder(connection, task.staged / "spill")
         if task.memory is not None:
             limits.set_memory_limit(connection, task.memory)
+            limits.set_memory_limit(writer, task.memory)
         with limits.guarded(connection, task.seconds, origin):
             rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
@@ -120,9 +127,9 @@ def compare_units(task: PairTask) -> PairReport:
             for view in ("differences", "verdicts"):
                 materialize(connection, rule, pending, view)
             idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
-            is_rounding = _find_suspects(connection, task)
-            searched = searching.write(connection, task.staged) if searching.is_used(rule) else None
-            rows = _write(connection, rule, task.staged / RESULTS_FILE)
+            is_rounding = _find_suspects(writer, connection, task)
+            searched = searching.write(writer, connection, task.staged) if searching.is_used(rule) else None
+            rows = _write(writer, connection, rule, task.staged / RESULTS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             dumped, is_structure, *whole = _rows(connection, _STATE)[0]
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -131,6 +138,7 @@ def compare_units(task: PairTask) -> PairReport:
         raise RuleError(f"{origin}: {rules.first_line(error)}") from error
     finally:
         connection.close()
+        writer.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
@@ -152,7 +160,9 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         set_variable(connection, name, value)
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     _create_table(connection, "same_contents", metrics.same_contents())
-    connection.execute("CREATE TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)")
+    connection.execute(
+        "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
+    )
     usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
     if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
         usual_rule = "cross_framework"
@@ -163,10 +173,15 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
+    if not rules.names(rule).isdisjoint(stages.WITH_STACKS):
+        _load_stacks(connection, target, golden)
     pending = stages.define(connection, Case(rule, is_mapped or not task.mappings.is_empty))
+    noise.load_repeats(
+        connection, noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
+    )
     # results keep the order of the left side, as long as joins do not swap their sides
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-    lock(connection, task.lake)
+    lock(connection)
     return rule, pending
 
 
@@ -177,22 +192,25 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, g
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
-    with ThreadPoolExecutor(task.threads) as pool:
-        list(pool.map(partial(_load_side, connection), ("target", "golden"), (target, golden)))
     for side, folder in (("target", target), ("golden", golden)):
+        _load_side(connection, side, folder)
         joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
-        stacks = quote_text(file_pattern(folder / STACKS_FILE))
-        connection.execute(f"CREATE VIEW {side}_stacks AS SELECT stack, frames FROM read_parquet({stacks})")
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -> None:
-    """Create the tables of one side with a cursor of its own, so that both sides load at once."""
-    with connection.cursor() as cursor:
-        set_variable(cursor, "unit", file_pattern(folder))
-        set_variable(cursor, "unit_folder", str(folder))
-        for table in ("ops", "leaves", "contents"):
-            _create_table(cursor, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
+    """Create the tables of one side."""
+    set_variable(connection, "unit", file_pattern(folder))
+    set_variable(connection, "unit_folder", str(folder))
+    for table in ("ops", "leaves", "contents"):
+        _create_table(connection, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
+
+
+def _load_stacks(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> None:
+    """Create the tables of both sides' call stacks, which few rules read."""
+    for side, folder in (("target", target), ("golden", golden)):
+        stacks = quote_text(file_pattern(folder / STACKS_FILE))
+        _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM read_parquet({stacks})")
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
@@ -260,28 +278,28 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
         materialize(connection, rule, pending, "left_over")
 
 
-def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
+def _find_suspects(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
     """Write the ops that stand out of rounding noise. Returns whether any op rounds differently."""
     is_first = all(key.step == layout.units(task.lake, key.run)[0].step for key in (task.target, task.golden))
-    repeats = noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
-    is_rounding = noise.find_suspects(connection, is_first, repeats)
-    path = quote_text(str(task.staged / SUSPECTS_FILE))
-    connection.execute(f"COPY (FROM noise_suspects ORDER BY nth) TO {path} (FORMAT parquet)")
+    is_rounding = noise.find_suspects(connection, is_first)
+    write_parquet(writer, connection, "FROM noise_suspects ORDER BY nth", task.staged / SUSPECTS_FILE, ROW_GROUP)
     return is_rounding
 
 
-def _write(connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
+def _write(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, rule: Rule, path: Path) -> int:
     for side in ("target", "golden"):  # paired has all that is still needed, and writing needs the memory
         connection.execute(f"DROP TABLE {side}_leaves")
     query = resources.sql("compare/results")
-    into = f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP})"
-    connection.execute(f"COPY ({query}) {into}")
-    in_order, each_once = connection.execute(resources.sql("compare/results_whole"), [file_pattern(path)]).fetchall()[0]
+    write_parquet(writer, connection, query, path, ROW_GROUP)
+    rows = int(str(_only_value(connection, "SELECT count(*) FROM paired")))
+    check = resources.sql("compare/results_whole")
+    in_order, each_once = writer.execute(check, [file_pattern(path), rows]).fetchall()[0]
     if not each_once:
         _refuse(connection, rule)
     if not in_order:  # a join that spills to the disk may give its rows in another order
-        connection.execute(f"COPY (FROM ({query}) ORDER BY row) {into}")  # sorting first takes as long as all the rest
-    return int(str(_only_value(connection, "SELECT count(*) FROM pairing")))
+        # sorting first takes as long as all the rest
+        write_parquet(writer, connection, f"FROM ({query}) ORDER BY row", path, ROW_GROUP)
+    return rows
 
 
 def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
@@ -293,7 +311,7 @@ def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
 
 
 def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
-    connection.execute(f"CREATE TABLE {name} AS {query}")
+    connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
 
 
 def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:

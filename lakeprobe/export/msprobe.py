@@ -28,6 +28,7 @@ from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.debug import DEBUG_FILE
 from lakeprobe.readers.dump import CONSTRUCT_FILE, DUMP_FILE, STACK_FILE, TENSOR_FOLDER
+from lakeprobe.system.files import absolute
 from lakeprobe.tensors import TensorReference
 from lakeprobe.work import Progress, run_all
 
@@ -101,7 +102,7 @@ def export(
     started = time.monotonic()
     source = store.check(store.choose(lake))
     keys = _chosen(source, run, steps, ranks)
-    target = Path(out).expanduser().resolve()
+    target = absolute(out).resolve()
     with _unchanged(target):
         _check_target(target, source, replace)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers import archive
 from lakeprobe.readers.locate import Located, locate
+from lakeprobe.system.files import absolute
 from lakeprobe.work import Progress, run_all
 
 _SECONDS_TO_START = 0.7
@@ -76,7 +77,7 @@ def ingest(
     """
     layout.check_storage(tensors)
     started = time.monotonic()
-    with opened(Path(path).expanduser(), tensors) as top:
+    with opened(absolute(path), tensors) as top:
         found = locate(top, steps, ranks)
         runs = named(top, found.runs, run)
         into = store.create(store.choose(lake))
@@ -105,7 +106,7 @@ def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[
         return {layout.check_name(run or run_name(found[0]), "run"): found[0]}
     if run is not None and found:
         raise UsageError(f"{path} holds {len(found)} runs, which cannot all be called {run}; leave --run out")
-    top = path.expanduser().absolute()
+    top = absolute(path)
     runs = {layout.check_name(_name_below(top, located), "run"): located for located in found}
     if len(runs) < len(found):
         raise UsageError(f"{path} holds runs whose folders give the same name; ingest them one by one, with --run")

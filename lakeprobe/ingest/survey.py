@@ -10,6 +10,7 @@ from lakeprobe.ingest.run import named, opened
 from lakeprobe.readers import foreign_tables
 from lakeprobe.readers.locate import locate
 from lakeprobe.readers.source import Source
+from lakeprobe.system.files import absolute
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Item:
 
 def survey(path: Path, run: str | None = None, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> list[Item]:
     """What `ingest` would read with these arguments, in its order. Raises DumpError and UsageError."""
-    with opened(path.expanduser(), "none") as top:
+    with opened(absolute(path), "none") as top:
         found = locate(top, steps, ranks)
         items = [
             _dump(name, source)

@@ -1,4 +1,4 @@
-"""DuckDB connections: one with the views of a lake, and a locked one that rules run on."""
+"""DuckDB connections: one with the views of a lake, a locked one that rules run on, and the writer beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MACROS = (
 
 CELL_MACROS = (
     "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
-    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell",
 )  # fmt: skip
 """The macros that write values as msprobe's tables do."""
 
@@ -71,17 +71,31 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
 
+def write_parquet(
+    writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, query: str, path: Path, row_group: int
+) -> None:
+    """Write the rows that `query` gives on the locked `connection` to `path`, in their order.
+
+    `writer` is a connection to another database, on which nobody else's SQL ever runs. Rows pass as an Arrow stream.
+    """
+    writer.register("passed", connection.sql(query).__arrow_c_stream__())
+    form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {row_group}"
+    writer.execute(f"COPY (FROM passed) TO {quote_text(str(path))} ({form})")
+    writer.unregister("passed")
+
+
 def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
     """The columns of a table or view of ours, each with its SQL type."""
     found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
     return dict(found)
 
 
-def lock(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Let `connection` reach `folder` and nothing else from here on, neither files nor settings."""
-    # a file that is asked for by its pattern is held against this list as it is written
-    folders = ", ".join(quote_text(name) for name in (str(folder), resources.file_pattern(folder)))
-    connection.execute(f"SET allowed_directories = [{folders}]")
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let `connection` reach nothing from here on but its own tables: no file, to read or to write, and no setting.
+
+    It can still spill where `temp_directory` says. Tables that are to be safe from every statement must be temporary:
+    a statement may open a connection of its own (json_execute_serialized_sql), which sees no temporary table of ours.
+    """
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET enable_external_access = false")

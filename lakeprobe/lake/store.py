@@ -10,6 +10,7 @@ import yaml
 
 from lakeprobe.errors import LakeError
 from lakeprobe.schema import FORMAT_VERSION
+from lakeprobe.system.files import absolute
 
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
@@ -18,7 +19,7 @@ _FILE = "lake.yaml"
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
     """The lake that is meant: `path`, else $LAKEPROBE_LAKE, else ./lake; absolute."""
-    return Path(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT).expanduser().absolute()
+    return absolute(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
 
 
 def exists(path: Path) -> bool:

@@ -10,11 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.bounds import LARGEST_MAPPING
 from lakeprobe.errors import UsageError
 from lakeprobe.mapping.files import Api
-
-LARGEST = 16_000_000
-"""Bytes of a file that is read."""
+from lakeprobe.system.files import open_regular
 
 _SIDES = {"npu_path": "target_path", "bench_path": "golden_path"}
 """Paths that must be given: the key of old, and the name of today."""
@@ -117,13 +116,13 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        with open_regular(path) as file:
+            data = file.read(LARGEST_MAPPING + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from error
-    if len(data) > LARGEST:
-        raise UsageError(f"{path} has more than {LARGEST // 1_000_000} MB; it is no compare.json")
+    if len(data) > LARGEST_MAPPING:
+        raise UsageError(f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB; it is no compare.json")
     example = 'write {"npu_path": "…", "bench_path": "…"}'
     try:
         given = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _without_twins(path, pairs))

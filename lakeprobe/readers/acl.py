@@ -28,6 +28,7 @@ tensors, and the summary says so.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +52,7 @@ from lakeprobe.readers.kernel_names import dtype_of
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Place, Source, Summary, numbered, place_of
 from lakeprobe.readers.tables import Tables
+from lakeprobe.system.files import open_regular
 
 NAME = "Ascend kernel dump"
 MAPPING_FILE = "mapping.csv"
@@ -188,7 +190,7 @@ def _mapped_names(folder: Path, names: Iterable[str]) -> dict[str, str]:
     try:
         if path.stat().st_size > _LARGEST_MAPPING:
             raise DumpError(f"{path} has more than {_LARGEST_MAPPING} bytes; it is no mapping of file names")
-        with path.open(encoding="utf-8", newline="") as file:
+        with open_regular(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
             for row in csv.reader(file):
                 if len(row) == 2 and row[0] in hashed and _FILE.fullmatch(row[1]):
                     mapped[row[0]] = row[1]
@@ -352,7 +354,7 @@ class _Reader:
 def read_head(path: Path) -> tuple[DumpHead, int, int]:
     """The head of a file, where the tensors begin in it, and its size. Raises DumpError."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, 2)
             file.seek(0)
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

@@ -15,7 +15,7 @@ import stat
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PosixPath, PurePosixPath
 from tarfile import TarInfo
 from typing import IO, Any, BinaryIO, Self, cast
@@ -26,7 +26,7 @@ from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import archive_tar, archive_zip
 from lakeprobe.readers.archive_index import ARCHIVE, DAMAGED, LEFT_OUT, SPOOL, UNPACK, Index, Member, Members
 from lakeprobe.readers.dump import TENSOR_FOLDER
-from lakeprobe.system.files import read_at
+from lakeprobe.system.files import absolute, kind_of, leads_out, open_regular, read_at
 from lakeprobe.system.window import PathInFile, Window
 
 MOST_UNPACKED_RATIO = 200
@@ -46,7 +46,7 @@ def is_archive(path: Path) -> bool:
     Raises DumpError if it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(archive_tar.BLOCK)
             if start.startswith(archive_zip.MAGIC):
                 return not _is_document(path)
@@ -80,7 +80,7 @@ def opened(path: Path, tensors: str = "copy") -> Iterator[Path]:
     """
     from tempfile import TemporaryDirectory
 
-    archive = path.expanduser().absolute()
+    archive = absolute(path)
     with TemporaryDirectory(prefix="lakeprobe-") as folder:
         try:
             index = _indexed(archive, Path(folder) / _SPOOL_FILE, tensors)
@@ -112,17 +112,42 @@ def is_temporary(file: str) -> bool:
     return any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
 
 
-def names_in(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the files and of the folders in `folder`, in an archive or not. Raises OSError."""
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What lies in a folder: files, folders, those of the folders that are links, and why others are left out."""
+
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    linked: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def names_in(folder: Path, root: Path) -> Names:
+    """The names in `folder`, in an archive or not. Links may lead anywhere in the folder `root`. Raises OSError."""
+    names = Names()
     if isinstance(folder, ArchivePath):
-        names = folder.names()
-        return [name for name in names if names[name]], [name for name in names if not names[name]]
-    files: list[str] = []
-    folders: list[str] = []
+        for name, member in folder.names().items():
+            (names.folders if member is None else names.files).append(name)
+        return names
     with os.scandir(folder) as entries:
         for entry in entries:
-            (folders if entry.is_dir() else files).append(entry.name)
-    return files, folders
+            _sort_in(entry, names, root)
+    return names
+
+
+def _sort_in(entry: os.DirEntry[str], names: Names, root: Path) -> None:
+    """Put `entry` where it belongs among `names`. A link that leads nowhere is a file: whoever opens it is told."""
+    is_link = entry.is_symlink()
+    if is_link and leads_out(entry.path, root):
+        names.left_out[entry.name] = f"it is a link that leads out of {root}"
+    elif entry.is_dir():
+        names.folders.append(entry.name)
+        if is_link:
+            names.linked.add(entry.name)
+    elif entry.is_file() or (is_link and not Path(entry.path).exists()):
+        names.files.append(entry.name)
+    else:
+        names.left_out[entry.name] = f"it is {kind_of(entry.stat().st_mode)}, not a regular file"
 
 
 # ---- paths ------------------------------------------------------------------------------------------------
@@ -321,7 +346,7 @@ class _Part(io.RawIOBase):
 def _indexed(archive: Path, spool: Path, tensors: str) -> Index:
     """The index of an archive; what is compressed has been unpacked into the file `spool`."""
     members = Members(archive)
-    with archive.open("rb") as file, spool.open("wb") as unpacked:
+    with open_regular(archive) as file, spool.open("wb") as unpacked:
         start = file.read(archive_tar.BLOCK)
         if start.startswith(archive_zip.MAGIC):
             _take_zip(members, _Spool(unpacked, archive, tensors))

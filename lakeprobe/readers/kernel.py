@@ -20,6 +20,7 @@ from lakeprobe.readers.kernel_names import KernelName, dtype_of, parse, place_of
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary
 from lakeprobe.readers.tables import Tables
+from lakeprobe.system.files import open_regular
 
 if TYPE_CHECKING:
     from lakeprobe.tensors import TensorReference
@@ -333,7 +334,7 @@ def _number(text: str) -> float | int | bool | None:
 
 def _begins(path: Path, says: Callable[[list[str]], bool]) -> bool:
     """Whether one of the first rows of a table is what `says` tells."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         lines = file.read(_HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
     try:
         return any(map(says, csv.reader(lines[:3])))
@@ -353,7 +354,7 @@ def _is_header(row: Sequence[str]) -> bool:
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table, blank ones left out, with the number of the line that each ends in. Raises DumpError."""
     try:
-        with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        with open_regular(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
             reader = csv.reader(_lines(text, path))
             for count, row in enumerate(reader):
                 if count == _MOST_ROWS:

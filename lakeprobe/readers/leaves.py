@@ -13,6 +13,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lakeprobe.bounds import DEEPEST_VALUE, MOST_LEAVES, MOST_PLACES
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.columns import Codes, fixed, lists, numbers, sparse, texts
 from lakeprobe.readers.source import ContentOf
@@ -33,9 +34,6 @@ SECTIONS = {
     "output": "output",
 }
 """Keys of an entry that hold leaves, and the role of these leaves, in the order of the rows."""
-
-DEEPEST = 400
-"""Levels of nesting that msprobe writes and that are read."""
 
 WIDE = ("wide_mean", "wide_norm", "nan_count", "posinf_count", "neginf_count", "zero_count")
 """The columns for what collecting measures beside the leaf's own statistics: the members of its key "wide"."""
@@ -90,6 +88,7 @@ class Leaves:
         self._gradients = _Place("parameters_grad", None, "", "", 0)
         self._saved = _Place("output", None, "", "", 0)
         self._places: list[_Place] = []
+        self._made = 0
         self._slots: Counter[tuple[str, bool, str]] = Counter()
         self._form_of: dict[Any, int] = {}
         self._forms = Codes()
@@ -148,6 +147,8 @@ class Leaves:
                         self._walk(body[section], root)
         except RecursionError:
             raise DumpError(f"{self._where}: {op} is nested too deep to be read") from None
+        if len(self._place_codes) - before > MOST_LEAVES:
+            raise self._too_many()
         self._ops.append(op)
         self._seqs.append(seq)
         self._rows.append(len(self._place_codes) - before)
@@ -212,11 +213,14 @@ class Leaves:
     # ---- walking ------------------------------------------------------------------------------------------
 
     def _child(self, place: _Place, key: int | str, slot: str | None = None) -> _Place:
-        if place.depth >= DEEPEST:
-            raise DumpError(f"{self._where}: {self._op} is nested more than {DEEPEST} levels deep")
+        if place.depth >= DEEPEST_VALUE:
+            raise DumpError(f"{self._where}: {self._op} is nested more than {DEEPEST_VALUE} levels deep")
         if slot is None:
             slot = f"{place.slot}.{key}" if place.slot else str(key)
         path = f"{place.path},{json.dumps(key)}"
+        self._made += 1
+        if self._made > MOST_PLACES:
+            raise DumpError(f"{self._where}: leaves sit at more than {MOST_PLACES} places; it is no dump")
         child = place.children[key] = _Place(place.role, place.section, slot, path, place.depth + 1)
         return child
 
@@ -241,6 +245,8 @@ class Leaves:
         elif value.__class__ is list:
             if not value:
                 self._add_empty(place, "[]")
+            if len(value) > MOST_LEAVES:
+                raise self._too_many()
             for index, item in enumerate(value):
                 self._walk(item, place.children.get(index) or self._child(place, index))
         elif value is None:
@@ -256,6 +262,8 @@ class Leaves:
         elif value.get("class_type").__class__ is str and value.get("tensor").__class__ is dict:
             self._point_to_point(value, place)
         elif value:
+            if len(value) > MOST_LEAVES:
+                raise self._too_many()
             for key, item in value.items():
                 self._walk(item, place.children.get(key) or self._child(place, key))
         else:
@@ -462,6 +470,9 @@ class Leaves:
                 self._extra_texts[shown] = text
         return text
 
+    def _too_many(self) -> DumpError:
+        return DumpError(f"{self._where}: {self._op} has more than {MOST_LEAVES} leaves; it is no dump")
+
     def _wrong(self, place: _Place, what: str) -> DumpError:
         name = f"{self._op}.{place.slot}".removesuffix(".")
         return DumpError(f"{self._where}: {name} has {what}; the dump is damaged or not msprobe's")
@@ -476,6 +487,6 @@ def _text(value: Any) -> str:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import foreign_tables
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
-from lakeprobe.readers.source import Listing, Source, is_placed
+from lakeprobe.readers.source import Listing, Source, is_placed, place_of
+from lakeprobe.system.files import absolute, kind_of
 
-_DEEPEST = 16
-_MOST_FOLDERS = 200_000
+_SHOWN = 5
+"""Names of what was left out that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +48,27 @@ def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> 
         path = _there(path)
         sources: list[Source] = []
         tables: list[TableFile] = []
+        left_out: list[str] = []
         for listing, found in _search(path):
             sources += found
+            left_out += _left_out(listing)
             given = replace(listing, files=[path.name]) if path.is_file() else listing
             tables += foreign_tables.find(given)
         if not sources and not tables:
-            raise _nothing(path)
-        return Found(_chosen(path, _runs(sources), steps, ranks), tuple(tables))
+            raise _nothing(path, left_out)
+        return Found(_chosen(path, _runs(_noted(sources, left_out)), steps, ranks), tuple(tables))
 
 
 def locate_run(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> Located:
     """The one run under `path`, of `steps` and `ranks` if any are named. Raises DumpError unless there is just one."""
     with _readable(path):
         path = _there(path)
-        runs = _chosen(path, _runs([source for _, found in _search(path) for source in found]), steps, ranks)
+        searched = list(_search(path))
+        left_out = [line for listing, _ in searched for line in _left_out(listing)]
+        sources = [source for _, found in searched for source in found]
+        runs = _chosen(path, _runs(_noted(sources, left_out)), steps, ranks)
         if not runs:
-            raise _nothing(path)
+            raise _nothing(path, left_out)
         if len(runs) > 1:
             names = ", ".join(os.path.relpath(run.root, path) for run in runs[:5])
             more = ", …" if len(runs) > 5 else ""
@@ -78,13 +85,35 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _there(path: Path) -> Path:
-    path = path.expanduser().absolute()
+    path = absolute(path)
     if not path.exists():
         raise DumpError(f"{path} does not exist; give a dump or a folder with dumps")
+    if not path.is_file() and not path.is_dir():
+        raise DumpError(f"{path} is {kind_of(path.stat().st_mode)}; give a dump or a folder with dumps")
     return path
 
 
-def _nothing(path: Path) -> DumpError:
+def _left_out(listing: Listing) -> Iterator[str]:
+    for name, why in sorted(listing.left_out.items()):
+        yield f"left out: {listing.folder / name}; {why}"
+
+
+def _noted(sources: list[Source], left_out: list[str]) -> list[Source]:
+    """`sources`, the first with a note for what was left out."""
+    if not sources or not left_out:
+        return sources
+    first, *others = sources
+    return [replace(first, notes=(*first.notes, *_shown(left_out))), *others]
+
+
+def _shown(left_out: list[str]) -> list[str]:
+    more = len(left_out) - _SHOWN
+    return left_out[:_SHOWN] + ([f"left out: {more} more links and special files"] if more > 0 else [])
+
+
+def _nothing(path: Path, left_out: list[str]) -> DumpError:
+    if left_out:
+        return DumpError(f"{path} holds no dump that can be read: {'; '.join(_shown(left_out))}")
     if path.is_file():
         return DumpError(f"{path} is no file of a known format (docs/formats.md lists them); give one, or a folder")
     return DumpError(
@@ -99,24 +128,41 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
     """
     if path.is_file():
         listing = _listing(path.parent, path.parent)
-        yield listing, [source for source in _find(listing) if path in source.files]
+        yield _of_file(listing, path.name), [source for source in _find(listing) if path in source.files]
         return
-    waiting, visited = [(path, 0)], 0
+    waiting, visited, links = [(path, 0)], 0, 0
     while waiting:
         folder, depth = waiting.pop()
         visited += 1
-        if visited > _MOST_FOLDERS:
-            raise DumpError(f"{path} has more than {_MOST_FOLDERS} folders; give the folder with the dumps")
+        if visited > MOST_FOLDERS:
+            raise DumpError(f"{path} has more than {MOST_FOLDERS} folders; give the folder with the dumps")
         listing = _listing(folder, path)
         sources = _find(listing)
         yield listing, sources
-        if all(map(_is_loose, sources)) and depth < _DEEPEST:
+        if all(map(_is_loose, sources)) and depth < DEEPEST_FOLDER:
             waiting += [(folder / name, depth + 1) for name in reversed(listing.folders)]
+            links += len(listing.linked)
+            if links > MOST_LINKS:
+                raise DumpError(f"{path} has more than {MOST_LINKS} links to folders; give the folder with the dumps")
 
 
 def _listing(folder: Path, top: Path) -> Listing:
-    files, folders = names_in(folder)
-    return Listing(folder, sorted(files), sorted(folders), top)
+    """What lies in `folder`, without links that lead to a folder that it lies in itself: they lead around."""
+    names = names_in(folder, place_of(top).root)
+    around = {name for name in names.linked if _leads_around(folder / name)}
+    left_out = names.left_out | dict.fromkeys(around, "it is a link to a folder that it lies in")
+    folders = sorted(name for name in names.folders if name not in around)
+    return Listing(folder, sorted(names.files), folders, top, frozenset(names.linked - around), left_out)
+
+
+def _of_file(listing: Listing, name: str) -> Listing:
+    """`listing` without what is said of other files than `name`."""
+    return replace(listing, left_out={other: why for other, why in listing.left_out.items() if other == name})
+
+
+def _leads_around(link: Path) -> bool:
+    target = os.path.realpath(link)
+    return any(os.path.realpath(parent) == target for parent in link.parents)
 
 
 def _find(listing: Listing) -> list[Source]:

@@ -10,23 +10,38 @@ from __future__ import annotations
 
 import codecs
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
+from lakeprobe.bounds import LARGEST_ENTRY, LARGEST_MEMBER, MIB
 from lakeprobe.errors import DumpError
+from lakeprobe.system.files import open_regular
 
 _BLOCK = 1 << 16
 """Bytes that are decoded at a time: their objects fit into a core's cache."""
 
-_LARGEST_MEMBER = 1 << 28
-"""Bytes that one member may take. A dump's entries take kilobytes; this stops a file that never closes one."""
+
+class _RepeatedKeyError(ValueError):
+    """An object has a key twice: a decoder would keep the last, and lose the other without a word."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _RepeatedKeyError(f"the key {repeated[:80]!r} is there twice")
+    return made
+
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_scan = json.JSONDecoder()
+_scan = json.JSONDecoder(object_pairs_hook=_unique)
 _BLANKS = " \t\r\n"
+_MOST_DIGITS = sys.get_int_max_str_digits()
 
 Member = tuple[str | None, str, Any]
 """(container, name, value): container is None for a member of the top object, else the container's name."""
@@ -38,7 +53,9 @@ def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
     With `container`, the members of the object under that top-level key are yielded one by one as
     (container, name, value), the other top-level members as (None, name, value).
 
-    Raises DumpError if the file is empty, not UTF-8, not a JSON object, or ends too early.
+    Raises DumpError if the file is empty, not UTF-8, not a JSON object, or ends too early, if an object has a key
+    twice, and for a member that is larger than `bounds` says. In a file that is written with indent=1, a key that is
+    there twice is found among those of the top object, the container, and its members.
     """
     with _open(path) as file:
         depth = 1 if container is None else 2
@@ -58,7 +75,7 @@ def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        return path.open("rb", buffering=0)
+        return open_regular(path, buffering=0)
     except FileNotFoundError:
         raise DumpError(f"{path} does not exist; give the path of a dump") from None
     except OSError as error:
@@ -71,29 +88,31 @@ def _open(path: Path) -> BinaryIO:
 def _split_lines(
     path: Path, file: BinaryIO, start: bytes, opening: int, first: int, container: str | None
 ) -> Iterator[Member]:
-    depth = 1 if container is None else 2
+    depth, largest = (1, LARGEST_MEMBER) if container is None else (2, LARGEST_ENTRY)
     separator = b"\n" + b" " * depth + b'"'
     closing = b"\n" + b" " * (depth - 1) + b"}"
+    inner = None if container is None else b"\n" + b" " * (depth + 1) + b'"'
     if container is not None:
         yield from _head(path, start[:opening], container)
     rest = start[first + len(separator) :]
     ended = False
     while not ended:
         cut = rest.rfind(separator)
-        members = _decoded(rest[: max(cut, 0)], separator)
+        members = _decoded(rest[: max(cut, 0)], separator, inner)
         end = rest.find(closing) if members is None else -1
         if end >= 0:  # the object ends here; keys after it may look like members, but are not
             cut = rest.rfind(separator, 0, end)
-            members = _decoded(rest[: max(cut, 0)], separator)
+            members = _decoded(rest[: max(cut, 0)], separator, inner)
         if cut >= 0:
             yield from _members(path, rest[:cut], members, container, separator)
             rest = rest[cut + len(separator) :]
         if end >= 0:
-            rest += b"".join(iter(lambda: file.read(_BLOCK), b""))
+            rest += _rest_of(path, file, largest)
             break
-        if len(rest) > _LARGEST_MEMBER:
-            raise DumpError(f"{path}: the entry {_name(rest)} is larger than {_LARGEST_MEMBER >> 20} MiB")
-        block = file.read(max(_BLOCK, len(rest)))  # as much again of a member that is long
+        if len(rest) > largest:
+            raise DumpError(f"{path}: the entry {_name(rest)} is larger than {largest // MIB} MiB; it is no dump")
+        # as much again of a member that is long
+        block = file.read(min(max(_BLOCK, len(rest)), max(_BLOCK, largest + 1 - len(rest))))
         ended = not block
         rest += block
     last, closed, tail = rest.partition(closing)
@@ -108,6 +127,16 @@ def _split_lines(
         raise DumpError(f"{path} goes on after the end of its object; the file is damaged")
 
 
+def _rest_of(path: Path, file: BinaryIO, largest: int) -> bytes:
+    """What stands behind the container. Raises DumpError where that is more than any member may be."""
+    rest = file.read(largest + 1) or b""
+    while len(rest) <= largest and (block := file.read(_BLOCK)):
+        rest += block
+    if len(rest) > largest:
+        raise DumpError(f"{path} goes on for more than {largest // MIB} MiB behind its entries; it is no dump")
+    return rest
+
+
 def _head(path: Path, text: bytes, container: str) -> Iterator[Member]:
     head = _load(path, text + b'"%b": {}}' % container.encode(), f"the keys before {container}")
     del head[container]
@@ -119,7 +148,7 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
         raise DumpError(f"{path} does not end with a closing brace: the file is truncated")
     tail = _load(path, b'{"%b": {}' % container.encode() + text, f"the keys after {container}")
     if tail.pop(container):
-        raise DumpError(f"{path} holds {container} twice; the file is damaged")
+        raise DumpError(f"{path}: the key {container!r} is there twice; the file is damaged")
     yield from ((None, name, value) for name, value in tail.items())
 
 
@@ -134,8 +163,11 @@ def _members(
         yield from _member(path, piece, container, b",")
 
 
-def _decoded(text: bytes, separator: bytes) -> dict[str, Any] | None:
-    """The members in `text`, with the comma behind the last; None if they are not just that, or one is there twice."""
+def _decoded(text: bytes, separator: bytes, inner: bytes | None) -> dict[str, Any] | None:
+    """The members in `text`, with the comma behind the last; None if they are not just that, or one is there twice.
+
+    Where their own keys are lines that begin with `inner`, also None if one of these is.
+    """
     text = text.rstrip()
     if not text.endswith(b","):
         return None
@@ -143,18 +175,18 @@ def _decoded(text: bytes, separator: bytes) -> dict[str, Any] | None:
         members = _decode(b'{"' + text[:-1] + b"}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return members if len(members) == text.count(separator) + 1 else None
+    if len(members) != text.count(separator) + 1:
+        return None
+    if inner is not None and text.count(inner) != sum(len(body) for body in members.values() if body.__class__ is dict):
+        return None
+    return members
 
 
 def _member(path: Path, piece: bytes, container: str | None, end: bytes) -> Iterator[Member]:
     piece = piece.rstrip()
     if not piece.endswith(end):
         raise DumpError(f"{path}: no comma follows the entry {_name(piece)}; the file is damaged")
-    text = b'{"' + piece.removesuffix(end) + b"}"
-    try:
-        members = _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        members = _load(path, text, f"the entry {_name(piece)}")
+    members = _load(path, b'{"' + piece.removesuffix(end) + b"}", f"the entry {_name(piece)}")
     for name, value in members.items():
         yield container, name, value
 
@@ -166,16 +198,23 @@ def _name(piece: bytes) -> str:
 
 def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_unique)
+    except _RepeatedKeyError as error:
+        raise DumpError(f"{path}: in {what} {error}; the file is damaged") from None
     except UnicodeDecodeError:
         raise DumpError(f"{path}: {what} is not UTF-8 text; the file is damaged or not a dump") from None
     except RecursionError:
         raise DumpError(f"{path}: {what} is nested too deep to be read") from None
     except ValueError as error:
-        raise DumpError(f"{path}: {what} is not valid JSON ({error}); the file is damaged") from None
+        raise DumpError(f"{path}: {what} is not valid JSON ({_short(error)}); the file is damaged") from None
     if not isinstance(value, dict):
         raise DumpError(f"{path}: {what} is not a JSON object")
     return value
+
+
+def _short(error: ValueError) -> str:
+    """What is wrong; what Python says of too many digits is for programmers."""
+    return str(error) if isinstance(error, json.JSONDecodeError) else f"a number has more than {_MOST_DIGITS} digits"
 
 
 # ---- files laid out otherwise -----------------------------------------------------------------------------
@@ -184,8 +223,8 @@ def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
 class _Text:
     """A window on a file's text that grows at its end and forgets its beginning."""
 
-    def __init__(self, path: Path, file: BinaryIO, start: bytes) -> None:
-        self._path, self._file = path, file
+    def __init__(self, path: Path, file: BinaryIO, start: bytes, largest: int) -> None:
+        self._path, self._file, self._largest = path, file, largest
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._ended = False
         self._step = _BLOCK
@@ -205,9 +244,10 @@ class _Text:
         """Read on. False at the end of the file."""
         if self._ended:
             return False
-        if len(self.text) - self.place > _LARGEST_MEMBER:
-            raise DumpError(f"{self._path} holds an entry larger than {_LARGEST_MEMBER >> 20} MiB, or is damaged")
-        self._append(self._file.read(self._step))
+        held = len(self.text) - self.place
+        if held > self._largest:
+            raise DumpError(f"{self._path} holds an entry larger than {self._largest // MIB} MiB, or is damaged")
+        self._append(self._file.read(min(self._step, max(_BLOCK, self._largest + 1 - held))))
         return True
 
     def peek(self) -> str:
@@ -238,11 +278,14 @@ class _Text:
                 value, end = _scan.raw_decode(self.text, self.place)
             except RecursionError:
                 raise DumpError(f"{self._path} is nested too deep to be read") from None
-            except json.JSONDecodeError as error:
-                if self.grow():
-                    self._step = min(self._step * 2, _LARGEST_MEMBER)
+            except _RepeatedKeyError as error:
+                raise DumpError(f"{self._path}: {error}; the file is damaged") from None
+            except ValueError as error:
+                if isinstance(error, json.JSONDecodeError) and self.grow():
+                    self._step *= 2
                     continue
-                raise DumpError(f"{self._path} is not valid JSON ({error.msg}); truncated or damaged") from None
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else _short(error)
+                raise DumpError(f"{self._path} is not valid JSON ({reason}); truncated or damaged") from None
             if end + 2 >= len(self.text) and self.grow():  # a number may go on, past a dot or e-
                 continue
             self.place, self._step = end, _BLOCK
@@ -250,10 +293,14 @@ class _Text:
 
 
 def _scan_text(path: Path, file: BinaryIO, start: bytes, container: str | None) -> Iterator[Member]:
-    window = _Text(path, file, start)
+    window = _Text(path, file, start, LARGEST_MEMBER if container is None else LARGEST_ENTRY)
     if window.peek() != "{":
         raise DumpError(f"{path} is not a JSON object; it is not a dump's file")
+    seen: set[str] = set()
     for name in _names(window):
+        if name in seen:
+            raise DumpError(f"{path}: the key {name[:80]!r} is there twice; the file is damaged")
+        seen.add(name)
         if name == container and window.peek() == "{":
             inner = None
             for inner in _names(window):

@@ -33,6 +33,7 @@ from lakeprobe.readers.members import read_members
 from lakeprobe.readers.ptdbg_names import STACK, LineName
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Place, Source, Summary, place_of
 from lakeprobe.readers.tables import Tables
+from lakeprobe.system.files import open_regular
 
 NAME = "ptdbg dump"
 
@@ -109,7 +110,7 @@ def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(256)
     except OSError:
         return False
@@ -276,7 +277,7 @@ def _note(calls: _Calls, summary: Summary) -> None:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while line := file.readline(_LONGEST_LINE):
                 if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
                     raise DumpError(f"{path} has a line of more than {_LONGEST_LINE} bytes; it is not ptdbg_ascend's")

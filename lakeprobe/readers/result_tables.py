@@ -12,11 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import table_files
 from lakeprobe.readers.sheets import readable
-from lakeprobe.readers.table_files import ENDINGS, LONGEST_ROW
+from lakeprobe.readers.table_files import ENDINGS
 from lakeprobe.resources import quote_identifier, quote_text
+from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +74,7 @@ def find(paths: Iterable[Path]) -> tuple[ResultFile, ...]:
 
 
 def _files(given: Path) -> list[Path]:
+    given = expanded(given)
     if not given.is_dir():
         if not given.is_file():
             raise UsageError(f"{given} is neither a file nor a folder; give a folder with result files")

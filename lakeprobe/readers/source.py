@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,12 +45,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The names of the files and folders in `folder`, sorted. `top` is the path that the user gave."""
+    """The names of the files and folders in `folder`, sorted. `top` is the path that the user gave.
+
+    `linked` are those of the folders that are links; `left_out` says of other things that lie there why they are.
+    """
 
     folder: Path
     files: Sequence[str]
     folders: Sequence[str]
     top: Path
+    linked: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 COUNTS = ("ops", "tensor_rows", "digests", "files", "unreadable")

@@ -14,16 +14,15 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
+from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.sheets import no_warnings, opened_workbook, readable
+from lakeprobe.system.files import open_regular
 
 Row = list[str | None]
 
 ENDINGS = (".csv", ".csv.gz", ".xlsx")
 MOST_COLUMNS = 1024
-LONGEST_ROW = 64_000_000
-"""Characters. Call stacks make rows long."""
-
 _LONGEST_HEAD = 1 << 20
 _MOST_SHEET_ROWS, _SHEET_ROWS_AT_ONCE = 1 << 20, 500
 
@@ -68,7 +67,7 @@ def _csv_rows(path: Path, limit: int = LONGEST_ROW, errors: str = "strict") -> I
     """Yield the rows of a csv that are not empty, the headers first. `errors` is that of `open`."""
     csv.field_size_limit(max(limit, csv.field_size_limit()))  # the limit holds for the whole process
     with readable(path), ExitStack() as stack:
-        binary: IO[bytes] = stack.enter_context(path.open("rb"))
+        binary: IO[bytes] = stack.enter_context(open_regular(path))
         if path.name.endswith(".gz"):
             binary = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=binary)))
         lines = _Lines(stack.enter_context(io.TextIOWrapper(binary, "utf-8-sig", errors, newline="")), path, limit)

@@ -8,14 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.leaves import SECTIONS, Leaves
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
 from lakeprobe.schema import arrow_schema
+from lakeprobe.system.files import leads_out
+from lakeprobe.system.window import PathInFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakeprobe.tensors import TensorReference
 
 _BATCH = 1 << 13
 
@@ -41,7 +46,7 @@ class Tables:
         self._emit = emit
         self._ops: list[tuple[Any, ...]] = []
         self._names: set[str] = set()
-        self._leaves = Leaves(str(path), source.part, content_of)
+        self._leaves = Leaves(str(path), source.part, _kept_inside(source, content_of))
         self._stacks: dict[tuple[str, ...], int] = {}
         self._stack_rows: list[tuple[int, Sequence[str]]] = []
 
@@ -75,6 +80,8 @@ class Tables:
 
         Raises DumpError if the op was there before, or its body is not laid out as said.
         """
+        if len(op) > LONGEST_OP:
+            raise DumpError(f"{self._path}: an op's name has {len(op)} characters, more than {LONGEST_OP}")
         if op in self._names:
             raise DumpError(f"{self._path}: the entry {op} is there twice; the file is damaged")
         self._names.add(op)
@@ -130,6 +137,23 @@ class Tables:
         with unicode(self._path):
             arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
         return pa.record_batch(arrays, schema=schema)
+
+
+def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:
+    """`content_of` for tensor files that lie in the run's folder: a link may not lead out of it."""
+    folder = source.tensors
+    if folder is None or isinstance(folder, PathInFile):
+        return content_of
+    is_outside = leads_out(folder, source.root)
+
+    def content_inside(tensor: str | TensorReference) -> tuple[str | None, str | None]:
+        if isinstance(tensor, str):
+            path = folder / tensor
+            if is_outside or (path.is_symlink() and leads_out(path, source.root)):
+                return None, f"{path} is a link that leads out of {source.root}; copy the file itself"
+        return content_of(tensor)
+
+    return content_inside
 
 
 @contextmanager

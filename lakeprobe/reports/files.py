@@ -16,6 +16,9 @@ from lakeprobe.system.files import draft
 if TYPE_CHECKING:
     import duckdb
 
+CSV_CELLS = "csv_cell(COLUMNS('(?s)^(.*)$')) AS \"\\1\""
+"""All columns of a table of texts, under their names, as they go into csv (sql/macros/csv_cell)."""
+
 WRITERS = forms.writers(forms.COMPARISON)
 """The functions that write a pair of units, by form. They take a connection, the unit and the path."""
 
@@ -74,8 +77,8 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
 
 
 def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
-    """Write one pair of units to `path`: msprobe's table as csv."""
-    connection.execute(f"COPY msprobe_table TO {quote_text(str(path))} (FORMAT csv, HEADER)")
+    """Write one pair of units to `path`: msprobe's table as csv, in which no text of a dump is a formula."""
+    connection.execute(f"COPY (SELECT {CSV_CELLS} FROM msprobe_table) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
 
 
 def write_json(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:

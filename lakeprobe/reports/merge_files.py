@@ -12,7 +12,8 @@ from lakeprobe import forms
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis.merge import Merge, Sheet
 from lakeprobe.errors import LakeError
-from lakeprobe.reports.files import free_path
+from lakeprobe.lake.connection import define_macros
+from lakeprobe.reports.files import CSV_CELLS, free_path
 from lakeprobe.resources import quote_identifier
 from lakeprobe.system.files import draft
 
@@ -53,11 +54,12 @@ def write(
 def write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], folder: Path) -> list[Path]:
     """Write the sheets of a step into `folder`: a file per metric. Returns the files."""
     written = []
+    define_macros(connection, ("csv_cell",))
     for sheet in sheets:
         metric = re.sub(r"\W+", "_", sheet.metric)
         path = free_path(folder, f"{STEM}_{metric}", "csv")
         with draft(path) as hidden:
-            sheet.rows.write_csv(str(hidden), header=True)
+            sheet.rows.project(CSV_CELLS).write_csv(str(hidden), header=True)
         written.append(path)
     return written
 

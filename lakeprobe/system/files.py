@@ -1,4 +1,4 @@
-"""Locks, drafts, the exchange of two folders and reading at an offset, with a substitute where a system lacks one.
+"""Locks, drafts, the exchange of two folders, opening and reading, with a substitute where a system lacks one.
 
 Linux supports all of them. macOS cannot exchange folders; callers rename twice instead. Windows has neither POSIX locks
 nor reads at an offset; `lock` raises a LakeError there.
@@ -9,18 +9,23 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.system.window import PathInFile
 
 if TYPE_CHECKING or sys.platform != "win32":
     import fcntl
 else:
     fcntl = None
+
+_LONGEST_NAME = 255
+"""Bytes of the name of a file or folder on all usual file systems."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -88,3 +93,60 @@ def draft(path: Path) -> Iterator[Path]:
         hidden.replace(path)
     finally:
         hidden.unlink(missing_ok=True)
+
+
+def open_regular(path: str | Path, buffering: int = -1) -> BinaryIO:
+    """The file at `path`, to read from; `buffering` as in `open`.
+
+    Raises OSError, also for what is no regular file: a pipe would never end, or begin, and a device has no end.
+    """
+    if isinstance(path, PathInFile):
+        assert isinstance(path, Path)
+        return path.open("rb", buffering)
+    return open(descriptor_of(path), "rb", buffering)
+
+
+def descriptor_of(path: str | Path) -> int:
+    """The descriptor of the regular file at `path`, opened to read from. Raises OSError and ValueError."""
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe without writer: no wait
+    descriptor = os.open(path, flags)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
+
+
+def kind_of(mode: int) -> str:
+    """What a file of this mode is, other than a regular one."""
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return kinds.get(stat.S_IFMT(mode), "a special file")
+
+
+def leads_out(path: str | Path, root: str | Path) -> bool:
+    """Whether links on the way to `path`, or it itself, lead out of the folder `root`."""
+    real, top = os.path.realpath(path), os.path.realpath(root)
+    return os.path.commonpath((real, top)) != top
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """`path` with the user's folder in the place of ~, absolute. Raises UsageError for the ~ of no user."""
+    return expanded(path).absolute()
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user, and too long a name."""
+    if isinstance(path, PathInFile):
+        assert isinstance(path, Path)
+        return path  # of its own kind, and absolute
+    longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
+    if longest > _LONGEST_NAME:
+        raise UsageError(
+            f"{os.fspath(path)!s:.80}… has a name of {longest} bytes; a file's has {_LONGEST_NAME} at most"
+        )
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{os.fspath(path)}: {error}; write the folder itself") from error

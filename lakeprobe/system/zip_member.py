@@ -7,10 +7,27 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from typing import IO
+from typing import IO, Any
 
 _HEADER = struct.Struct("<4s22x2H")
 _UTF_8 = 1 << 11
+
+
+class LimitedReads:
+    """A binary file that gives zipfile no more at once than `most` bytes: it reads a zip's directory in one go."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        """Read from `file`; a read of more raises BadZipFile."""
+        self._file, self._most = file, most
+
+    def read(self, size: int = -1) -> bytes:
+        """As that of `file`."""
+        if size > self._most:
+            raise zipfile.BadZipFile(f"a directory of {size} bytes, more than {self._most}")
+        return self._file.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def raw_name(info: zipfile.ZipInfo) -> bytes:

@@ -10,6 +10,7 @@ import ast
 from pathlib import Path
 from typing import IO, Any
 
+from lakeprobe.bounds import LARGEST_NPY_HEADER
 from lakeprobe.errors import TensorError
 from lakeprobe.tensors.reference import (
     SMALL_FLOATS,
@@ -25,8 +26,6 @@ from lakeprobe.tensors.reference import (
 )
 
 _MAGIC = b"\x93NUMPY"
-# What numpy itself allows for files it does not trust; a plain tensor needs about 120 bytes.
-_MAX_HEADER = 10_000
 
 
 def read_npy(path: str | Path) -> TensorReference:
@@ -53,7 +52,7 @@ def _read_header(file: IO[bytes], path: str | Path) -> tuple[dict[str, Any], int
         raise TensorError(f"unknown .npy version {start[6]}: {path}; save it with numpy.save")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(file.read(width), "little")
-    if length > _MAX_HEADER:
+    if length > LARGEST_NPY_HEADER:
         raise TensorError(f"header of {length} bytes in {path}; a plain array's is shorter, save it again")
     text = file.read(length)
     if len(text) < length:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from lakeprobe.bounds import LARGEST_PICKLE, LARGEST_ZIP_DIRECTORY
 from lakeprobe.errors import TensorError
-from lakeprobe.system.zip_member import data_offset
+from lakeprobe.system.zip_member import LimitedReads, data_offset
 from lakeprobe.tensors.reference import (
     SMALL_FLOATS,
     TensorReference,
@@ -32,8 +33,6 @@ from lakeprobe.tensors.reference import (
     span,
 )
 
-# A tensor's pickle has about 200 bytes.
-_MAX_PICKLE = 1 << 16
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 _STORAGES = {
@@ -111,9 +110,9 @@ def _read_zip(file: IO[bytes], path: str) -> TensorReference:
     if file.read(len(_LEGACY_MAGIC)) == _LEGACY_MAGIC:
         raise TensorError(f"{path} has the format before torch 1.6; load it and torch.save it again")
     size = file.seek(0, 2)
-    with zipfile.ZipFile(file) as archive:
+    with zipfile.ZipFile(LimitedReads(file, LARGEST_ZIP_DIRECTORY)) as archive:
         members = _members(archive, path)
-        tensor = _unpickle(_content(file, members, "data.pkl", _MAX_PICKLE, path), path)
+        tensor = _unpickle(_content(file, members, "data.pkl", LARGEST_PICKLE, path), path)
         order = b"little"
         if "byteorder" in members:
             order = _content(file, members, "byteorder", 16, path)

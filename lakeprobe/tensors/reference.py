@@ -21,7 +21,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from lakeprobe.bounds import LARGEST_REPEATED, MIB, MOST_AXES
 from lakeprobe.errors import TensorError
+from lakeprobe.system.files import descriptor_of, open_regular
 from lakeprobe.system.window import PathInFile
 
 #: Element types that numpy lacks. Their dtype names are the ones torch and ml_dtypes share.
@@ -42,7 +44,6 @@ _DTYPE_NAME = re.compile(
     r"[<>=|]?[biufc?SUmM]\d*(\[\d*\w+\])?|bool|u?int\d+|float\d+|complex\d+|longdouble|"
     r"(datetime|timedelta)64(\[\d*\w+\])?"
 )
-_MAX_DIMENSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TensorReference:
 
 def open_file(path: str | Path) -> IO[bytes]:
     """The file at `path`, to read from; it ends where its window ends. Raises OSError."""
-    return path.open("rb") if isinstance(path, Path) else open(path, "rb")
+    return open_regular(path)
 
 
 def placed(reference: TensorReference, path: str | Path) -> TensorReference:
@@ -148,13 +149,19 @@ def check_reference(reference: TensorReference, file_size: int) -> None:
     """Raises TensorError unless all that the reference touches lies in its span, and that in the file."""
     itemsize = numpy_dtype(reference.dtype).itemsize
     shape, strides = reference.shape, reference.strides
-    if len(shape) > _MAX_DIMENSIONS or (strides is not None and len(strides) != len(shape)):
+    if len(shape) > MOST_AXES or (strides is not None and len(strides) != len(shape)):
         raise TensorError(f"{len(shape)} dimensions do not fit {reference.file}; write it again")
     if min((reference.offset, reference.length, *shape, *(strides or ()))) < 0:
         raise TensorError(f"negative offset, length, shape or stride in {reference.file}; write it again")
-    if element_count(reference) * itemsize > 2**62:
-        raise TensorError(f"impossible shape {list(shape)} in {reference.file}; write the file again")
+    if prod(filter(None, shape)) * itemsize > 2**62:  # numpy counts so, too: 0 × 2⁶⁴ elements have no array
+        raise TensorError(f"impossible shape {list(shape)!s:.80} in {reference.file}; write the file again")
     needed = span(shape, byte_strides(reference), itemsize)
+    whole = element_count(reference) * itemsize
+    if whole > max(needed, LARGEST_REPEATED):
+        raise TensorError(
+            f"the tensor in {reference.file} repeats {needed} bytes until they are {whole >> 20} MiB, more than "
+            f"{LARGEST_REPEATED // MIB}; save it with .contiguous()"
+        )
     if needed > reference.length or (needed and reference.offset + reference.length > file_size):
         raise TensorError(
             f"truncated tensor: {needed} bytes at {reference.offset} do not fit the {reference.length} given "
@@ -166,7 +173,7 @@ def check_reference(reference: TensorReference, file_size: int) -> None:
 def opened(reference: TensorReference) -> Iterator[int]:
     """The open file descriptor of a checked reference. Raises TensorError for an unreadable file."""
     try:
-        descriptor = os.open(reference.file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        descriptor = descriptor_of(reference.file)
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open {reference.file}: {reason(error)}; dump it again") from error
     try:

@@ -144,9 +144,6 @@ WITH ä AS (SELECT 'äöü€' a), v AS (DELETE FROM target_ops RETURNING seq) F
 SELECT * FROM (WITH w AS\u00a0(\u00a0DELETE FROM target_ops RETURNING seq) FROM w)
 WITH w AS\u2003(\u3000DELETE FROM target_ops RETURNING seq) FROM w
 WITH w AS (\u200bDELETE FROM target_ops RETURNING seq) FROM w
-FROM json_execute_serialized_sql(json_serialize_sql('WITH w AS (COPY (SELECT 1) TO ''{lake}/out.csv'') FROM w'))
-FROM "JSON_execute_serialized_SQL"(json_serialize_sql('SELECT 1'))
-CREATE MACRO m(t) AS TABLE FROM json_execute_serialized_sql(t)
 """.strip().split("\n")
 
 
@@ -196,6 +193,13 @@ FROM read_text('https://127.0.0.1:9/x.csv')
 FROM read_parquet('s3://bucket/x.parquet')
 FROM read_parquet('hf://datasets/x/y.parquet')
 FROM duckdb_secrets()
+FROM read_text('{lake}/lake.yaml')
+FROM read_parquet('{lake}/run=others/step=0/rank=0/ops.parquet')
+FROM unit_ops('{lake}/run=others/step=0/rank=0')
+FROM glob('{lake}/*')
+FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''{home}/secret.txt'')'))
+FROM json_execute_serialized_sql(json_serialize_sql('WITH w AS (COPY (SELECT 1) TO ''{lake}/out.csv'') FROM w'))
+FROM json_execute_serialized_sql(json_serialize_sql('WITH w AS (COPY (SELECT 1) TO ''{lake}/lake.yaml'') FROM w'))
 """.strip().split("\n")
 
 
@@ -206,9 +210,9 @@ def test_a_file_that_is_not_the_lakes(home: Path, tmp_path: Path, statement: str
 
 OTHERS = {
     "FROM query('COPY (SELECT 1) TO ''{lake}/out.csv''')": "Expected a single SELECT statement",
-    "FROM query('WI' || 'TH w AS (COPY (SELECT 1) TO ''{lake}/out.csv'') FROM w')": "must be at the top level",
+    "FROM query('WI' || 'TH w AS (COPY (SELECT 1) TO ''{lake}/out.csv'') FROM w')": NOT_LET_THROUGH,
     "CREATE MACRO m(t) AS TABLE FROM query(t);"
-    "FROM m('WITH w AS (DELETE FROM target_ops RETURNING seq) FROM w')": "must be at the top level",
+    "FROM m('WITH w AS (DELETE FROM target_ops RETURNING seq) FROM w')": NOT_LET_THROUGH,
     "WITH w AS ((DELETE FROM target_ops RETURNING seq)) FROM w": "syntax error",
     "SELECT (DELETE FROM target_ops RETURNING seq)": "syntax error",
     "CREATE MACRO m() AS TABLE DELETE FROM target_ops RETURNING seq": "syntax error",
@@ -224,7 +228,16 @@ OTHERS = {
     "SELECT '::1'::INET": "is not in the catalog",
     "FROM arrow_scan(1, 2, 3)": "No function matches",
     "CREATE OR REPLACE VIEW target_leaves AS SELECT 1": "target_leaves",
-    "CREATE VIEW made AS FROM pairs": "made",
+    "FROM query('FROM json_execute_' || 'serialized_sql(json_serialize_sql(''WITH w AS (COPY (SELECT 1) TO "
+    "''''{lake}/run=ours/step=0/rank=0/ops.parquet'''' (FORMAT parquet)) FROM w''))')": NO_ACCESS,  # E1
+    "FROM json_execute_serialized_sql(json_serialize_sql("
+    "'WITH w AS (DELETE FROM target_ops RETURNING seq) FROM w'))": "target_ops does not exist",
+    "FROM json_execute_serialized_sql(json_serialize_sql("
+    "'WITH w AS (UPDATE temp.main.target_leaves SET max = 0 RETURNING seq) FROM w'))": "target_leaves does not exist",
+    "CREATE OR REPLACE VIEW op_pairs AS SELECT 0 AS target_seq, 0 AS golden_seq, 'x' AS matched_by "
+    "FROM json_execute_serialized_sql(json_serialize_sql("
+    "'WITH w AS (DELETE FROM golden_ops RETURNING seq) FROM w'))": "golden_ops does not exist",
+    "CREATE VIEW target_ops AS SELECT 1": "target_ops is a table of the comparison",
     "CREATE OR REPLACE VIEW op_pairs AS FROM op_pairs": "infinite recursion",
     "SELECT * FROM (" * 20_000 + "SELECT 1" + ")" * 20_000: "brackets are nested more than 500 deep",
     "-- "
@@ -283,11 +296,11 @@ def compared(home: Path, folder: Path, text: str) -> list[dict[str, object]]:
         "FROM checkpoint('memory')",
         "SELECT write_log('x')",
         "SET VARIABLE threads = 8",
-        "FROM read_text('{lake}/lake.yaml')",
+        "FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
         "SET VARIABLE target_unit = '{lake}/run=others/step=0/rank=0'",  # read before the rule runs, and not again
         "SET VARIABLE golden_unit = '{lake}/run=others/step=0/rank=0'",
         "CREATE OR REPLACE MACRO unit_leaves(unit) AS TABLE SELECT 1",
-        "CREATE VIEW made AS SELECT 1",
+        "CREATE VIEW made AS FROM pairs",
     ],
 )
 def test_what_is_let_through_changes_no_result(home: Path, tmp_path: Path, statement: str) -> None:

@@ -148,7 +148,7 @@ def test_more_memory_than_the_limit(
     monkeypatch.chdir(tmp_path)
     limits.set_memory_limit(connection, limit)
     limits.set_spill_folder(connection, tmp_path / "spill")
-    lock(connection, tmp_path)
+    lock(connection)
     with pytest.raises(duckdb.OutOfMemoryException, match=r"/286\.1 MiB used"):
         connection.execute("SELECT list(range) FROM range(1000000000)")
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
@@ -165,7 +165,7 @@ def test_what_lacks_memory_spills_where_it_may(tmp_path: Path, monkeypatch: pyte
     with duckdb.connect(config={"threads": 2}) as connection:
         limits.set_memory_limit(connection, "200MB")
         limits.set_spill_folder(connection, tmp_path / "spill")
-        lock(connection, tmp_path)
+        lock(connection)
         assert connection.execute(DISTINCT.format(rows=6_000_000)).fetchall() == [(6_000_000,)]
         assert os.listdir(tmp_path) == ["spill"]
     assert os.listdir(tmp_path) == []

@@ -192,7 +192,7 @@ def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_more_names_than_a_mapping_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strict_yaml, "MOST", 9)
+    monkeypatch.setattr(strict_yaml, "MOST_NAMES", 9)
     few = written(tmp_path / "few.yaml", "a: b\nc: d\n")  # 4 names and 6 events around them
     assert plain(strict_yaml.read(few)) == {"a": "b", "c": "d"}
     many = written(tmp_path / "many.yaml", "a: b\nc: d\ne: f\n")
@@ -204,7 +204,7 @@ def test_more_names_than_a_mapping_has_are_refused(tmp_path: Path, monkeypatch: 
 @pytest.mark.usefixtures("loader")
 def test_the_largest_nesting_is_read_and_the_next_is_not(tmp_path: Path) -> None:
     inner: Any = "x"
-    for _ in range(strict_yaml.DEEPEST - 1):
+    for _ in range(strict_yaml.DEEPEST_MAPPING - 1):
         inner = [inner]
     assert (
         plain(strict_yaml.read(written(tmp_path / "a.yaml", yaml.safe_dump(inner, default_flow_style=True)))) == inner

@@ -113,7 +113,8 @@ def sources(top: Path) -> list[Source]:
     found = []
     for folder in [top, *paths_under(top)]:
         if folder.is_dir():
-            files, folders = archive.names_in(folder)
+            names = archive.names_in(folder, folder)
+            files, folders = names.files, names.folders
             found += dump.find(Listing(folder, sorted(files), sorted(folders), top))
     return sorted(found, key=lambda source: source.folder)
 
@@ -276,8 +277,9 @@ def test_a_path_is_a_path(small: Path) -> None:
     assert (path.name, path.stem, path.suffix, path.with_name("a").exists()) == ("b.json", "b", ".json", False)
     assert {path, Path(path)} == {path}
     assert path.with_suffix(".x").parent.is_dir()
-    assert archive.names_in(small) == (["a.json"], ["f"])
-    assert archive.names_in(Path(small.parent)) == (["small.tar"], [])
+    inside, around = archive.names_in(small, small), archive.names_in(Path(small.parent), Path(small.parent))
+    assert (inside.files, inside.folders) == (["a.json"], ["f"])
+    assert (around.files, around.folders) == (["small.tar"], [])
 
 
 def test_a_file_is_a_file(small: Path) -> None:

@@ -503,7 +503,8 @@ def test_very_many_columns_are_damage(tmp_path: Path) -> None:
 
 
 def test_workbook_that_would_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sheets, "_LARGEST_SHARED", 100)
+    monkeypatch.setattr(sheets, "ALWAYS_UNPACKED", 100)
+    monkeypatch.setattr(sheets, "MOST_UNPACKED", 1)
     write_workbook(tmp_path / "compare_result.xlsx", {"Sheet1": [COMPARE]})
     with pytest.raises(DumpError, match="unpacks to"):
         found_under(tmp_path)

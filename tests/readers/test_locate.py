@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeprobe.errors import DumpError
+from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers.locate import locate, locate_run
 
 
@@ -127,7 +127,8 @@ def test_what_holds_no_dump(tmp_path: Path) -> None:
     assert "holds no dump" in refused(tmp_path)
     assert "holds no dump" in refused(tmp_path / "step0")
     assert "does not exist" in refused(tmp_path / "step0" / "rank0" / "dump.json")
-    refused(tmp_path / ("x" * 300))
+    with pytest.raises(UsageError, match="has a name of 300 bytes; a file's has 255 at most"):
+        locate(tmp_path / ("x" * 300))
 
 
 def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
@@ -136,11 +137,33 @@ def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
-    dumps(tmp_path, "real/rank4")
+    """Within the folder of the run; what leads out of it is left out, and told."""
+    dumps(tmp_path / "gpu", "step0/rank4")
     (tmp_path / "gpu" / "step1").mkdir(parents=True)
-    (tmp_path / "gpu" / "step1" / "rank4").symlink_to(tmp_path / "real" / "rank4")
-    (source,) = locate_run(tmp_path / "gpu").sources
-    assert (source.folder, source.step, source.rank) == (tmp_path / "gpu" / "step1" / "rank4", 1, 4)
+    (tmp_path / "gpu" / "step1" / "rank4").symlink_to(tmp_path / "gpu" / "step0" / "rank4")
+    first, second = locate_run(tmp_path / "gpu").sources
+    assert (second.folder, second.step, second.rank) == (tmp_path / "gpu" / "step1" / "rank4", 1, 4)
+    assert first.notes == second.notes == ()
+    dumps(tmp_path, "elsewhere/rank5")
+    link = tmp_path / "gpu" / "step1" / "rank5"
+    link.symlink_to(tmp_path / "elsewhere" / "rank5")
+    first, second = locate_run(tmp_path / "gpu").sources
+    assert first.notes == (f"left out: {link}; it is a link that leads out of {tmp_path / 'gpu'}",)
+    (tmp_path / "whole").symlink_to(tmp_path / "gpu")
+    assert len(locate_run(tmp_path / "whole").sources) == 2
+
+
+def test_links_that_lead_around(tmp_path: Path) -> None:
+    dumps(tmp_path, "step0/rank0")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for number in range(8):
+            (tmp_path / folder / f"self{number}").symlink_to(tmp_path / folder)
+            (tmp_path / folder / f"top{number}").symlink_to(tmp_path)
+    (source,) = locate_run(tmp_path).sources
+    assert len(source.notes) == 6
+    assert source.notes[0] == f"left out: {tmp_path}/a/self0; it is a link to a folder that it lies in"
+    assert source.notes[-1] == "left out: 27 more links and special files"
 
 
 def test_the_two_halves_of_a_mixed_dump_are_parts_of_one_run(tmp_path: Path) -> None:

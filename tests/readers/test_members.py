@@ -255,7 +255,7 @@ def test_a_byte_taken_out_is_found_wherever_json_finds_it(tmp_path: Path, layout
         (b'{\n "data": {\n  "a": 1,\n }\n}', "the entry a is not valid JSON"),
         (b'{\n "data": {\n  "a": 1,,\n  "b": 2\n }\n}', "the entry a is not valid JSON"),
         (b'{\n "task": 1\n "data": {\n  "a": 1\n }\n}', "the keys before data"),
-        (b'{\n "data": {\n  "a": 1\n },\n "data": {\n  "b": 1\n }\n}', "data twice"),
+        (b'{\n "data": {\n  "a": 1\n },\n "data": {\n  "b": 1\n }\n}', "the key 'data' is there twice"),
         (b'{"data": {"a": 1,}}', "is expected"),
         (b'{"data": {"a" 1}}', "is expected"),
         (b'{"data": {1: 1}}', "is expected"),
@@ -287,11 +287,44 @@ def test_deep_nesting_ends_soon(tmp_path: Path, head: str, opening: str) -> None
 
 def test_an_entry_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "_BLOCK", 1 << 10)
-    monkeypatch.setattr(members, "_LARGEST_MEMBER", 1 << 16)
+    monkeypatch.setattr(members, "LARGEST_ENTRY", 1 << 16)
     path = tmp_path / "x.json"
     for head in ('{\n "data": {\n  "x": "', '{"data": {"x": "'):
         path.write_text(head + "y" * (1 << 18))
         assert "larger than" in message(path)
+
+
+def test_bounds_of_members_are_kept_to_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind a block that is read as long as the member so far."""
+    monkeypatch.setattr(members, "_BLOCK", 1 << 8)
+    monkeypatch.setattr(members, "LARGEST_ENTRY", 1 << 12)
+    path = tmp_path / "x.json"
+    for head, end in (('{\n "data": {\n  "x": "', '"\n }\n}'), ('{"data": {"x": "', '"}}')):
+        path.write_text(head + "y" * ((1 << 12) - 600) + end)
+        assert len(list(members.read_members(path, "data"))) == 1
+        for length in ((1 << 12) + 600, 1 << 13, (1 << 13) + 600):
+            path.write_text(head + "y" * length + end)
+            assert "larger than" in message(path)
+
+
+REPEATED = {
+    "top, flat": ('{"task": "a", "task": "b", "data": {}}', "the key 'task' is there twice"),
+    "data, flat": ('{"data": {"a": {}}, "data": {"b": {}}}', "the key 'data' is there twice"),
+    "section, flat": ('{"data": {"op": {"output": [1], "output": [2]}}}', "the key 'output' is there twice"),
+    "section, indented": ({"op": {"output": [1], "OUTPUT": [2]}}, "the key 'output' is there twice"),
+    "section of one of many": ({"op": {}, "other": {"output": [1], "OUTPUT": []}, "last": {}}, "the key 'output' is"),
+    "leaf with NaN": ({"op": {"output": [{"Max": float("nan"), "MAX": 1.0}]}}, "the key 'Max' is there twice"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_key_that_is_there_twice(tmp_path: Path, name: str) -> None:
+    content, says = REPEATED[name]
+    path = tmp_path / "x.json"
+    if not isinstance(content, str):
+        content = json.dumps({"data": content}, indent=1).replace("OUTPUT", "output").replace("MAX", "Max")
+    path.write_text(content)
+    assert says in message(path)
 
 
 # ---- laws -------------------------------------------------------------------------------------------------

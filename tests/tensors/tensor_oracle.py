@@ -19,7 +19,7 @@ def store(path: Path, array: NDArray[Any], lead: int = 0) -> TensorReference:
         raw = array.tobytes()
     else:
         length = sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True)) + array.itemsize
-        first = np.lib.stride_tricks.as_strided(array, (1,), (array.itemsize,))
+        first = np.lib.stride_tricks.as_strided(array.view(f"V{array.itemsize}"), (1,), (array.itemsize,))
         raw = np.lib.stride_tricks.as_strided(first.view(np.uint8), (length,), (1,)).tobytes()
     path.write_bytes(b"\xee" * lead + raw)
     return TensorReference(str(path), lead, len(raw), dtype_name(array.dtype), array.shape, strides)

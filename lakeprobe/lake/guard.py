@@ -1,0 +1,99 @@
+"""Runs a user's statements on a lake so that no file is written: DuckDB knows no right to read without one to write.
+
+A statement is let through by its kind, and by its plan: DuckDB binds it and says which operators it would run, after
+views, macros, query() and whatever else it is made of are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.errors import LakeError, RuleError, UsageError
+from lakeprobe.resources import quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+FORMS = {
+    ".csv": "FORMAT csv, HEADER",
+    ".json": "FORMAT json, ARRAY true",
+    ".parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+"""What a file can be written as, by the end of its name."""
+
+_IN_MEMORY = frozenset({
+    "SELECT", "MULTI", "EXPLAIN", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "SET",
+    "PRAGMA", "TRANSACTION",
+})  # fmt: skip
+"""Kinds of statements that stay in memory, unless their plan says otherwise."""
+
+_WRITING = re.compile("COPY|EXPORT|ATTACH|JSON_EXECUTE_SERIALIZED_SQL")
+"""Operators that write files, or run a statement whose plan is not shown."""
+
+_EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
+_NOT_PLANNED = frozenset({"PRAGMA"})
+"""Kinds that DuckDB has no plan of; they call a function of their own name."""
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keep `connection` from what writes files aside: settings that name files to write, secrets, extensions."""
+    for setting in (
+        "allow_persistent_secrets = false", "autoinstall_known_extensions = false", "lock_configuration = true",
+    ):  # fmt: skip
+        connection.execute(f"SET {setting}")
+
+
+def run(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation | None:
+    """Run the statements of `query`; the rows of the last, if it has any.
+
+    Raises RuleError for a statement that might write a file, before it does, and duckdb.Error.
+    """
+    relation = None
+    for statement in connection.extract_statements(query):
+        _check(connection, statement.type.name, statement.query)
+        relation = connection.sql(statement.query)
+    return relation
+
+
+def _check(connection: duckdb.DuckDBPyConnection, kind: str, text: str) -> None:
+    planned = _EXPLAIN.sub("", text, count=1) if kind == "EXPLAIN" else text
+    is_kept = kind in _IN_MEMORY and (kind in _NOT_PLANNED or not any(map(_WRITING.search, _plan(connection, planned))))
+    if not is_kept:
+        raise RuleError(
+            f"{' '.join(text.split())[:60]!r} might write a file; "
+            "lakeprobe sql writes rows into one where --write FILE names it"
+        )
+
+
+def _plan(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[str]:
+    """The names of the operators that the statement `text` would run."""
+    [(_, plan)] = connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
+    waiting: list[dict[str, Any]] = json.loads(plan)
+    while waiting:
+        node = waiting.pop()
+        yield node["name"]
+        waiting += node["children"]
+
+
+def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, path: Path, lake: Path) -> None:
+    """Write `rows` into a file, csv, json or parquet by the end of its name.
+
+    Raises UsageError for another ending and for a file in the lake, and LakeError.
+    """
+    if path.suffix.lower() not in FORMS:
+        raise UsageError(f"{path} ends in none of {', '.join(FORMS)}; these can be written")
+    if lake.resolve() in (folder := path.resolve().parent, *folder.parents):
+        raise UsageError(f"{path} lies in the lake {lake}; write to another folder")
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        rows.create_view("written_rows", replace=True)
+        connection.execute(f"COPY (FROM written_rows) TO {quote_text(str(draft))} ({FORMS[path.suffix.lower()]})")
+        draft.replace(path)
+    except OSError as error:
+        raise LakeError.from_system(error, path, "nothing was written") from error
+    finally:
+        draft.unlink(missing_ok=True)

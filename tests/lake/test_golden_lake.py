@@ -1,0 +1,53 @@
+"""Lakes of earlier releases are read as they are: tests/data/golden_lake.py made them, each with its own release."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lakeprobe
+from lakeprobe.lake import audits
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+RELEASES = sorted(path.name for path in (DATA / "golden_lake").iterdir() if path.is_dir())
+
+
+@pytest.fixture(params=RELEASES)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DATA / "golden_lake" / request.param, tmp_path / "lake"))
+
+
+def test_what_was_read_then_is_there(lake: Path) -> None:
+    with lakeprobe.open(lake) as opened:
+        assert opened.runs == ["golden", "golden_saved", "target", "target_saved"]
+        rows = opened.sql("SELECT run, count(*), count(content) FROM tensors GROUP BY run ORDER BY run").fetchall()
+        assert rows == [("golden", 2438, 0), ("golden_saved", 5, 2), ("target", 2438, 0), ("target_saved", 5, 2)]
+        assert opened.sql("SELECT count(*), sum(seq) FROM ops WHERE run = 'target'").fetchall() == [(718, 257403)]
+        assert opened.tensor("target_saved", "Torch.f.0.forward", "output.0").tolist() == [0, 1.5, 3, 4.5, 6, 7.5]
+        assert not list(audits.run(opened.sql))
+
+
+def test_what_was_compared_then_is_there(lake: Path) -> None:
+    with lakeprobe.open(lake) as opened:
+        assert opened.comparisons == ["saved", "statistics"]
+        counts = "SELECT verdict, count(*) FROM results WHERE comparison = $name GROUP BY verdict ORDER BY verdict"
+        rows = opened.sql(counts, {"name": "statistics"}).fetchall()
+        assert rows == [("error", 1), ("pass", 2427), ("warning", 10)]
+        assert [opened.comparison(name).verdict.value for name in opened.comparisons] == ["different", "different"]
+        assert "Verdict: different" in str(opened.comparison("statistics"))
+
+
+def test_what_is_compared_now_stands_beside_it(lake: Path) -> None:
+    """And says the same, row by row: of columns that came later the older one has NULL."""
+    with lakeprobe.open(lake) as opened:
+        for name in ("statistics", "saved"):
+            target, golden = ("target", "golden") if name == "statistics" else ("target_saved", "golden_saved")
+            opened.compare(target, golden, name=f"{name} again")
+            chosen = "SELECT row, target_name, golden_name, outcome, verdict, difference FROM results"
+            then, now = (
+                opened.sql(f"{chosen} WHERE comparison = $name ORDER BY row", {"name": each}).fetchall()
+                for each in (name, f"{name} again")
+            )
+            assert then == now
