@@ -109,7 +109,7 @@ class Coverage:
 
     @property
     def has_warnings(self) -> bool:
-        """Whether --fail-on warning exits with 1: an error, warning, difference, or unpaired or incomplete unit."""
+        """Whether --fail-on warning exits with 1: an error, warning or difference, an unpaired or incomplete unit."""
         rows = self.findings["warning"] + self.findings["unmatched"]
         return bool(self.has_errors or rows or self.different or self.unpaired or self.incomplete)
 

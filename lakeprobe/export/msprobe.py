@@ -284,7 +284,7 @@ class _Part:
         return leaf._replace(data_name=data_name)
 
     def _msprobes_name(self, op: Op, leaf: Leaf, reference: TensorReference) -> str:
-        """Return msprobe's name for the file: its tools infer the leaf from it, and the framework from its suffix."""
+        """Return msprobe's name for the file, from which its tools infer the leaf and the framework."""
         is_torch = self.framework == "pytorch" and tensor_files.is_torch_dtype(reference.dtype)
         category = [_CATEGORIES.get(leaf.section, leaf.section)] if leaf.section else []
         name = ".".join([op.op, *category, *map(str, json.loads(leaf.path))])
