@@ -14,8 +14,11 @@ from lakeprobe import resources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the lake's layout and of its units. A lake with a higher number was written by a newer lakeprobe."""
+
+READABLE_VERSIONS = (2, FORMAT_VERSION)
+"""The versions that are read. 2 has no log (`lakeprobe.lake.log`), and gets one when it is written to."""
 
 COMPARISON_VERSION = 1
 """Version of what a comparison keeps. A new column needs no new one: where older results lack it, it is NULL."""

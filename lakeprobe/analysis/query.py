@@ -11,24 +11,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
     import duckdb
 
-_VARIABLES = ("lake", "lake_files")
-"""What the views of a lake stand on (`lake.views`); a connection has variables of its own."""
-
 
 @contextmanager
 def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to the views of `connection` for the stages of an analysis, which go with it."""
     with connection.cursor() as stages:
-        for name in _VARIABLES:
-            [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
-            if value is not None:
-                set_variable(stages, name, value)
+        views.share(connection, stages)
         yield stages
 
 

@@ -18,12 +18,12 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case, Pending, work_out
 from lakeprobe.errors import LakeError, RuleError
-from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import columns_of, connect, define_macros, lock, set_variable, useful_threads
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
+from lakeprobe.system import files
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +44,7 @@ class PairTask:
     """Two units to hold against each other into the folder `staged`, which does not exist yet.
 
     Without a `rule` the frameworks of the units and the mappings decide which of the bundled ones it is.
+    The folders of the units do not change while they are compared. `is_first_step`: neither run has an earlier step.
     `search`: whether to look for a mapping where names say little. `noise`: the file with what repeats of golden differ
     by.
     `seconds` and bytes of `memory` are what the comparison may take.
@@ -52,10 +53,13 @@ class PairTask:
     lake: Path
     target: UnitKey
     golden: UnitKey
+    target_folder: Path
+    golden_folder: Path
     staged: Path
     rule: Rule | None
     mappings: Mappings
     threads: int
+    is_first_step: bool
     search: bool = True
     noise: Path | None = None
     seconds: float | None = None
@@ -100,8 +104,7 @@ def compare_units(task: PairTask) -> PairReport:
     """Write the results of one pair of units. Raises RuleError and LakeError."""
     import duckdb
 
-    target = layout.unit_folder(task.lake, task.target)
-    golden = layout.unit_folder(task.lake, task.golden)
+    target, golden = task.target_folder, task.golden_folder
     task.staged.mkdir(parents=True)
     connection = connect(task.threads)
     origin = task.rule.origin if task.rule else "the default rule"
@@ -133,6 +136,7 @@ def compare_units(task: PairTask) -> PairReport:
     finally:
         connection.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
+    files.sync_tree(task.staged)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
     return PairReport(
@@ -262,9 +266,8 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
 
 def _find_suspects(connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
     """Write the ops that stand out of rounding noise; whether anything rounds differently at all."""
-    is_first = all(key.step == layout.units(task.lake, key.run)[0].step for key in (task.target, task.golden))
     repeats = noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
-    is_rounding = noise.find_suspects(connection, is_first, repeats)
+    is_rounding = noise.find_suspects(connection, task.is_first_step, repeats)
     path = quote_text(str(task.staged / SUSPECTS_FILE))
     connection.execute(f"COPY (FROM noise_suspects ORDER BY nth) TO {path} (FORMAT parquet)")
     return is_rounding

@@ -1,20 +1,45 @@
-"""Puts finished folders into the lake in one step, so that a reader sees all of a unit or nothing of it.
+"""Puts finished folders into the lake at one moment, and removes what nobody needs any more.
 
-A folder is written in full under LAKE/.staging and then renamed into place. Where one stands there already, the two
-change places in a single system call where Linux offers it, so there is no moment without either.
+Who writes has a session: a folder under LAKE/.staging with his name (`lakeprobe.system.owner`), in which all is
+written in full. Then the folders move to where they are to lie, which nobody reads yet, and with one line of the log
+(`lakeprobe.lake.log`) all of them are in the lake, and what they replace is out of it. Before that the session notes
+down which folders these are. So whoever comes later, after a kill too, can tell: of the folders that an ended session
+noted, those that the log does not name are left over.
+
+Who reads notes down as well, by a file in LAKE/.staging, since when: with which publication. What was replaced later
+is removed when he has ended. Who must not write there reads all the same, but nothing waits for him.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from lakeprobe.errors import LakeError
-from lakeprobe.lake import layout
-from lakeprobe.system import files
+from lakeprobe.lake import layout, log, store
+from lakeprobe.lake.log import Snapshot
+from lakeprobe.system import files, owner
+
+_PLACES = "places.json"
+"""The file of a session with the folders that it puts in place, and those that they replace."""
+_READER, _ENDED, _LOCK = "reader", "ended", ".lock"
+_READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who writes into `lake`, in `folder`. What he publishes lies in folders with the name `publication`."""
+
+    lake: Path
+    folder: Path
+    publication: str
 
 
 @contextmanager
@@ -26,58 +51,251 @@ def unchanged(lake: Path) -> Iterator[None]:
         raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error
 
 
+# ---- writing ----------------------------------------------------------------------------------------------
+
+
 @contextmanager
-def staged(lake: Path, label: str) -> Iterator[Path]:
-    """A new folder under LAKE/.staging; it is removed at the end if it was not put in place.
+def staged(lake: Path, label: str) -> Iterator[Session]:
+    """A session, with a new folder under LAKE/.staging. At its end what it left over is removed.
 
-    Folders of processes that were killed are removed first: nobody holds their locks any more.
+    What sessions left over whose process has ended is removed first.
     """
-    staging = layout.staging_folder(lake)
-    name = f"{label}-{uuid.uuid4().hex}"
-    with locked(lake, name):
-        for other in staging.iterdir():
-            if other.is_dir():
-                _remove_if_abandoned(lake, other)
-        folder = staging / name
-        folder.mkdir()
+    files.make_folders(layout.staging_folder(lake))
+    if store.exists(lake):
+        store.adopt(lake)
+    sweep(lake)
+    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+    session = Session(lake, layout.staging_folder(lake) / f"{label}.{publication}.{owner.me()}", publication)
+    session.folder.mkdir()
+    try:
+        yield session
+    finally:
+        with suppress(OSError, LakeError):  # who comes next removes it
+            _clear(lake, session.folder)
+
+
+def publish(
+    session: Session,
+    what: str,
+    put: Mapping[str, Path],
+    removed: Iterable[str] = (),
+    before: Callable[[Snapshot], None] = lambda _: None,
+) -> None:
+    """Put the folders of the session that `put` has by name in the lake, and take out what is `removed`, at once.
+
+    `before` is told what is in the lake when this comes in; it may refuse by raising. The folders are on the disk when
+    this returns (`files.sync_tree` has been called on them). Raises LakeError, and OSError with which nothing changes.
+    """
+    removed = tuple(removed)
+    lake = session.lake
+    places = {name: log.place_of(session.folder, str(path.relative_to(session.folder))) for name, path in put.items()}
+    places = {name: log.Place(f"{name}/{session.publication}", place.files) for name, place in places.items()}
+
+    def note_down(snapshot: Snapshot) -> None:
+        before(snapshot)
+        old = [snapshot.places[name].path for name in (*put, *removed) if name in snapshot.places]
+        _note(session.folder, [*(place.path for place in places.values()), *old])
+
+    note_down(log.read(lake))
+    changed: set[Path] = set()
+    for name, folder in put.items():
+        changed |= _move(folder, lake / places[name].path)
+    files.sync(*sorted(changed))
+    log.append(lake, what, places, removed, note_down)
+
+
+def _move(folder: Path, target: Path) -> set[Path]:
+    """Rename `folder` to `target`. Returns the folders that have a new name in them."""
+    changed: set[Path] = set()
+    for _ in range(10):
+        changed |= set(files.make_folders(target.parent))
         try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            _lock_file(lake, name).unlink(missing_ok=True)
+            folder.rename(target)
+        except FileNotFoundError:
+            if not folder.exists():
+                raise
+            continue  # the empty folder above was removed meanwhile
+        break
+    return changed | {target.parent}
 
 
-def _remove_if_abandoned(lake: Path, folder: Path) -> None:
-    with suppress(LakeError), locked(lake, folder.name):
-        shutil.rmtree(folder, ignore_errors=True)
-        _lock_file(lake, folder.name).unlink(missing_ok=True)
-
-
-def _lock_file(lake: Path, label: str) -> Path:
-    return layout.staging_folder(lake) / f"{label}.lock"
+def _note(folder: Path, paths: list[str]) -> None:
+    draft = folder / f".{_PLACES}"
+    draft.write_text(json.dumps(paths), encoding="utf-8")
+    files.sync(draft)
+    draft.replace(folder / _PLACES)
+    files.sync(folder)
 
 
 @contextmanager
 def locked(lake: Path, label: str) -> Iterator[None]:
     """Hold the lock `label` of the lake. Raises LakeError at once if another process holds it.
 
-    The lock goes with its process, however that ends.
+    The lock goes with its process, however that ends. It saves work: that no two publications meet is seen to by the
+    log, also on file systems that have no locks.
     """
-    path = _lock_file(lake, label)
+    path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        if not files.lock(file):
-            raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
-        yield
+    while True:
+        with path.open("w") as file:
+            if not files.lock(file):
+                raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
+            if files.is_still(path, file):  # who held it has removed it
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
 
-def put_in_place(staged_folder: Path, target: Path) -> None:
-    """Move `staged_folder` to `target`; a folder that stands there is replaced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        staged_folder.rename(target)
-    elif not files.exchange(staged_folder, target):
-        old = staged_folder.with_name(staged_folder.name + ".old")
-        target.rename(old)
-        staged_folder.rename(target)
-        old.unlink() if old.is_symlink() else shutil.rmtree(old)
+# ---- reading ----------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Somebody who reads a lake as it is now. What is replaced from now on stays until he has closed."""
+
+    def __init__(self, lake: Path) -> None:
+        """Begin to read. Raises LakeError for a log that cannot be read."""
+        self.lake = lake
+        self._note: Path | None = None
+        self.snapshot = log.read(lake)
+        self.renew()
+
+    def renew(self) -> Snapshot:
+        """Read the lake as it is now from here on."""
+        if self._note is not None and log.read(self.lake).number == self.snapshot.number:
+            return self.snapshot
+        while True:
+            self.snapshot = log.read(self.lake)
+            former, self._note = self._note, _note_reader(self.snapshot)
+            _remove(former)
+            if log.read(self.lake).number == self.snapshot.number:  # none came before the note was there
+                return self.snapshot
+
+    def close(self) -> None:
+        """Read no more."""
+        note, self._note = self._note, None
+        _remove(note)
+
+
+@contextmanager
+def reading(lake: Path) -> Iterator[Snapshot]:
+    """What is in the lake now; its folders stay until the block ends, whatever replaces them."""
+    reader = Reader(lake)
+    try:
+        yield reader.snapshot
+    finally:
+        reader.close()
+
+
+def _note_reader(snapshot: Snapshot) -> Path | None:
+    """Note down that somebody reads. None where that cannot be written, and where there is nothing to read."""
+    if not snapshot.places:
+        return None
+    folder = layout.staging_folder(snapshot.lake)
+    path = folder / f"{_READER}-{snapshot.number}.{uuid.uuid4().hex[:8]}.{owner.me()}"
+    try:
+        folder.mkdir(exist_ok=True)
+        path.touch(exist_ok=False)
+    except OSError:
+        return None
+    return path
+
+
+def _remove(note: Path | None) -> None:
+    if note is not None:
+        with suppress(OSError):
+            note.unlink()
+
+
+# ---- what is left over ------------------------------------------------------------------------------------
+
+
+def sweep(lake: Path) -> None:
+    """Remove what is left over: of sessions, readers and locks whose process has ended, and what no reader needs.
+
+    What cannot be removed stays for the next one.
+    """
+    with suppress(OSError):
+        for path in left_over(lake):
+            with suppress(OSError, LakeError):
+                if path.is_dir() and not path.is_symlink():
+                    _clear(lake, path)
+                else:
+                    path.unlink()
+
+
+def left_over(lake: Path) -> list[Path]:
+    """What is in .staging, and the drafts in the log, of processes that have ended."""
+    found = [path for path in _children(layout.staging_folder(lake)) if not _is_in_use(lake, path)]
+    drafts = (path for path in _children(log.folder_of(lake)) if path.name.startswith(log.DRAFT))
+    return sorted([*found, *(path for path in drafts if not _is_in_use(lake, path))])
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_in_use(lake: Path, path: Path) -> bool:
+    if path.name.endswith(_LOCK):
+        return _is_held(path)
+    if path.name.startswith(f"{_ENDED}."):
+        return _has_older_reader(lake)
+    return owner.is_alive(path.name.rpartition(".")[2], path)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open("r+") as file:
+            return not files.lock(file)
+    except OSError:
+        return True
+
+
+def _clear(lake: Path, folder: Path) -> None:
+    """Remove the folder of an ended session, and what it noted and is not in the lake; that stays while it is read."""
+    there = {place.path for place in log.read(lake).places.values()}
+    paths = [path for path in _noted(folder) if path not in there]
+    if any((lake / path).exists() for path in paths) and _has_older_reader(lake):
+        folder.rename(folder.with_name(f"{_ENDED}.{uuid.uuid4().hex}"))
+        return
+    for path in paths:
+        _remove_place(lake, path)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _noted(folder: Path) -> list[str]:
+    """The folders that a session noted. What would not be a place in a lake is left out."""
+    try:
+        noted = json.loads((folder / _PLACES).read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [path for path in noted if isinstance(path, str) and log.is_place(path)] if isinstance(noted, list) else []
+
+
+def _remove_place(lake: Path, path: str) -> None:
+    place = lake / path
+    if place.is_symlink() or place.is_file():
+        place.unlink(missing_ok=True)
+    elif log.has_publication(path):
+        shutil.rmtree(place, ignore_errors=True)
+    else:  # of an older release: beside its files there may be a note, and the folders of later publications
+        for child in _children(place):
+            if child.is_dir() and "=" in child.name:
+                shutil.rmtree(child, ignore_errors=True)
+            elif child.is_file() and child.name != layout.NOTE_FILE:
+                child.unlink(missing_ok=True)
+    files.remove_empty([place, *(lake / parent for parent in Path(path).parents if str(parent) != ".")])
+
+
+def _has_older_reader(lake: Path) -> bool:
+    """Whether somebody reads the lake as it was before the last publication."""
+    number = log.read(lake).number
+    for path in _children(layout.staging_folder(lake)):
+        found = _READ_SINCE.match(path.name)
+        if found and int(found[1]) < number and owner.is_alive(path.name.rpartition(".")[2], path):
+            return True
+    return False

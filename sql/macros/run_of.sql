@@ -1,3 +1,4 @@
 -- run_of(filename): the run that a file of a unit is of; DuckDB opens no file that a condition on it leaves out.
+-- parameters: lake_depth, how many slashes are in front of what lies in the lake
 CREATE OR REPLACE MACRO run_of(filename) AS
-regexp_extract(filename, '/run=([^/]*)/step=\d+/rank=\d+/[^/]*$', 1)
+split_part(filename, '/', getvariable('lake_depth')::INTEGER + 1)[5:]
