@@ -14,6 +14,8 @@ import pytest
 from program import dump_text, lakeprobe, listing, real_program, tensor, write_dump
 
 from lakeprobe.ingest import ingest
+from lakeprobe.lake import layout, upkeep
+from lakeprobe.lake.layout import UnitKey
 from lakeprobe.version import __version__
 
 COMMANDS = ("ingest", "compare", "unmatched", "sql", "ls", "show", "check")
@@ -286,8 +288,9 @@ def test_check(tmp_path: Path) -> None:
     good = lakeprobe("check", "--lake", lake)
     assert (good.code, good.out) == (0, "")
     assert re.fullmatch(r"\d+ audits, 0 with violations\n", good.err)
-    (lake / "run=b/step=0/rank=0/tensors.parquet").replace(lake / "run=a/step=0/rank=0/tensors.parquet")
-    (lake / "run=b").rename(tmp_path / "away")
+    other = layout.unit_folder(lake, UnitKey("b", 0, 0)) / "tensors.parquet"
+    other.replace(layout.unit_folder(lake, UnitKey("a", 0, 0)) / "tensors.parquet")
+    upkeep.remove(lake, "b")
     bad = lakeprobe("check", "--lake", lake)
     assert bad.code == 1
     assert "tensor_without_op: every tensor row belongs to an op of its unit." in bad.out
