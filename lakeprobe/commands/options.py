@@ -40,6 +40,10 @@ NoiseOption = Annotated[
     typer.Option("--noise", metavar="NAME", help="What repeats of golden differ by, too, is noise (lakeprobe noise)."),
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what is in the lake already.")]
+NoSyncOption = Annotated[
+    bool,
+    typer.Option("--no-sync", help="Leave it to the system when files reach the disk: for scratch."),
+]
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_NUMBERS = 1_000_000

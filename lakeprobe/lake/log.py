@@ -346,15 +346,25 @@ def place_of(lake: Path, path: str) -> Place:
     return Place(path, tuple(sorted(file for file in found if not file.startswith("."))))
 
 
+_KINDS = (
+    ("run=*/step=*/rank=*", "dumps.parquet"),
+    ("comparisons/comparison=*", "comparison.yaml"),
+    ("noise/noise=*", "noise.parquet"),
+    ("tables/table=*", "table.parquet"),
+)
+"""Where things of each kind lie, and a file that each has."""
+
+
+def publications(lake: Path) -> list[str]:
+    """The folders, relative to the lake, of everything that was published and still lies there."""
+    found = (str(folder.relative_to(lake)) for pattern, _ in _KINDS for folder in lake.glob(f"{pattern}/*/"))
+    return [path for path in found if has_publication(path)]
+
+
 def from_folders(lake: Path) -> dict[str, Place]:
     """What the folders of a lake say is in it: the newest of each thing, or what an older release put in its place."""
     found: dict[str, Place] = {}
-    for pattern, sign in (
-        ("run=*/step=*/rank=*", "dumps.parquet"),
-        ("comparisons/comparison=*", "comparison.yaml"),
-        ("noise/noise=*", "noise.parquet"),
-        ("tables/table=*", "table.parquet"),
-    ):
+    for pattern, sign in _KINDS:
         for folder in lake.glob(pattern):
             name = str(folder.relative_to(lake))
             newest = max((path.parent for path in folder.glob(f"*/{sign}")), default=folder)

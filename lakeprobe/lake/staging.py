@@ -232,6 +232,25 @@ def left_over(lake: Path) -> list[Path]:
     return sorted([*found, *(path for path in drafts if not _is_in_use(lake, path))])
 
 
+def orphans(lake: Path) -> list[str]:
+    """Folders that neither the log nor a session names, relative to the lake."""
+    known = {place.path for place in log.read(lake).places.values()}
+    for session in _children(layout.staging_folder(lake)):
+        known.update(_noted(session))
+    return sorted(path for path in log.publications(lake) if path not in known)
+
+
+def repair(lake: Path) -> list[str]:
+    """Make the log fit the folders, and remove what is left over. Returns what was done, a line each."""
+    store.adopt(lake)
+    sweep(lake)
+    done = log.rebuild(lake)
+    for path in orphans(lake):
+        _remove_place(lake, path)
+        done.append(f"removed, since nothing names it: {path}")
+    return done
+
+
 def _children(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())

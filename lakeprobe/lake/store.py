@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import uuid
 from pathlib import Path
@@ -17,11 +18,15 @@ from lakeprobe.system import files, owner
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
 _FILE = "lake.yaml"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
     """The lake that is meant: `path`, else $LAKEPROBE_LAKE, else ./lake; absolute."""
-    return Path(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT).expanduser().absolute()
+    chosen = path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
+    if _ADDRESS.match(str(chosen)):
+        raise LakeError(f"{chosen} is an address, and a lake is a folder; mount it, and give the folder")
+    return Path(chosen).expanduser().absolute()
 
 
 def exists(path: Path) -> bool:

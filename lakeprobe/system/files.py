@@ -76,6 +76,11 @@ def syncs() -> bool:
     return not os.environ.get(NO_SYNC)
 
 
+def leave_sync_to_the_system() -> None:
+    """Let this process, and those that it starts, return before files are on the disk."""
+    os.environ[NO_SYNC] = "1"
+
+
 def sync(*paths: Path) -> None:
     """Have files and folders on the disk when this returns: a file its bytes, a folder its names. Raises OSError."""
     if not syncs():
