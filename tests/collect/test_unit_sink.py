@@ -436,7 +436,7 @@ def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, mo
     for target in ("lakeprobe.journals.recovery._link_values", "lakeprobe.lake.staging.publish",
                    "shutil.rmtree"):  # fmt: skip
         with monkeypatch.context() as patched:
-            patched.setattr(target, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(target, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 recovery.build(lake, folder)
     recovery.build(lake, folder)
