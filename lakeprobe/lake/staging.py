@@ -12,7 +12,9 @@ is removed when he has ended. Who must not write there reads all the same, but n
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 import time
@@ -27,6 +29,7 @@ from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.system import files, owner
 
+_MOST_ATTEMPTS = 10
 _PLACES = "places.json"
 """The file of a session with the folders that it puts in place, and those that they replace."""
 _READER, _ENDED, _LOCK = "reader", "ended", ".lock"
@@ -97,26 +100,26 @@ def publish(
         _note(session.folder, [*(place.path for place in places.values()), *old])
 
     note_down(log.read(lake))
-    changed: set[Path] = set()
     for name, folder in put.items():
-        changed |= _move(folder, lake / places[name].path)
-    files.sync(*sorted(changed))
+        _move(folder, lake / places[name].path)
+    # all folders above, also those that were there: who made them may not have synced what they are in
+    above = {lake / parent for place in places.values() for parent in Path(place.path).parents}
+    files.sync(*sorted(above))
     log.append(lake, what, places, removed, note_down)
 
 
-def _move(folder: Path, target: Path) -> set[Path]:
-    """Rename `folder` to `target`. Returns the folders that have a new name in them."""
-    changed: set[Path] = set()
-    for _ in range(10):
-        changed |= set(files.make_folders(target.parent))
+def _move(folder: Path, target: Path) -> None:
+    """Rename `folder` to `target`, whose parents are made."""
+    for _ in range(_MOST_ATTEMPTS):
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             folder.rename(target)
-        except FileNotFoundError:
+        except FileNotFoundError:  # an empty folder above was removed meanwhile
             if not folder.exists():
                 raise
-            continue  # the empty folder above was removed meanwhile
-        break
-    return changed | {target.parent}
+        else:
+            return
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
 
 
 def _note(folder: Path, paths: list[str]) -> None:
@@ -278,12 +281,14 @@ def _clear(lake: Path, folder: Path) -> None:
     """Remove the folder of an ended session, and what it noted and is not in the lake; that stays while it is read."""
     there = {place.path for place in log.read(lake).places.values()}
     paths = [path for path in _noted(folder) if path not in there]
-    if any((lake / path).exists() for path in paths) and _has_older_reader(lake):
+    if not _has_older_reader(lake):
+        for path in paths:
+            with suppress(OSError):
+                _remove_place(lake, path)
+    if any(_is_left(lake, path) for path in paths):
         folder.rename(folder.with_name(f"{_ENDED}.{uuid.uuid4().hex}"))
-        return
-    for path in paths:
-        _remove_place(lake, path)
-    shutil.rmtree(folder, ignore_errors=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _noted(folder: Path) -> list[str]:
@@ -295,18 +300,30 @@ def _noted(folder: Path) -> list[str]:
     return [path for path in noted if isinstance(path, str) and log.is_place(path)] if isinstance(noted, list) else []
 
 
+def _is_left(lake: Path, path: str) -> bool:
+    """Whether something of an abandoned folder is still there."""
+    place = lake / path
+    return os.path.lexists(place) if log.has_publication(path) else bool(_files_in(place))
+
+
+def _files_in(place: Path) -> list[Path]:
+    """What an older release put into a folder: beside it there may be a note, and the folders of publications."""
+    if not place.is_dir():
+        return [place] if os.path.lexists(place) else []
+    return [
+        child
+        for child in _children(place)
+        if (child.name != layout.NOTE_FILE if child.is_file() else "=" in child.name)
+    ]
+
+
 def _remove_place(lake: Path, path: str) -> None:
     place = lake / path
-    if place.is_symlink() or place.is_file():
-        place.unlink(missing_ok=True)
-    elif log.has_publication(path):
-        shutil.rmtree(place, ignore_errors=True)
-    else:  # of an older release: beside its files there may be a note, and the folders of later publications
-        for child in _children(place):
-            if child.is_dir() and "=" in child.name:
-                shutil.rmtree(child, ignore_errors=True)
-            elif child.is_file() and child.name != layout.NOTE_FILE:
-                child.unlink(missing_ok=True)
+    for left in [place] if log.has_publication(path) else _files_in(place):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
     files.remove_empty([place, *(lake / parent for parent in Path(path).parents if str(parent) != ".")])
 
 

@@ -74,7 +74,7 @@ def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequenc
             regexp_extract(filename, '/comparison=([^/]*)/(?:[^/=]*/)?step=', 1) AS comparison,
             compared_step_of(filename) AS step,
             compared_rank_of(filename) AS rank,
-            * EXCLUDE (filename)
+            COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
         FROM read_parquet(
             getvariable('{_variable(name)}'), hive_partitioning = false, union_by_name = true, filename = true
         )

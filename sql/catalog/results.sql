@@ -5,7 +5,7 @@ SELECT
     comparison_of(filename) AS comparison,
     compared_step_of(filename) AS step,
     compared_rank_of(filename) AS rank,
-    * EXCLUDE (filename)
+    COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
 FROM read_parquet(
     getvariable('results_files'),
     hive_partitioning = false,

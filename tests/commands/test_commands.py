@@ -257,7 +257,7 @@ def test_damage_is_told_in_one_line(
     assert said.err.count("\n") == 1
     assert said.err.startswith("lakeprobe: ")
     assert str(dump / "dump.json") in said.err
-    assert list(listing(tmp_path / "lake")) == ["lake.yaml"]
+    assert list(listing(tmp_path / "lake")) == ["lake.yaml", "log/0000000001.json"]
 
 
 # ---- lakes ------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> N
     (tmp_path / "lake.yaml").write_text(f"format: {format}\n")
     done = lakeprobe("ls", LAKEPROBE_LAKE=tmp_path)
     assert done.code == 3
-    assert f"has the format {format}, this lakeprobe 2; {advice}" in done.line
+    assert f"has the format {format}, this lakeprobe 3; {advice}" in done.line
 
 
 def test_check(tmp_path: Path) -> None:

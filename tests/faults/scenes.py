@@ -72,9 +72,10 @@ def _tables(folder: Path) -> None:
     (folder / "compare_result_20260101000000.csv").write_text(f"{headers}\na,a,f,f,[],[],1,pass,\n")
 
 
-def scenes(home: Path) -> list[Scene]:
+def scenes(home: Path) -> list[Scene]:  # noqa: C901
     """All scenes; their dumps lie in `home`."""
-    old, new = dump(home / "old" / "npu", 2), dump(home / "new" / "npu", 3)
+    old = dump(home / "old" / "npu", 2)
+    dump(home / "new" / "npu", 3)
     golden = dump(home / "old" / "gpu", 2)
     _tables(home / "new")
 
@@ -112,7 +113,7 @@ def scenes(home: Path) -> list[Scene]:
         sink.close()
 
     def recover(lake: Path) -> None:
-        made, errors = recovery.recover(lake, again=True)
+        _, errors = recovery.recover(lake, again=True)
         if errors:
             raise errors[0]
 
@@ -139,7 +140,8 @@ def _leaf(call: int) -> dict[str, Any]:
     import numpy as np
 
     return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5,
-            "Norm": 1.0, "requires_grad": False, "data_name": f"{call}.pt", "tensor": np.full(2, call, np.float32)}  # fmt: skip
+            "Norm": 1.0, "requires_grad": False, "data_name": f"{call}.pt", "tensor": np.full(2, call, np.float32),
+            }  # fmt: skip
 
 
 def settle(lake: Path) -> None:
