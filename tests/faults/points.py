@@ -217,7 +217,7 @@ def run(home: Path, sample: int | None, seed: int, names: list[str] | None) -> i
         log._known.clear()
         error = struck(case, begun[case.scene.name], folder, *states[case.scene.name], thorough=number % 20 == 0)
         counts[case.scene.name, case.fault] += 1
-        if number % 200 == 199:
+        if number % 50 == 49:
             print(f"{number + 1} cases", flush=True)
         if error:
             wrong.append(error)
