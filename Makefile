@@ -2,6 +2,7 @@
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
 # make test: sets up and passes all tests, in both environments.
 # make fuzz: the tests of Hypothesis with all of their examples, and new ones each time.
+# make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: so many of them, by chance).
 # make coverage: which lines of the package the tests run.
 # make packages: builds sdist and wheel, and uses both with every Python that is here.
 PYTHON ?= python3
@@ -13,7 +14,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
 
-.PHONY: demo check test test-mindspore fuzz coverage packages lint bench truth clean
+.PHONY: demo check test test-mindspore fuzz faults coverage packages lint bench truth clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +44,10 @@ check: lint
 
 fuzz: $(VENV)/ready
 	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rl '^from hypothesis' tests --include='test_*.py')
+
+faults: $(VENV)/ready
+	cc -shared -fPIC -O1 -Wall -o $(VENV)/shim.so tests/faults/shim.c -ldl
+	LD_PRELOAD=$(CURDIR)/$(VENV)/shim.so $(BIN)/python tests/faults/points.py $(if $(SAMPLE),--sample $(SAMPLE))
 
 coverage: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet pytest-cov

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
@@ -32,6 +33,8 @@ from lakeprobe.system import files, owner
 _MOST_ATTEMPTS = 10
 _PLACES = "places.json"
 """The file of a session with the folders that it puts in place, and those that they replace."""
+_NOTES = (f"run=*/{layout.NOTE_FILE}", f"comparisons/comparison=*/{layout.NOTE_FILE}")
+_NOTE = re.compile(rf"(run=[^/]+|comparisons/comparison=[^/]+)/{re.escape(layout.NOTE_FILE)}")
 _READER, _ENDED, _LOCK = "reader", "ended", ".lock"
 _READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
 
@@ -83,11 +86,13 @@ def publish(
     put: Mapping[str, Path],
     removed: Iterable[str] = (),
     before: Callable[[Snapshot], None] = lambda _: None,
+    notes: Mapping[Path, Path | None] = MappingProxyType({}),
 ) -> None:
     """Put the folders of the session that `put` has by name in the lake, and take out what is `removed`, at once.
 
-    `before` is told what is in the lake when this comes in; it may refuse by raising. The folders are on the disk when
-    this returns (`files.sync_tree` has been called on them). Raises LakeError, and OSError with which nothing changes.
+    `before` is told what is in the lake when this comes in; it may refuse by raising. Of `notes`, each with the one
+    that it is made of if it is new, those go in the end whose run or comparison is not in the lake. The folders were
+    synced before (`files.sync_tree`), and are in the lake for good when this returns. Raises LakeError, and OSError with which nothing changes.
     """
     removed = tuple(removed)
     lake = session.lake
@@ -97,11 +102,17 @@ def publish(
     def note_down(snapshot: Snapshot) -> None:
         before(snapshot)
         old = [snapshot.places[name].path for name in (*put, *removed) if name in snapshot.places]
-        _note(session.folder, [*(place.path for place in places.values()), *old])
+        kept = (str(note.relative_to(lake)) for note in notes)
+        _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
 
     note_down(log.read(lake))
     for name, folder in put.items():
         _move(folder, lake / places[name].path)
+    for note, original in notes.items():
+        if original is not None and original.is_file():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.unlink(missing_ok=True)
+            files.link_or_copy(original, note)
     # all folders above, also those that were there: who made them may not have synced what they are in
     above = {lake / parent for place in places.values() for parent in Path(place.path).parents}
     files.sync(*sorted(above))
@@ -237,10 +248,18 @@ def left_over(lake: Path) -> list[Path]:
 
 def orphans(lake: Path) -> list[str]:
     """Folders that neither the log nor a session names, relative to the lake."""
-    known = {place.path for place in log.read(lake).places.values()}
+    known = _wanted(lake)
     for session in _children(layout.staging_folder(lake)):
         known.update(_noted(session))
-    return sorted(path for path in log.publications(lake) if path not in known)
+    notes = (str(note.relative_to(lake)) for pattern in _NOTES for note in lake.glob(pattern))
+    return sorted(path for path in (*log.publications(lake), *notes) if path not in known)
+
+
+def _wanted(lake: Path) -> set[str]:
+    """Where everything lies that is in the lake, and where the notes on it may lie."""
+    there = log.read(lake)
+    tops = [*(f"run={run}" for run in layout.runs(there)), *map(layout.comparison_name, layout.comparisons(there))]
+    return {place.path for place in there.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
 
 
 def repair(lake: Path) -> list[str]:
@@ -279,8 +298,8 @@ def _is_held(path: Path) -> bool:
 
 def _clear(lake: Path, folder: Path) -> None:
     """Remove the folder of an ended session, and what it noted and is not in the lake; that stays while it is read."""
-    there = {place.path for place in log.read(lake).places.values()}
-    paths = [path for path in _noted(folder) if path not in there]
+    wanted = _wanted(lake)
+    paths = [path for path in _noted(folder) if path not in wanted]
     if not _has_older_reader(lake):
         for path in paths:
             with suppress(OSError):
@@ -297,7 +316,8 @@ def _noted(folder: Path) -> list[str]:
         noted = json.loads((folder / _PLACES).read_bytes())
     except (OSError, ValueError):
         return []
-    return [path for path in noted if isinstance(path, str) and log.is_place(path)] if isinstance(noted, list) else []
+    paths = noted if isinstance(noted, list) else []
+    return [path for path in paths if isinstance(path, str) and (log.is_place(path) or _NOTE.fullmatch(path))]
 
 
 def _is_left(lake: Path, path: str) -> bool:

@@ -50,8 +50,7 @@ def remove(lake: Path, name: str) -> None:
     """Remove a run or comparison. Comparisons of a run keep their rows. Raises UsageError and LakeError."""
     kept = find(lake, name)
     with staging.unchanged(lake), staging.staged(lake, "remove") as session:
-        staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept))
-        kept.note.unlink(missing_ok=True)
+        staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept), notes={kept.note: None})
 
 
 def rename(lake: Path, name: str, new: str) -> None:
@@ -68,18 +67,13 @@ def rename(lake: Path, name: str, new: str) -> None:
                 raise UsageError(f"{new} is the name of a {what} already; choose another")
 
     check(log.read(lake))
-    with staging.unchanged(lake), staging.reading(lake) as there, staging.staged(lake, "rename") as session:
+    with staging.unchanged(lake), staging.staged(lake, "rename") as session, staging.reading(lake) as there:
         things = list(_things(there, kept))
         put = dict(_renamed(session, there, kept, new))
-        if kept.note.is_file():
-            note = Path(str(kept.note).replace(f"={name}", f"={new}"))
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.unlink(missing_ok=True)
-            files.link_or_copy(kept.note, note)
+        note = kept.note.parent.with_name(kept.note.parent.name.replace(f"={name}", f"={new}")) / kept.note.name
         for folder in put.values():
             files.sync_tree(folder)
-        staging.publish(session, f"rename {name} {new}", put, things, check)
-        kept.note.unlink(missing_ok=True)
+        staging.publish(session, f"rename {name} {new}", put, things, check, {kept.note: None, note: kept.note})
 
 
 def _things(there: Snapshot, kept: Kept) -> Iterator[str]:
