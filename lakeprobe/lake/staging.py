@@ -92,7 +92,8 @@ def publish(
 
     `before` is told what is in the lake when this comes in; it may refuse by raising. Of `notes`, each with the one
     that it is made of if it is new, those go in the end whose run or comparison is not in the lake. The folders were
-    synced before (`files.sync_tree`), and are in the lake for good when this returns. Raises LakeError, and OSError with which nothing changes.
+    synced before (`files.sync_tree`); when this returns they are in the lake for good. Raises LakeError, and OSError
+    with which nothing changes.
     """
     removed = tuple(removed)
     lake = session.lake
@@ -314,7 +315,7 @@ def _noted(folder: Path) -> list[str]:
     """The folders that a session noted. What would not be a place in a lake is left out."""
     try:
         noted = json.loads((folder / _PLACES).read_bytes())
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return []
     paths = noted if isinstance(noted, list) else []
     return [path for path in paths if isinstance(path, str) and (log.is_place(path) or _NOTE.fullmatch(path))]
