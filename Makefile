@@ -3,6 +3,7 @@
 # make test: sets up and passes all tests, in both environments.
 # make fuzz: the tests of Hypothesis with all of their examples, and new ones each time; then SECONDS of damaged files for
 #   every reader, and of statements for the sandbox of rules.
+# make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).
 # make coverage: which lines of the package the tests run.
 # make packages: builds sdist and wheel, and uses both with every Python that is here.
 PYTHON ?= python3
@@ -15,7 +16,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
 
-.PHONY: demo check test test-mindspore fuzz coverage packages lint bench truth clean
+.PHONY: demo check test test-mindspore fuzz faults coverage packages lint bench truth clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +48,10 @@ fuzz: $(VENV)/ready
 	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rl '^from hypothesis' tests --include='test_*.py')
 	$(BIN)/python tests/fuzz/readers.py $(SECONDS)
 	$(BIN)/python tests/hostile/test_statements.py $(SECONDS) $$(date +%s)
+
+faults: $(VENV)/ready
+	cc -shared -fPIC -O1 -Wall -o $(VENV)/shim.so tests/faults/shim.c -ldl
+	LD_PRELOAD=$(CURDIR)/$(VENV)/shim.so $(BIN)/python tests/faults/points.py $(if $(SAMPLE),--sample $(SAMPLE))
 
 coverage: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet pytest-cov

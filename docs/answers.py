@@ -112,7 +112,7 @@ def renamed(dump: dict[str, Any]) -> None:
 
 def cut_off(lake: Path, run: str) -> None:
     """Mark the units of `run` as the collector does if its process ends in the middle of a step."""
-    for path in lake.glob(f"run={run}/step=*/rank=*/dumps.parquet"):
+    for path in lake.glob(f"run={run}/step=*/rank=*/*/dumps.parquet"):
         table = pq.ParquetFile(path).read()
         place = table.schema.get_field_index("complete")
         pq.write_table(table.set_column(place, "complete", pa.array([False] * len(table))), path)

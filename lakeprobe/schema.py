@@ -12,8 +12,11 @@ from lakeprobe import resources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the layout of a lake and its units. A lake with a higher number was written by a newer lakeprobe."""
+
+READABLE_VERSIONS = (2, FORMAT_VERSION)
+"""The versions that are read. 2 has no log (`lakeprobe.lake.log`), and gets one when it is written to."""
 
 COMPARISON_VERSION = 1
 """Version of a stored comparison. A new column does not change it: the column is NULL where older results lack it."""

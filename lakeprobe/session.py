@@ -27,9 +27,10 @@ from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import TensorError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import guard, layout, store, upkeep, views
+from lakeprobe.lake import guard, layout, log, staging, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
 from lakeprobe.reports import files
 from lakeprobe.reports.picture import DriftReport
@@ -57,12 +58,24 @@ class Lake:
         self.path = store.check_place(store.choose(path))
         if store.is_writable(self.path):
             settle(self.path)
-            upkeep.finish(self.path)
-        self._connection = connect()
         self._measures = False
+        self._reader = Reader(self.path)
+        self._database = connect()
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
-        self._finalizer = weakref.finalize(self, self._connection.close)
-        views.define(self._connection, self.path)
+        self._finalizer = weakref.finalize(self, _close, self._database, self._reader)
+        views.define(self._database, self._reader.snapshot)
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """A connection with the views of the lake as it is now: each question is answered from one state of it."""
+        if not log.is_current(self._reader.snapshot):
+            views.define(self._database, self._reader.renew())
+        return self._database
+
+    def _see_changes(self) -> None:
+        """Show the lake as this session made it, and remove what nobody else reads any more."""
+        views.define(self._database, self._reader.renew())
+        staging.sweep(self.path)
 
     def close(self) -> None:
         """Close the connection. Relations from `sql` cannot be read afterwards."""
@@ -92,12 +105,12 @@ class Lake:
     def rm(self, name: str) -> None:
         """Remove a run or comparison; comparisons of a run keep their rows. Raises UsageError and LakeError."""
         upkeep.remove(self.path, name)
-        views.define(self._connection, self.path)
+        self._see_changes()
 
     def rename(self, name: str, new: str) -> None:
         """Rename a run or comparison; comparisons follow their run. Raises UsageError and LakeError."""
         upkeep.rename(self.path, name, new)
-        views.define(self._connection, self.path)
+        self._see_changes()
 
     def note(self, name: str, text: str | None = None) -> str:
         """Return the note on a run or comparison, after setting it to `text` if that is given. Raises UsageError."""
@@ -110,7 +123,7 @@ class Lake:
         from lakeprobe.ingest import ingest as run_ingest  # the readers, which a query does not need
 
         report = run_ingest(path, lake=self.path, **options)
-        views.define(self._connection, self.path)
+        self._see_changes()
         return report
 
     def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
@@ -127,7 +140,7 @@ class Lake:
         If the lake is read-only, the comparison is in a temporary one: `.lake` of the result.
         """
         report = run_compare(target, golden, lake=self.path, **options)
-        views.define(self._connection, self.path)
+        self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
 
     def measure_noise(
@@ -137,7 +150,7 @@ class Lake:
         from lakeprobe.compare.repeats import measure
 
         report = measure(golden, repeats, lake=self.path, **options)
-        views.define(self._connection, self.path)
+        self._see_changes()
         return report
 
     def comparison(self, name: str) -> ComparisonResult:
@@ -259,6 +272,11 @@ class Lake:
         raise UsageError(f"{name} is neither a run nor a comparison in {self.path}; it has {existing}")
 
 
+def _close(connection: duckdb.DuckDBPyConnection, reader: Reader) -> None:
+    connection.close()
+    reader.close()
+
+
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
 
@@ -276,8 +294,9 @@ class ComparisonResult:
         several_ranks = len({unit.rank for unit in self.stored.units}) > 1
         if not several_ranks or summary.verdict is Verdict.EQUAL:
             return shown(comparison_text(self.stored, summary))
-        with query_errors(), connect() as connection:  # a new one, because the lake may be closed by now
-            views.define(connection, self.lake.path)
+        # a new connection, because the lake may be closed by now
+        with query_errors(), staging.reading(self.lake.path) as snapshot, connect() as connection:
+            views.define(connection, snapshot)
             return shown(comparison_text(self.stored, summary, differing.first_difference(connection, self.stored)))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:

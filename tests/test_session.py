@@ -119,7 +119,7 @@ def test_wrong_queries(lake: Lake) -> None:
 
 def test_a_comparison_that_is_damaged(lake: Lake, tmp_path: Path) -> None:
     lake.compare(tmp_path / "npu", tmp_path / "gpu")
-    path = lake.path / "comparisons" / "comparison=npu_vs_gpu" / "comparison.yaml"
+    path = lake.comparison("npu_vs_gpu").stored.folder / "comparison.yaml"
     for text in ("comparison: [", "comparison: x", "pairs: 3"):
         path.write_text(text)
         with pytest.raises(LakeError, match=r"comparison\.yaml is damaged (?s:.*); compare again"):

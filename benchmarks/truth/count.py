@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.truth import planted
 from benchmarks.truth.planted import Defect, Model
-from lakeprobe.lake import layout
+from lakeprobe.lake import layout, staging, store
 from lakeprobe.reports.blame_text import records
 from lakeprobe.session import ComparisonResult, Lake
 
@@ -93,6 +93,8 @@ def forget(folder: Path) -> None:
     (folder / COUNTS).unlink(missing_ok=True)
     for kept in ("comparisons", "noise"):
         shutil.rmtree(folder / "lake" / kept, ignore_errors=True)
+    if store.exists(folder / "lake"):
+        staging.repair(folder / "lake")
 
 
 def _ask(lake: Lake, run: str, defect: Defect | None, repeat: bool) -> list[Case]:

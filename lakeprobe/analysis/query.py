@@ -11,24 +11,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
     import duckdb
 
-_VARIABLES = ("lake", "lake_files")
-"""The variables that the views of a lake read (`lake.views`). Each connection has its own variables."""
-
 
 @contextmanager
 def stage_connection(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a separate connection with the views of `connection`. The stages of the analysis end with it."""
     with connection.cursor() as stages:
-        for name in _VARIABLES:
-            [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
-            if value is not None:
-                set_variable(stages, name, value)
+        views.share(connection, stages)
         yield stages
 
 

@@ -104,11 +104,9 @@ def summarise(comparison: StoredComparison) -> Summary:
     connection = connect()
     try:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
-            pattern = f"step=*/rank=*/{file}"
-            if next(comparison.folder.glob(pattern), None) is not None:
-                views.define_over(connection, name, comparison.folder, pattern)
-            else:  # an older comparison has no suspects
-                connection.execute(f"CREATE VIEW {name} AS {views.empty(name)}")
+            files = [unit.folder / file for unit in comparison.units]
+            # an older comparison has no suspects
+            views.define_over(connection, name, [path for path in files if path.is_file()])
         _define_own_metrics(connection)
         query.keep(connection, "findings", "findings_by_op")
         keep_noise_ends(connection, comparison)

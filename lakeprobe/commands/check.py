@@ -1,16 +1,25 @@
-"""lakeprobe check: the audits of the lake."""
+"""lakeprobe check: the audits of the lake, and its repair."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from lakeprobe.commands.options import LakeOption
 
 
-def check(lake: LakeOption = None) -> None:
+def check(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make the log fit the folders, and remove leftovers.")
+    ] = False,
+    lake: LakeOption = None,
+) -> None:
     """Run the audits: queries that find violations of what a lake guarantees.
 
-    Exits with 1 if there are violations, or if collected data is set aside because it could not become a unit.
+    Exits with 1 if there are violations, if collected data is set aside because it could not become a unit, if files
+    are missing, or if killed writers left files behind.
 
     Example: lakeprobe check
     """
@@ -20,7 +29,14 @@ def check(lake: LakeOption = None) -> None:
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
-    with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+    path = store.check(store.choose(lake))
+    if repair:
+        _repair(path)
+    unfit = _tell_unfit(path)
+    if unfit:
+        diagnostics.note(f"{unfit} things do not fit the log; mend it: lakeprobe check --repair")
+        raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+    with query_errors(), Lake(path) as opened:
         violations = audits.run(opened.sql)
         for audit, columns, rows in violations:
             output.text(f"{audit.name}: {audit.promise}")
@@ -29,3 +45,26 @@ def check(lake: LakeOption = None) -> None:
     diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")
     if violations or set_aside:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
+
+
+def _tell_unfit(lake: Path) -> int:
+    """Say what of the folders does not fit the log. Returns how many things that are."""
+    from lakeprobe import output
+    from lakeprobe.lake import log, staging
+
+    found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
+    found += [f"cannot be read: {path}" for path in log.damaged(lake)]
+    found += [f"left over: {path}" for path in staging.left_over(lake)]
+    found += [f"left over: {lake / path}" for path in staging.orphans(lake)]
+    for line in found:
+        output.text(line)
+    return len(found)
+
+
+def _repair(lake: Path) -> None:
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import staging
+
+    with staging.unchanged(lake):
+        for line in staging.repair(lake):
+            diagnostics.note(line)

@@ -15,6 +15,7 @@ from lakeprobe.commands.options import (
     JobsOption,
     LakeOption,
     NoiseOption,
+    NoSyncOption,
     RanksOption,
     StepsOption,
     numbers,
@@ -117,6 +118,7 @@ def compare(
         bool, typer.Option("--replace", help="Read the dumps again, and replace a comparison of that name.")
     ] = False,
     jobs: JobsOption = None,
+    no_sync: NoSyncOption = False,
 ) -> None:
     """Compare a target run with a golden run, and name the first op that differs.
 
@@ -128,8 +130,11 @@ def compare(
     """
     from lakeprobe import diagnostics
     from lakeprobe.compare.run import compare as run_compare
+    from lakeprobe.system import files
     from lakeprobe.work import default_jobs
 
+    if no_sync:
+        files.leave_sync_to_the_system()
     if format is not None and output is None:
         raise UsageError(f"--format {format} writes files; name their folder with -o")
     if target_path is not None or golden_path is not None:

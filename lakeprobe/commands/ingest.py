@@ -11,6 +11,7 @@ from lakeprobe.commands.options import (
     Format,
     JobsOption,
     LakeOption,
+    NoSyncOption,
     RanksOption,
     ReplaceOption,
     StepsOption,
@@ -30,6 +31,7 @@ def ingest(
     jobs: JobsOption = None,
     rank: RanksOption = None,
     step: StepsOption = None,
+    no_sync: NoSyncOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read, and in which format, without reading it.")
     ] = False,
@@ -48,8 +50,11 @@ def ingest(
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
     from lakeprobe.reports.terminal import ingest_lines
+    from lakeprobe.system import files
     from lakeprobe.work import default_jobs
 
+    if no_sync:
+        files.leave_sync_to_the_system()
     with diagnostics.progress("reading") as progress:
         report = run_ingest(
             path,

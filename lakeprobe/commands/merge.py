@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,16 +89,14 @@ def merge(
 @contextmanager
 def _connection(lake: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with the views of `lake`. Result files alone need no lake."""
-    from lakeprobe.lake import store, views
+    from lakeprobe.lake import staging, store, views
     from lakeprobe.lake.connection import connect
 
-    connection = connect()
-    try:
+    with ExitStack() as opened:
+        connection = opened.enter_context(connect())
         if lake:
-            views.define(connection, store.check(lake))
+            views.define(connection, opened.enter_context(staging.reading(store.check(lake))))
         yield connection
-    finally:
-        connection.close()
 
 
 def _noted(sheets: Iterable[Sheet]) -> Iterator[Sheet]:

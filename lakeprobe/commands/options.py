@@ -40,6 +40,10 @@ NoiseOption = Annotated[
     typer.Option("--noise", metavar="NAME", help="Differences between repeats of golden are noise too."),
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what the lake already has.")]
+NoSyncOption = Annotated[
+    bool,
+    typer.Option("--no-sync", help="Let the system decide when files reach the disk. For scratch lakes."),
+]
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_NUMBERS = 1_000_000

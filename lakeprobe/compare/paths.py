@@ -195,7 +195,7 @@ def _units(dump: Located) -> Iterator[tuple[tuple[int, int], tuple[Source, ...]]
 
 def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
     """Return whether the run's units of these steps and ranks, or else its first unit, were read from this dump."""
-    keys = [key for place, _ in _units(dump) if layout.unit_folder(lake, key := UnitKey(run, *place)).exists()]
+    keys = [key for place, _ in _units(dump) if layout.has_unit(lake, key := UnitKey(run, *place))]
     return all(
         Path(_described(lake, key, "source")).resolve() == source_of(dump.sources).resolve()
         for key in keys or layout.units(lake, run)[:1]

@@ -18,6 +18,7 @@ from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.resources import quote_text
+from lakeprobe.system import files
 from lakeprobe.work import Progress
 
 
@@ -74,16 +75,18 @@ def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> i
         for report in reports
         for pair in report.pairs
     ]
-    file = layout.noise_file(lake, name)
     try:
-        with staging.locked(lake, f"noise={name}"), staging.staged(lake, "noise") as folder, connect() as connection:
-            views.define(connection, lake)
-            folder.mkdir(parents=True, exist_ok=True)
+        with staging.locked(lake, f"noise={name}"), staging.staged(lake, "noise") as session, \
+                staging.reading(lake) as there, connect() as connection:  # fmt: skip
+            views.define(connection, there)
+            folder = session.folder / "noise"
+            folder.mkdir()
             measured = connection.sql(resources.sql("noise/measure"), params={"golden": golden, "units": units})
             table = measured.to_arrow_table()
             connection.register("measured", table)
-            connection.execute(f"COPY measured TO {quote_text(str(folder / file.name))} (FORMAT parquet)")
-            staging.put_in_place(folder, file.parent)
+            connection.execute(f"COPY measured TO {quote_text(str(folder / layout.NOISE_FILE))} (FORMAT parquet)")
+            files.sync_tree(folder)
+            staging.publish(session, f"measure the noise {name}", {layout.noise_name(name): folder})
     except OSError as error:
         raise LakeError.from_system(error, lake, "no noise was written") from error
     return int(table.num_rows)
@@ -93,7 +96,7 @@ def check(lake: Path, name: str, golden: str) -> Path:
     """Return the file of the noise `name` of the run `golden`. Raises UsageError if the lake has none."""
     file = layout.noise_file(lake, name)
     existing = ", ".join(layout.noises(lake)) or "none"
-    if not file.is_file():
+    if file is None:
         raise UsageError(f"{lake} has no noise {name} (its noises: {existing}); measure it: lakeprobe noise {golden} …")
     with connect() as connection:
         views.define(connection, lake)

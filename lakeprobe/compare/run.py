@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from dataclasses import replace as replaced
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.journals.settle import settle
-from lakeprobe.lake import comparison, layout, staging, store, tables, upkeep, views
+from lakeprobe.lake import comparison, layout, log, staging, store, views
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.schema import COMPARISON_VERSION
+from lakeprobe.system import files
 from lakeprobe.system.files import expanded
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
@@ -109,7 +111,6 @@ def compare(
     path = store.choose(lake)
     if store.is_writable(path):
         settle(path)
-        upkeep.finish(path)
     else:
         path = store.shadow(store.check(path))
     sides, ingested, remarks = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
@@ -123,10 +124,13 @@ def compare(
     if path != store.choose(lake):
         remarks.append(f"{store.choose(lake)} is read-only; the comparison is in the lake {path}, with its runs")
     name = layout.check_name(name or f"{sides[0].label}_vs_{sides[1].label}", "comparison")
-    _check_free(path, name, sides, pairs, replace)
+    _check_free(log.read(path), name, sides, pairs, replace)
     try:
-        with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as folder:
-            tasks = _tasks(path, pairs, folder, loaded, mappings, jobs)
+        with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as session, \
+                staging.reading(path) as there:  # fmt: skip
+            folder = session.folder / "comparison"
+            folder.mkdir()
+            tasks = _tasks(there, pairs, folder, loaded, mappings, jobs)
             noise_file = _noise_file(path, noise, sides[1].run)
             tasks = [replaced(task, search=search, noise=noise_file) for task in tasks]
             if timeout is None and most is None:
@@ -135,10 +139,10 @@ def compare(
                 tasks = [replaced(task, seconds=timeout, memory=most) for task in tasks]
                 reports = run_all(compare_units_isolated, tasks, jobs, progress, isolated=True)
             comparison.describe(folder, _described(sides, mappings, reports, unpaired) | {"noise": noise})
-            note = layout.comparison_folder(path, name) / upkeep.NOTE_FILE
-            if note.is_file():
-                shutil.copyfile(note, folder / upkeep.NOTE_FILE)
-            staging.put_in_place(folder, layout.comparison_folder(path, name))
+            files.sync_tree(folder)
+            put = {layout.comparison_name(name): folder}
+            check = partial(_check_free, name=name, sides=sides, pairs=pairs, replace=replace)
+            staging.publish(session, f"compare {sides[0].run} {sides[1].run}", put, before=check)
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
     incomplete = tuple(key for report in reports for key in report.incomplete)
@@ -200,9 +204,9 @@ def _chosen(side: Side, steps: Sequence[int], ranks: Sequence[int]) -> Side:
     return replaced(side, units=tuple(chosen))
 
 
-def _check_free(lake: Path, name: str, sides: list[Side], pairs: list[Pair], replace: bool) -> None:
+def _check_free(lake: Snapshot, name: str, sides: list[Side], pairs: list[Pair], replace: bool) -> None:
     """Raise UsageError if `name` is taken: by something else or, unless `replace`, by a comparison of other units."""
-    others = {"run": layout.runs(lake), "view": views.NAMES, "table": tables.names(lake)}
+    others = {"run": layout.runs(lake), "view": views.NAMES, "table": layout.tables(lake)}
     for what, names in others.items():
         if name.lower() in {other.lower() for other in names}:
             raise UsageError(f"{name} is the name of a {what}; give the comparison another name with --name")
@@ -222,13 +226,18 @@ def _check_free(lake: Path, name: str, sides: list[Side], pairs: list[Pair], rep
 
 
 def _tasks(
-    lake: Path, pairs: list[Pair], folder: Path, rule: rules.Rule | None, mappings: Mappings, jobs: int
+    there: Snapshot, pairs: list[Pair], folder: Path, rule: rules.Rule | None, mappings: Mappings, jobs: int
 ) -> list[PairTask]:
     threads = max(1, default_jobs() // min(jobs, len(pairs)))
+    first = {run: layout.units(there, run)[0].step for run in {key.run for pair in pairs for key in pair}}
     return [
-        PairTask(lake, target, golden, folder / f"step={target.step}" / f"rank={target.rank}", rule, mappings, threads)
+        PairTask(
+            there.lake, target, golden, layout.unit_folder(there, target), layout.unit_folder(there, golden),
+            folder / f"step={target.step}" / f"rank={target.rank}", rule, mappings, threads,
+            target.step == first[target.run] and golden.step == first[golden.run],
+        )
         for target, golden in pairs
-    ]
+    ]  # fmt: skip
 
 
 def _noise_file(lake: Path, noise: str | None, golden: str) -> Path | None:

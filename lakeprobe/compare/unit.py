@@ -16,7 +16,6 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case, Pending, materialize
 from lakeprobe.errors import LakeError, RuleError
-from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import (
     columns_of,
@@ -30,6 +29,7 @@ from lakeprobe.lake.connection import (
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
+from lakeprobe.system import files
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,7 +49,8 @@ _MACROS = (
 class PairTask:
     """Two units to compare, and the folder `staged` for the result, which does not exist yet.
 
-    Without a `rule`, the frameworks of the units and the mappings choose a bundled one. `search` allows a search for a
+    Without a `rule`, the frameworks of the units and the mappings choose a bundled one. The folders of the units do not
+    change while they are compared. `is_first_step`: neither run has an earlier step. `search` allows a search for a
     mapping where names say little. `noise` is the file of differences between repeats of golden. `seconds` and bytes of
     `memory` limit the comparison.
     """
@@ -57,10 +58,13 @@ class PairTask:
     lake: Path
     target: UnitKey
     golden: UnitKey
+    target_folder: Path
+    golden_folder: Path
     staged: Path
     rule: Rule | None
     mappings: Mappings
     threads: int
+    is_first_step: bool
     search: bool = True
     noise: Path | None = None
     seconds: float | None = None
@@ -105,8 +109,7 @@ def compare_units(task: PairTask) -> PairReport:
     """Write the results of one pair of units. Raises RuleError and LakeError."""
     import duckdb
 
-    target = layout.unit_folder(task.lake, task.target)
-    golden = layout.unit_folder(task.lake, task.golden)
+    target, golden = task.target_folder, task.golden_folder
     task.staged.mkdir(parents=True)
     connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
     origin = task.rule.origin if task.rule else "the default rule"
@@ -140,6 +143,7 @@ def compare_units(task: PairTask) -> PairReport:
         connection.close()
         writer.close()
     shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
+    files.sync_tree(task.staged)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
     return PairReport(
@@ -280,8 +284,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
 
 def _find_suspects(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
     """Write the ops that stand out of rounding noise. Returns whether any op rounds differently."""
-    is_first = all(key.step == layout.units(task.lake, key.run)[0].step for key in (task.target, task.golden))
-    is_rounding = noise.find_suspects(connection, is_first)
+    is_rounding = noise.find_suspects(connection, task.is_first_step)
     write_parquet(writer, connection, "FROM noise_suspects ORDER BY nth", task.staged / SUSPECTS_FILE, ROW_GROUP)
     return is_rounding
 

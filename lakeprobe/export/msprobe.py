@@ -24,10 +24,11 @@ from lakeprobe.export import json_text, side_files, tensor_files
 from lakeprobe.export.entries import Leaf, Op, entry_text
 from lakeprobe.export.side_files import write_members
 from lakeprobe.export.unit_tables import UnitTables
-from lakeprobe.lake import layout, staging, store
+from lakeprobe.lake import layout, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.readers.debug import DEBUG_FILE
 from lakeprobe.readers.dump import CONSTRUCT_FILE, DUMP_FILE, STACK_FILE, TENSOR_FOLDER
+from lakeprobe.system import files as system_files
 from lakeprobe.system.files import absolute
 from lakeprobe.tensors import TensorReference
 from lakeprobe.work import Progress, run_all
@@ -110,7 +111,7 @@ def export(
         try:
             draft.mkdir()
             units = run_all(_export_unit, [_Task(source, key, draft) for key in keys], jobs, progress)
-            staging.put_in_place(draft, target)
+            system_files.put_in_place(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return ExportReport(run, target, tuple(units), time.monotonic() - started)

@@ -11,10 +11,12 @@ from itertools import groupby
 from pathlib import Path
 
 from lakeprobe.errors import UsageError
-from lakeprobe.ingest.tables import TableReport, staged_tables
-from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, ingest_unit, known_fingerprint, put_in_place
+from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
+from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, check_free, ingest_unit, known_fingerprint
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.log import Snapshot
+from lakeprobe.lake.staging import Session
 from lakeprobe.readers import archive
 from lakeprobe.readers.locate import Located, locate
 from lakeprobe.system.files import absolute
@@ -81,9 +83,11 @@ def ingest(
         found = locate(top, steps, ranks)
         runs = named(top, found.runs, run)
         into = store.create(store.choose(lake))
-        with staged_tables(into, found.tables, replace, None if found.runs else run) as tables:
-            again = Again.ALWAYS if replace else Again.NEVER
-            units = read_dumps(into, runs, tensors, again, jobs, progress)
+        again = Again.ALWAYS if replace else Again.NEVER
+        with _session(into) as session:
+            tables = read_tables(session, found.tables, replace, None if found.runs else run)
+            tasks, units = _read_units(session, runs, tensors, again, jobs, progress)
+            _publish(session, f"ingest {path}", tasks, units, tables)
         return IngestReport(tuple(runs), tuple(units), time.monotonic() - started, tuple(tables))
 
 
@@ -135,24 +139,61 @@ def read_dumps(
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[UnitReport]:
-    """Read the located dumps of each run, then put all units in place. If one fails, none is put in place.
+    """Read the located dumps of each run, then put all units in the lake. If one fails, none is.
 
     Without `tensors` their contents go where those of the unit in the lake are, and are copied if there is none.
     `meanwhile` is called while other processes read.
     """
-    with staging.unchanged(lake), staging.staged(lake, "ingest") as folder:
-        units = [
-            (UnitKey(run, step, rank), tuple(sources))
-            for run, located in runs.items()
-            for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
-        ]
-        tasks = [
-            UnitTask(lake, key, sources, folder / str(number), tensors or _storage(lake, key), again)
-            for number, (key, sources) in enumerate(units)
-        ]
-        reports = run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress, meanwhile=meanwhile)
-        put_in_place(lake, [task for task, report in zip(tasks, reports, strict=True) if report.read])
+    with _session(lake) as session:
+        tasks, reports = _read_units(session, runs, tensors, again, jobs, progress, meanwhile)
+        _publish(session, f"ingest {', '.join(runs)}", tasks, reports, ())
     return reports
+
+
+@contextmanager
+def _session(lake: Path) -> Iterator[Session]:
+    """A session to write into `lake`; the units that are there stay readable until it ends."""
+    with staging.unchanged(lake), staging.staged(lake, "ingest") as session, staging.reading(lake):
+        yield session
+
+
+def _read_units(
+    session: Session,
+    runs: Mapping[str, Located],
+    tensors: str | None,
+    again: Again,
+    jobs: int,
+    progress: Progress | None,
+    meanwhile: Callable[[], object] | None = None,
+) -> tuple[list[UnitTask], list[UnitReport]]:
+    """Read the located dumps of each run into folders of the session."""
+    units = [
+        (UnitKey(run, step, rank), tuple(sources))
+        for run, located in runs.items()
+        for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
+    ]
+    tasks = [
+        UnitTask(
+            session.lake, key, sources, session.folder / str(number), tensors or _storage(session.lake, key), again
+        )
+        for number, (key, sources) in enumerate(units)
+    ]
+    return tasks, run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress, meanwhile=meanwhile)
+
+
+def _publish(
+    session: Session, what: str, tasks: Sequence[UnitTask], units: Sequence[UnitReport], tables: Sequence[TableReport]
+) -> None:
+    """Put what was read in the lake, all at once. Raises LakeError if something of it has come there meanwhile."""
+    read = [task for task, unit in zip(tasks, units, strict=True) if unit.read]
+
+    def check(there: Snapshot) -> None:
+        check_free(read, there)
+        check_tables_free(tables, there)
+
+    put = {layout.unit_name(task.key): task.staged for task in read}
+    put |= {layout.table_name(table.name): table.staged for table in tables if table.staged}
+    staging.publish(session, what, put, before=check)
 
 
 def _storage(lake: Path, key: UnitKey) -> str:

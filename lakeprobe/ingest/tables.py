@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
 from lakeprobe.errors import DumpError, LakeError
-from lakeprobe.lake import layout, staging, tables
+from lakeprobe.lake import layout, tables
+from lakeprobe.lake.log import Snapshot
+from lakeprobe.lake.staging import Session
 from lakeprobe.lake.tables import Origin
 from lakeprobe.readers import foreign_tables
 from lakeprobe.readers.foreign_tables import ForeignTable, TableFile
+from lakeprobe.system import files
 from lakeprobe.system.files import blocks
 
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What became of one table. `staged` is where it was written, None where the lake has it from the same files."""
+    """What became of one table. `staged` is the folder it was written to, None where the lake has it already."""
 
     name: str
     kind: str
@@ -29,6 +31,8 @@ class TableReport:
     bytes: int
     notes: tuple[str, ...] = ()
     staged: Path | None = None
+    is_new: bool = False
+    """Whether the lake had no table of that name."""
 
     @property
     def read(self) -> bool:
@@ -36,61 +40,50 @@ class TableReport:
         return self.staged is not None
 
 
-@contextmanager
-def staged_tables(
-    lake: Path, files: Sequence[TableFile], replace: bool, run: str | None = None
-) -> Iterator[list[TableReport]]:
-    """Read the tables that `files` are, and put them into `lake` when the context ends without an error.
+def read_tables(
+    session: Session, found: Sequence[TableFile], replace: bool, run: str | None = None
+) -> list[TableReport]:
+    """Read the tables that `found` are into folders of the session.
 
-    Their names begin with `run` if it is given. A table that is there from the same files is left alone. Raises
+    Their names begin with `run` if it is given. A table that is in the lake from the same files is left alone. Raises
     DumpError for a file that cannot be read, and LakeError where the lake has another table of that name and not
-    `replace`; the lake is then as it was before.
+    `replace`.
     """
-    if not files:
-        yield []
-        return
-    with staging.unchanged(lake), staging.staged(lake, "tables") as folder:
-        reports = read_tables(lake, foreign_tables.gather(files, run), folder, replace)
-        yield reports
-        put_in_place(lake, reports, replace)
-
-
-def read_tables(lake: Path, found: Sequence[ForeignTable], folder: Path, replace: bool) -> list[TableReport]:
-    """Read the tables `found` into files in the staged `folder`. Raises DumpError and LakeError."""
-    there = {name.lower(): name for name in tables.names(lake)}
+    there = {name.lower(): name for name in layout.tables(session.lake)}
     return [
-        _read(lake, table, there.get(table.name.lower()), folder / f"{number}.table", replace)
-        for number, table in enumerate(found)
+        _read(session, table, there.get(table.name.lower()), session.folder / f"table{number}", replace)
+        for number, table in enumerate(foreign_tables.gather(found, run) if found else ())
     ]
 
 
-def put_in_place(lake: Path, reports: Sequence[TableReport], replace: bool) -> None:
-    """Put the staged tables of `reports` in their places; none, and a LakeError, if one has come there meanwhile."""
-    with staging.unchanged(lake), staging.locked(lake, "tables"):
-        for report in reports:
-            if report.staged and not replace and tables.file_of(lake, report.name).exists():
-                raise LakeError(f"{lake}: {report.name} was written by another process meanwhile; nothing is replaced")
-        for report in reports:
-            if report.staged:
-                tables.put_in_place(lake, report.staged, report.name)
+def check_tables_free(reports: Sequence[TableReport], there: Snapshot) -> None:
+    """Raise LakeError if a new table has come into the lake meanwhile."""
+    for report in reports:
+        if report.is_new and report.name in layout.tables(there):
+            raise LakeError(
+                f"{there.lake}: {report.name} was written by another process meanwhile; nothing is replaced"
+            )
 
 
-def _read(lake: Path, table: ForeignTable, there: str | None, staged: Path, replace: bool) -> TableReport:
+def _read(session: Session, table: ForeignTable, there: str | None, staged: Path, replace: bool) -> TableReport:
     name = there or layout.check_name(table.name, "table")
-    files = tuple(file.path for file in table.files)
-    origin = Origin(table.kind.kind, tuple(map(str, files)), _fingerprint(table))
+    paths = tuple(file.path for file in table.files)
+    origin = Origin(table.kind.kind, tuple(map(str, paths)), _fingerprint(table))
     if there and not replace:
-        known = tables.load(lake, name)
+        known = tables.load(session.lake, name)
         if known.origin.fingerprint != origin.fingerprint:
             raise LakeError(
-                f"the table {name} is in {lake} already, from other files than {files[0]}; "
+                f"the table {name} is in {session.lake} already, from other files than {paths[0]}; "
                 f"read it with --replace, or under another --run, which is put before its name"
             )
-        return TableReport(name, origin.kind, files, known.rows, known.bytes)
+        return TableReport(name, origin.kind, paths, known.rows, known.bytes)
     schema, batches = foreign_tables.read(table)
-    rows = tables.write(staged, schema, batches, origin)
+    staged.mkdir()
+    file = staged / layout.TABLE_FILE
+    rows = tables.write(file, schema, batches, origin)
+    files.sync_tree(staged)
     notes = tuple(f"{sheet} has other headers and was left out" for sheet in table.left_out)
-    return TableReport(name, origin.kind, files, rows, staged.stat().st_size, notes, staged)
+    return TableReport(name, origin.kind, paths, rows, file.stat().st_size, notes, staged, there is None)
 
 
 def _fingerprint(table: ForeignTable) -> str:

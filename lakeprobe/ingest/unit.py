@@ -19,9 +19,11 @@ import xxhash
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
+from lakeprobe.system import files
 from lakeprobe.system.files import blocks
 from lakeprobe.version import __version__
 
@@ -98,19 +100,17 @@ def ingest_unit(task: UnitTask) -> UnitReport:
         with staging.locked(task.lake, _label(task.key)), _no_garbage_collection():
             task.staged.mkdir(parents=True)
             _read(task, fingerprint, report)
+            files.sync_tree(task.staged)
             report.read, report.has_changed = True, known is not None
             _give_memory_back()
     return report
 
 
-def put_in_place(lake: Path, tasks: Sequence[UnitTask]) -> None:
-    """Put the staged units of `tasks` where they belong; none, and a LakeError, if one has come there meanwhile."""
-    with staging.unchanged(lake), staging.locked(lake, "units"):
-        for task in tasks:
-            if layout.unit_folder(lake, task.key).exists() and task.again is Again.NEVER:
-                raise LakeError(f"{lake}: {task.key} was written by another process meanwhile; nothing is replaced")
-        for task in tasks:
-            staging.put_in_place(task.staged, layout.unit_folder(lake, task.key))
+def check_free(tasks: Sequence[UnitTask], there: Snapshot) -> None:
+    """Raise LakeError if a unit of `tasks` has come into the lake meanwhile that is not to be read again."""
+    for task in tasks:
+        if layout.has_unit(there, task.key) and task.again is Again.NEVER:
+            raise LakeError(f"{task.lake}: {task.key} was written by another process meanwhile; nothing is replaced")
 
 
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
@@ -235,10 +235,9 @@ def _file_states(folder: Path) -> Iterator[str]:
 
 def known_fingerprint(lake: Path, key: UnitKey) -> tuple[str, str] | None:
     """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
-    folder = layout.unit_folder(lake, key)
-    if not folder.exists():
+    if not layout.has_unit(lake, key):
         return None
-    row = read_dump(folder)
+    row = read_dump(layout.unit_folder(lake, key))
     return row["fingerprint"], row["tensor_storage"]
 
 

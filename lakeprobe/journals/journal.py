@@ -13,13 +13,12 @@ case anybody may make a unit of it (`lakeprobe.journals.recovery`).
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -133,7 +132,7 @@ class Journal:
 
     def write(self, record: Head | Batch) -> None:
         """Append `record`. Raises OSError; the journal is then as it was before."""
-        if not _is_still(self.folder / "journal", self._file):
+        if not files.is_still(self.folder / "journal", self._file):
             raise LakeError(f"{self.folder} was removed while it was collected")
         payload = _encoder.encode(record)
         data = memoryview(_LENGTH.pack(len(payload)) + payload)
@@ -163,15 +162,7 @@ def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
         return
     with file:
         held = files.lock(file, wait=wait)
-        yield path if held and _is_still(path, file) else None
-
-
-def _is_still(path: Path, file: IO[bytes]) -> bool:
-    """Whether `path` is the file that is open, and not gone or another one meanwhile."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
+        yield path if held and files.is_still(path, file) else None
 
 
 def head(path: Path) -> Head | None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head, Op
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers import names
 from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, MISSING, STACK_FILE
 from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
-from lakeprobe.system import own_process
+from lakeprobe.system import files, own_process
 from lakeprobe.system.files import blocks
 
 FORMAT = "lakeprobe"
@@ -104,20 +106,29 @@ def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
 
 
 def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
-    place = layout.unit_folder(lake, head.key)
     fingerprint = _hash(path)
-    known = _fingerprint_of(place)
+    known = _fingerprint_of(lake, head.key)
     if known == fingerprint:  # who put it there was killed before the journal was removed
         return None
     if known is not None and not head.replace:
         raise LakeError(f"{head.key} came into {lake} while it was collected; what was collected is in {path.parent}")
-    folder = path.parent / "unit"
-    row = _write_tables(folder, path, head) | {"fingerprint": fingerprint}
-    with UnitWriter(folder) as writer:
-        writer.write_rows("dumps", [row])
-        writer.close()
-    staging.put_in_place(folder, place)
+    with staging.staged(lake, "recover") as session:
+        folder = session.folder / "unit"
+        folder.mkdir()
+        row = _write_tables(folder, path, head) | {"fingerprint": fingerprint}
+        with UnitWriter(folder) as writer:
+            writer.write_rows("dumps", [row])
+            writer.close()
+        files.sync_tree(folder)
+        staging.publish(
+            session, f"collect {head.key}", {layout.unit_name(head.key): folder}, before=partial(_check, head)
+        )
     return Recovered(head.key, row["complete"], row["ops"])
+
+
+def _check(head: Head, there: Snapshot) -> None:
+    if layout.has_unit(there, head.key) and not head.replace:
+        raise LakeError(f"{head.key} came into {there.lake} while it was collected")
 
 
 class _RefusedError(Exception):
@@ -167,7 +178,7 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
         summary = tables.close()
         writer.write_rows("contents", contents)
         writer.close()
-    _remove_torn_values(folder, contents)
+    _link_values(path.parent / "unit", folder, contents)
     if not ended:
         notes.insert(0, f"incomplete: collecting was cut off in the middle of the step, after {place} ops")
     notes += _perturbed(head)
@@ -239,12 +250,15 @@ def _adapt(value: Any, of_name: dict[str, str]) -> None:
                     container[key] = str(item)
 
 
-def _remove_torn_values(folder: Path, contents: list[dict[str, Any]]) -> None:
-    """Remove the values of a batch that was not written any more: their file has no end."""
+def _link_values(journaled: Path, folder: Path, contents: list[dict[str, Any]]) -> None:
+    """Put the values of a journal into the unit's folder as well. The journal keeps them until the unit is in the lake.
+
+    Those of a batch that was not written any more stay where they are: their file has no end.
+    """
     whole = {row["file"] for row in contents}
-    for file in folder.glob("values-*"):
-        if file.name not in whole:
-            file.unlink()
+    for file in sorted(journaled.glob("values-*.parquet")):
+        if file.name in whole and not (folder / file.name).exists():
+            files.link_or_copy(file, folder / file.name)
 
 
 def _hash(path: Path) -> str:
@@ -255,9 +269,9 @@ def _hash(path: Path) -> str:
     return state.hexdigest()
 
 
-def _fingerprint_of(place: Path) -> str | None:
-    """The fingerprint of the unit at `place`; None if there is none."""
-    return str(read_dump(place)["fingerprint"]) if place.exists() else None
+def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
+    """The fingerprint of the unit `key`; None if there is none."""
+    return str(read_dump(layout.unit_folder(lake, key))["fingerprint"]) if layout.has_unit(lake, key) else None
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import yaml
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.schema import COMPARISON_VERSION
 
 DESCRIPTION_FILE = "comparison.yaml"
@@ -74,16 +75,17 @@ def describe(path: Path, described: dict[str, Any]) -> None:
     (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
 
 
-def load(lake: Path, name: str) -> StoredComparison:
+def load(lake: Path | Snapshot, name: str) -> StoredComparison:
     """The comparison `name`, of this release or an older one.
 
     Raises UsageError if there is none, and LakeError for one that is damaged or that a newer release made.
     """
     folder = layout.comparison_folder(lake, name)
+    if folder is None:
+        snapshot = layout.snapshot_of(lake)
+        there = ", ".join(layout.comparisons(snapshot)) or "none"
+        raise UsageError(f"there is no comparison {name} in {snapshot.lake} (there: {there})")
     path = folder / DESCRIPTION_FILE
-    if not path.is_file():
-        there = ", ".join(layout.comparisons(lake)) or "none"
-        raise UsageError(f"there is no comparison {name} in {lake} (there: {there})")
     try:
         described = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
         version = described.get("version", 0)
@@ -106,5 +108,5 @@ def load(lake: Path, name: str) -> StoredComparison:
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
             incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
         )  # fmt: skip
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error

@@ -1,13 +1,17 @@
-"""Where everything lies in a lake. Paths only: nothing here reads or writes a table.
+"""Where everything lies in a lake, and what is in it by the names that people use: runs, units, comparisons.
 
 LAKE/lake.yaml                                              format version
-LAKE/run=R/step=S/rank=K/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
-LAKE/comparisons/comparison=C/comparison.yaml
-LAKE/comparisons/comparison=C/step=S/rank=K/{results,stacks,suspects}.parquet
-LAKE/noise/noise=N/noise.parquet                            what repeats of a golden run differ from it by
-LAKE/tables/T.parquet                                       a result table of another tool
-LAKE/.staging/                                              what is being written, and locks
+LAKE/log/N.json                                             what was published (`lakeprobe.lake.log`)
+LAKE/run=R/step=S/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
+LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
+LAKE/comparisons/comparison=C/P/comparison.yaml
+LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
+LAKE/noise/noise=N/P/noise.parquet                          what repeats of a golden run differ from it by
+LAKE/tables/table=T/P/table.parquet                         a result table of another tool
+LAKE/.staging/                                              what is being written, readers, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
+
+P names the publication with which a thing came, so what replaces it lies elsewhere. Older releases had no P.
 """
 
 from __future__ import annotations
@@ -16,10 +20,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import log
+from lakeprobe.lake.log import Snapshot
 
 _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
+_UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
+NOISE_FILE, TABLE_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "note.txt"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
@@ -37,24 +45,53 @@ class UnitKey:
         return f"run {self.run} step {self.step} rank {self.rank}"
 
 
-def unit_folder(lake: Path, key: UnitKey) -> Path:
-    """The folder of the unit `key`."""
-    return lake / f"run={key.run}" / f"step={key.step}" / f"rank={key.rank}"
+def unit_name(key: UnitKey) -> str:
+    """What the log calls the unit `key`."""
+    return f"run={key.run}/step={key.step}/rank={key.rank}"
 
 
-def run_folder(lake: Path, run: str) -> Path:
-    """The folder of all units of `run`."""
-    return lake / f"run={run}"
+def comparison_name(name: str) -> str:
+    """What the log calls the comparison `name`."""
+    return f"comparisons/comparison={name}"
 
 
-def comparison_folder(lake: Path, name: str) -> Path:
-    """The folder of the comparison `name`."""
-    return lake / "comparisons" / f"comparison={name}"
+def noise_name(name: str) -> str:
+    """What the log calls the noise `name`."""
+    return f"noise/noise={name}"
 
 
-def noise_file(lake: Path, name: str) -> Path:
-    """The file of the noise `name`: what repeats of a golden run differ from it by."""
-    return lake / "noise" / f"noise={name}" / "noise.parquet"
+def table_name(name: str) -> str:
+    """What the log calls the table `name`."""
+    return f"tables/table={name}"
+
+
+def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:
+    """The folder of the unit `key`. Raises LakeError if there is none."""
+    folder = snapshot_of(lake).folder(unit_name(key))
+    if folder is None:
+        raise LakeError(f"{snapshot_of(lake).lake} has no {key} any more")
+    return folder
+
+
+def has_unit(lake: Path | Snapshot, key: UnitKey) -> bool:
+    """Whether the unit `key` is in the lake."""
+    return unit_name(key) in snapshot_of(lake).places
+
+
+def comparison_folder(lake: Path | Snapshot, name: str) -> Path | None:
+    """The folder of the comparison `name`; None if there is none."""
+    return snapshot_of(lake).folder(comparison_name(name))
+
+
+def noise_file(lake: Path | Snapshot, name: str) -> Path | None:
+    """The file of the noise `name`, what repeats of a golden run differ from it by; None if there is none."""
+    folder = snapshot_of(lake).folder(noise_name(name))
+    return folder and folder / NOISE_FILE
+
+
+def note_file(lake: Path, name: str) -> Path:
+    """Where the note lies on what the log calls `name`; of a run it is called run=R."""
+    return lake / name / NOTE_FILE
 
 
 def staging_folder(lake: Path) -> Path:
@@ -73,29 +110,44 @@ def check_storage(tensors: str) -> None:
         raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
 
 
-def units(lake: Path, run: str | None = None) -> list[UnitKey]:
+def snapshot_of(lake: Path | Snapshot) -> Snapshot:
+    """What is in a lake now; of a snapshot, what was in it then."""
+    return lake if isinstance(lake, Snapshot) else log.read(lake)
+
+
+def units(lake: Path | Snapshot, run: str | None = None) -> list[UnitKey]:
     """The units in the lake, or in one run, sorted."""
-    found = []
-    for folder in lake.glob(f"run={run or '*'}/step=*/rank=*"):
-        rank, step, name = (part.partition("=")[2] for part in (folder.name, folder.parts[-2], folder.parts[-3]))
-        if rank.isdecimal() and step.isdecimal():
-            found.append(UnitKey(name, int(step), int(rank)))
-    return sorted(found)
+    keys = (_UNIT.fullmatch(name) for name in snapshot_of(lake).places)
+    return sorted(
+        UnitKey(found["run"], int(found["step"]), int(found["rank"]))
+        for found in keys if found and run in (None, found["run"])
+    )  # fmt: skip
 
 
-def runs(lake: Path) -> list[str]:
+def runs(lake: Path | Snapshot) -> list[str]:
     """The names of the runs that have a unit."""
-    return sorted({key.run for key in units(lake)})
+    return sorted(
+        {name.partition("/")[0].removeprefix("run=") for name in snapshot_of(lake).places if name[:4] == "run="}
+    )
 
 
-def comparisons(lake: Path) -> list[str]:
+def comparisons(lake: Path | Snapshot) -> list[str]:
     """The names of the comparisons."""
-    return sorted(folder.name.partition("=")[2] for folder in lake.glob("comparisons/comparison=*"))
+    return _names(lake, comparison_name(""))
 
 
-def noises(lake: Path) -> list[str]:
+def noises(lake: Path | Snapshot) -> list[str]:
     """The names under which repeats were measured."""
-    return sorted(folder.name.partition("=")[2] for folder in lake.glob("noise/noise=*"))
+    return _names(lake, noise_name(""))
+
+
+def tables(lake: Path | Snapshot) -> list[str]:
+    """The names of the result tables of other tools."""
+    return _names(lake, table_name(""))
+
+
+def _names(lake: Path | Snapshot, kind: str) -> list[str]:
+    return sorted(name.removeprefix(kind) for name in snapshot_of(lake).places if name.startswith(kind))
 
 
 def check_name(name: str, what: str) -> str:

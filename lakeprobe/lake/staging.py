@@ -1,20 +1,51 @@
-"""Puts finished folders into the lake in one step, so that a reader sees all of a unit or nothing of it.
+"""Puts finished folders into the lake at one moment, and removes what nobody needs any more.
 
-A folder is written in full under LAKE/.staging and then renamed into place. Where one stands there already, the two
-change places in a single system call where Linux offers it, so there is no moment without either.
+Who writes has a session: a folder under LAKE/.staging with his name (`lakeprobe.system.owner`), in which all is
+written in full. Then the folders move to where they are to lie, which nobody reads yet, and with one line of the log
+(`lakeprobe.lake.log`) all of them are in the lake, and what they replace is out of it. Before that the session notes
+down which folders these are. So whoever comes later, after a kill too, can tell: of the folders that an ended session
+noted, those that the log does not name are left over.
+
+Who reads notes down as well, by a file in LAKE/.staging, since when: with which publication. What was replaced later
+is removed when he has ended. Who must not write there reads all the same, but nothing waits for him.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import re
 import shutil
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from lakeprobe.errors import LakeError
-from lakeprobe.lake import layout
-from lakeprobe.system import files
+from lakeprobe.lake import layout, log, store
+from lakeprobe.lake.log import Snapshot
+from lakeprobe.system import files, owner
+
+_MOST_ATTEMPTS = 10
+_PLACES = "places.json"
+"""The file of a session with the folders that it puts in place, and those that they replace."""
+_NOTES = (f"run=*/{layout.NOTE_FILE}", f"comparisons/comparison=*/{layout.NOTE_FILE}")
+_NOTE = re.compile(rf"(run=[^/]+|comparisons/comparison=[^/]+)/{re.escape(layout.NOTE_FILE)}")
+_READER, _ENDED, _LOCK = "reader", "ended", ".lock"
+_READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who writes into `lake`, in `folder`. What he publishes lies in folders with the name `publication`."""
+
+    lake: Path
+    folder: Path
+    publication: str
 
 
 @contextmanager
@@ -26,58 +57,302 @@ def unchanged(lake: Path) -> Iterator[None]:
         raise LakeError.from_system(error, lake, f"{lake} is as it was before") from error
 
 
+# ---- writing ----------------------------------------------------------------------------------------------
+
+
 @contextmanager
-def staged(lake: Path, label: str) -> Iterator[Path]:
-    """A new folder under LAKE/.staging; it is removed at the end if it was not put in place.
+def staged(lake: Path, label: str) -> Iterator[Session]:
+    """A session, with a new folder under LAKE/.staging. At its end what it left over is removed.
 
-    Folders of processes that were killed are removed first: nobody holds their locks any more.
+    What sessions left over whose process has ended is removed first.
     """
-    staging = layout.staging_folder(lake)
-    name = f"{label}-{uuid.uuid4().hex}"
-    with locked(lake, name):
-        for other in staging.iterdir():
-            if other.is_dir():
-                _remove_if_abandoned(lake, other)
-        folder = staging / name
-        folder.mkdir()
+    files.make_folders(layout.staging_folder(lake))
+    if store.exists(lake):
+        store.adopt(lake)
+    sweep(lake)
+    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+    session = Session(lake, layout.staging_folder(lake) / f"{label}.{publication}.{owner.me()}", publication)
+    session.folder.mkdir()
+    try:
+        yield session
+    finally:
+        with suppress(OSError, LakeError):  # who comes next removes it
+            _clear(lake, session.folder)
+
+
+def publish(
+    session: Session,
+    what: str,
+    put: Mapping[str, Path],
+    removed: Iterable[str] = (),
+    before: Callable[[Snapshot], None] = lambda _: None,
+    notes: Mapping[Path, Path | None] = MappingProxyType({}),
+) -> None:
+    """Put the folders of the session that `put` has by name in the lake, and take out what is `removed`, at once.
+
+    `before` is told what is in the lake when this comes in; it may refuse by raising. Of `notes`, each with the one
+    that it is made of if it is new, those go in the end whose run or comparison is not in the lake. The folders were
+    synced before (`files.sync_tree`); when this returns they are in the lake for good. Raises LakeError, and OSError
+    with which nothing changes.
+    """
+    removed = tuple(removed)
+    lake = session.lake
+    places = {name: log.place_of(session.folder, str(path.relative_to(session.folder))) for name, path in put.items()}
+    places = {name: log.Place(f"{name}/{session.publication}", place.files) for name, place in places.items()}
+
+    def note_down(snapshot: Snapshot) -> None:
+        before(snapshot)
+        old = [snapshot.places[name].path for name in (*put, *removed) if name in snapshot.places]
+        kept = (str(note.relative_to(lake)) for note in notes)
+        _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
+
+    note_down(log.read(lake))
+    for name, folder in put.items():
+        _move(folder, lake / places[name].path)
+    for note, original in notes.items():
+        if original is not None and original.is_file():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.unlink(missing_ok=True)
+            files.link_or_copy(original, note)
+    # all folders above, also those that were there: who made them may not have synced what they are in
+    above = {lake / parent for place in places.values() for parent in Path(place.path).parents}
+    files.sync(*sorted(above))
+    log.append(lake, what, places, removed, note_down)
+
+
+def _move(folder: Path, target: Path) -> None:
+    """Rename `folder` to `target`, whose parents are made."""
+    for _ in range(_MOST_ATTEMPTS):
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            _lock_file(lake, name).unlink(missing_ok=True)
+            folder.rename(target)
+        except FileNotFoundError:  # an empty folder above was removed meanwhile
+            if not folder.exists():
+                raise
+        else:
+            return
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
 
 
-def _remove_if_abandoned(lake: Path, folder: Path) -> None:
-    with suppress(LakeError), locked(lake, folder.name):
-        shutil.rmtree(folder, ignore_errors=True)
-        _lock_file(lake, folder.name).unlink(missing_ok=True)
-
-
-def _lock_file(lake: Path, label: str) -> Path:
-    return layout.staging_folder(lake) / f"{label}.lock"
+def _note(folder: Path, paths: list[str]) -> None:
+    draft = folder / f".{_PLACES}"
+    draft.write_text(json.dumps(paths), encoding="utf-8")
+    files.sync(draft)
+    draft.replace(folder / _PLACES)
+    files.sync(folder)
 
 
 @contextmanager
 def locked(lake: Path, label: str) -> Iterator[None]:
     """Hold the lock `label` of the lake. Raises LakeError at once if another process holds it.
 
-    The lock goes with its process, however that ends.
+    The lock goes with its process, however that ends. It saves work: that no two publications meet is seen to by the
+    log, also on file systems that have no locks.
     """
-    path = _lock_file(lake, label)
+    path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        if not files.lock(file):
-            raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
-        yield
+    while True:
+        with path.open("w") as file:
+            if not files.lock(file):
+                raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
+            if files.is_still(path, file):  # who held it has removed it
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
 
-def put_in_place(staged_folder: Path, target: Path) -> None:
-    """Move `staged_folder` to `target`; a folder that stands there is replaced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        staged_folder.rename(target)
-    elif not files.exchange(staged_folder, target):
-        old = staged_folder.with_name(staged_folder.name + ".old")
-        target.rename(old)
-        staged_folder.rename(target)
-        old.unlink() if old.is_symlink() else shutil.rmtree(old)
+# ---- reading ----------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Somebody who reads a lake as it is now. What is replaced from now on stays until he has closed."""
+
+    def __init__(self, lake: Path) -> None:
+        """Begin to read. Raises LakeError for a log that cannot be read."""
+        self.lake = lake
+        self._note: Path | None = None
+        self.snapshot = log.read(lake)
+        self.renew()
+
+    def renew(self) -> Snapshot:
+        """Read the lake as it is now from here on."""
+        if self._note is not None and log.read(self.lake).number == self.snapshot.number:
+            return self.snapshot
+        while True:
+            self.snapshot = log.read(self.lake)
+            former, self._note = self._note, _note_reader(self.snapshot)
+            _remove(former)
+            if log.read(self.lake).number == self.snapshot.number:  # none came before the note was there
+                return self.snapshot
+
+    def close(self) -> None:
+        """Read no more."""
+        note, self._note = self._note, None
+        _remove(note)
+
+
+@contextmanager
+def reading(lake: Path) -> Iterator[Snapshot]:
+    """What is in the lake now; its folders stay until the block ends, whatever replaces them."""
+    reader = Reader(lake)
+    try:
+        yield reader.snapshot
+    finally:
+        reader.close()
+
+
+def _note_reader(snapshot: Snapshot) -> Path | None:
+    """Note down that somebody reads. None where that cannot be written, and where there is nothing to read."""
+    if not snapshot.places:
+        return None
+    folder = layout.staging_folder(snapshot.lake)
+    path = folder / f"{_READER}-{snapshot.number}.{uuid.uuid4().hex[:8]}.{owner.me()}"
+    try:
+        folder.mkdir(exist_ok=True)
+        path.touch(exist_ok=False)
+    except OSError:
+        return None
+    return path
+
+
+def _remove(note: Path | None) -> None:
+    if note is not None:
+        with suppress(OSError):
+            note.unlink()
+
+
+# ---- what is left over ------------------------------------------------------------------------------------
+
+
+def sweep(lake: Path) -> None:
+    """Remove what is left over: of sessions, readers and locks whose process has ended, and what no reader needs.
+
+    What cannot be removed stays for the next one.
+    """
+    with suppress(OSError):
+        for path in left_over(lake):
+            with suppress(OSError, LakeError):
+                if path.is_dir() and not path.is_symlink():
+                    _clear(lake, path)
+                else:
+                    path.unlink()
+
+
+def left_over(lake: Path) -> list[Path]:
+    """What is in .staging, and the drafts in the log, of processes that have ended."""
+    found = [path for path in _children(layout.staging_folder(lake)) if not _is_in_use(lake, path)]
+    drafts = (path for path in _children(log.folder_of(lake)) if path.name.startswith(log.DRAFT))
+    return sorted([*found, *(path for path in drafts if not _is_in_use(lake, path))])
+
+
+def orphans(lake: Path) -> list[str]:
+    """Folders that neither the log nor a session names, relative to the lake."""
+    known = _wanted(lake)
+    for session in _children(layout.staging_folder(lake)):
+        known.update(_noted(session))
+    notes = (str(note.relative_to(lake)) for pattern in _NOTES for note in lake.glob(pattern))
+    return sorted(path for path in (*log.publications(lake), *notes) if path not in known)
+
+
+def _wanted(lake: Path) -> set[str]:
+    """Where everything lies that is in the lake, and where the notes on it may lie."""
+    there = log.read(lake)
+    tops = [*(f"run={run}" for run in layout.runs(there)), *map(layout.comparison_name, layout.comparisons(there))]
+    return {place.path for place in there.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
+
+
+def repair(lake: Path) -> list[str]:
+    """Make the log fit the folders, and remove what is left over. Returns what was done, a line each."""
+    store.adopt(lake)
+    sweep(lake)
+    done = log.rebuild(lake)
+    for path in orphans(lake):
+        _remove_place(lake, path)
+        done.append(f"removed, since nothing names it: {path}")
+    return done
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_in_use(lake: Path, path: Path) -> bool:
+    if path.name.endswith(_LOCK):
+        return _is_held(path)
+    if path.name.startswith(f"{_ENDED}."):
+        return _has_older_reader(lake)
+    return owner.is_alive(path.name.rpartition(".")[2], path)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open("r+") as file:
+            return not files.lock(file)
+    except OSError:
+        return True
+
+
+def _clear(lake: Path, folder: Path) -> None:
+    """Remove the folder of an ended session, and what it noted and is not in the lake; that stays while it is read."""
+    wanted = _wanted(lake)
+    paths = [path for path in _noted(folder) if path not in wanted]
+    if not _has_older_reader(lake):
+        for path in paths:
+            with suppress(OSError):
+                _remove_place(lake, path)
+    if any(_is_left(lake, path) for path in paths):
+        folder.rename(folder.with_name(f"{_ENDED}.{uuid.uuid4().hex}"))
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _noted(folder: Path) -> list[str]:
+    """The folders that a session noted. What would not be a place in a lake is left out."""
+    try:
+        noted = json.loads((folder / _PLACES).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return []
+    paths = noted if isinstance(noted, list) else []
+    return [path for path in paths if isinstance(path, str) and (log.is_place(path) or _NOTE.fullmatch(path))]
+
+
+def _is_left(lake: Path, path: str) -> bool:
+    """Whether something of an abandoned folder is still there."""
+    place = lake / path
+    return os.path.lexists(place) if log.has_publication(path) else bool(_files_in(place))
+
+
+def _files_in(place: Path) -> list[Path]:
+    """What an older release put into a folder: beside it there may be a note, and the folders of publications."""
+    if not place.is_dir():
+        return [place] if os.path.lexists(place) else []
+    return [
+        child
+        for child in _children(place)
+        if (child.name != layout.NOTE_FILE if child.is_file() else "=" in child.name)
+    ]
+
+
+def _remove_place(lake: Path, path: str) -> None:
+    place = lake / path
+    for left in [place] if log.has_publication(path) else _files_in(place):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+    files.remove_empty([place, *(lake / parent for parent in Path(path).parents if str(parent) != ".")])
+
+
+def _has_older_reader(lake: Path) -> bool:
+    """Whether somebody reads the lake as it was before the last publication."""
+    number = log.read(lake).number
+    for path in _children(layout.staging_folder(lake)):
+        found = _READ_SINCE.match(path.name)
+        if found and int(found[1]) < number and owner.is_alive(path.name.rpartition(".")[2], path):
+            return True
+    return False

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+import uuid
 from pathlib import Path
 
 import yaml
 
 from lakeprobe.errors import LakeError
-from lakeprobe.schema import FORMAT_VERSION
+from lakeprobe.lake import layout, log
+from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
+from lakeprobe.system import files, owner
 from lakeprobe.system.files import absolute
 
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
 _FILE = "lake.yaml"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
     """The lake that is meant: `path`, else $LAKEPROBE_LAKE, else ./lake; absolute."""
-    return absolute(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
+    chosen = path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
+    if _ADDRESS.match(str(chosen)):
+        raise LakeError(f"{chosen} is an address, but a lake is a folder; mount it and give the folder")
+    return absolute(chosen)
 
 
 def exists(path: Path) -> bool:
@@ -38,15 +46,19 @@ def shadow(lake: Path) -> Path:
     Each unit is a link of its own, so that one whose dump has changed can be read again here.
     """
     path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
-    for there in (
-        *lake.glob("run=*/step=*/rank=*"),
-        *lake.glob("run=*/note.txt"),
-        *lake.glob("tables"),
-        *lake.glob("noise/noise=*"),
-    ):
-        here = path / there.relative_to(lake)
+    there = {name: place for name, place in log.read(lake).places.items() if not name.startswith("comparisons/")}
+    put = {}
+    for name, place in there.items():
+        put[name] = place if log.has_publication(place.path) else log.Place(f"{name}/linked", place.files)
+        here, original = path / put[name].path, lake / place.path
+        if original.is_file():  # a table of an older release
+            put[name] = place
+            here = path / place.path
         here.parent.mkdir(parents=True, exist_ok=True)
-        here.symlink_to(there, target_is_directory=there.is_dir())
+        here.symlink_to(original, target_is_directory=original.is_dir())
+    for note in lake.glob(f"run=*/{layout.NOTE_FILE}"):
+        (path / note.relative_to(lake)).symlink_to(note)
+    log.append(path, "a lake that cannot be written to", put)
     return path
 
 
@@ -57,7 +69,7 @@ def check_place(path: Path) -> Path:
     if "\\" in str(path):
         raise LakeError(f"{path} cannot be a lake: DuckDB takes a backslash for a slash; choose another folder")
     try:
-        if path.exists() and not all(child.name in (".staging", _FILE) or _is_draft(child) for child in path.iterdir()):
+        if path.exists() and not all(child.name in (".staging", "log", _FILE) for child in path.iterdir()):
             raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
@@ -69,24 +81,47 @@ def create(path: Path) -> Path:
     if exists(check_place(path)):
         return path
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        draft = path / f".{_FILE}.{os.getpid()}"
-        draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
-        draft.replace(path / _FILE)
+        changed = files.make_folders(layout.staging_folder(path))
+        log.begin(path)
+        _describe(path)
+        files.sync(*changed, path)
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
     return path
 
 
-def _is_draft(path: Path) -> bool:
-    return path.name.startswith(f".{_FILE}.")
+def _describe(path: Path) -> None:
+    """Write lake.yaml. Its draft has the name of its process, so that what a killed one leaves is removed."""
+    draft = layout.staging_folder(path) / f"{_FILE}.{uuid.uuid4().hex}.{owner.me()}"
+    try:
+        draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
+        files.sync(draft)
+        draft.replace(path / _FILE)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def adopt(path: Path) -> None:
+    """Give a lake of an older release a log and the format of this one; its units stay where they are."""
+    log.adopt(path)
+    if _version(path) != FORMAT_VERSION:
+        layout.staging_folder(path).mkdir(exist_ok=True)
+        _describe(path)
+        files.sync(path)
 
 
 def check(path: Path) -> Path:
     """The lake at `path`. Raises LakeError if there is none, or if another release of lakeprobe wrote it."""
+    version = _version(path)
+    if version not in READABLE_VERSIONS:
+        advice = "ingest the dumps into a new one" if version in range(FORMAT_VERSION) else "install a newer lakeprobe"
+        raise LakeError(f"the lake {path} has the format {version}, this lakeprobe {FORMAT_VERSION}; {advice}")
+    return path
+
+
+def _version(path: Path) -> object:
     try:
-        described = yaml.safe_load((path / _FILE).read_text(encoding="utf-8"))
-        version = described["format"]
+        return yaml.safe_load((path / _FILE).read_text(encoding="utf-8"))["format"]
     except FileNotFoundError:
         raise LakeError(
             f"{path} is not a lake; name one with --lake or ${ENVIRONMENT_VARIABLE}, or ingest a dump first"
@@ -95,7 +130,3 @@ def check(path: Path) -> Path:
         raise LakeError(f"{path / _FILE} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
         raise LakeError(f"{path / _FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None
-    if version != FORMAT_VERSION:
-        advice = "ingest the dumps into a new one" if version in range(FORMAT_VERSION) else "install a newer lakeprobe"
-        raise LakeError(f"the lake {path} has the format {version}, this lakeprobe {FORMAT_VERSION}; {advice}")
-    return path

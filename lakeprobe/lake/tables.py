@@ -1,7 +1,7 @@
 """The result tables of other tools that are in a lake: where each lies, what it says of itself, and its view.
 
-LAKE/tables/NAME.parquet, one file a table, put in place by one rename. What it was read from is in the file's own
-metadata, so there is nothing beside it that could disagree.
+One file a table. What it was read from is in the file's own metadata, so there is nothing beside it that could
+disagree.
 
 Views: a table is asked for by its name. The lake's own tables, what lakeprobe ships and comparisons go before it: a
 table of such a name is asked for as "tables.NAME".
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeError
+from lakeprobe.lake import layout
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 
 if TYPE_CHECKING:
@@ -44,17 +46,15 @@ class StoredTable:
     bytes: int
 
 
-def file_of(lake: Path, name: str) -> Path:
-    """Where the table `name` lies."""
-    return lake / "tables" / f"{name}.parquet"
+def file_of(lake: Path | Snapshot, name: str) -> Path:
+    """Where the table `name` lies. Raises LakeError if there is none."""
+    path = layout.snapshot_of(lake).folder(layout.table_name(name))
+    if path is None:
+        raise LakeError(f"{layout.snapshot_of(lake).lake} has no table {name} any more")
+    return path if path.suffix == ".parquet" else path / layout.TABLE_FILE
 
 
-def names(lake: Path) -> list[str]:
-    """The names of the tables."""
-    return sorted(path.stem for path in lake.glob("tables/*.parquet"))
-
-
-def load(lake: Path, name: str) -> StoredTable:
+def load(lake: Path | Snapshot, name: str) -> StoredTable:
     """What the file of the table `name` says. Raises LakeError for one that is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -69,9 +69,9 @@ def load(lake: Path, name: str) -> StoredTable:
         raise LakeError(f"{path} is damaged; read the table again with --replace") from error
 
 
-def stored(lake: Path) -> list[StoredTable]:
+def stored(lake: Path | Snapshot) -> list[StoredTable]:
     """The tables, by name. Raises LakeError."""
-    return [load(lake, name) for name in names(lake)]
+    return [load(lake, name) for name in layout.tables(lake)]
 
 
 def write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], origin: Origin) -> int:
@@ -91,17 +91,10 @@ def write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], orig
     return rows
 
 
-def put_in_place(lake: Path, staged: Path, name: str) -> None:
-    """Move the finished file `staged` to where the table `name` lies; one that is there is replaced."""
-    path = file_of(lake, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged.replace(path)
-
-
-def define(connection: duckdb.DuckDBPyConnection, lake: Path, taken: Iterable[str]) -> None:
+def define(connection: duckdb.DuckDBPyConnection, lake: Snapshot, taken: Iterable[str]) -> None:
     """Define a view for each table, under its name, or "tables.NAME" where that is one of `taken`."""
     reserved = {name.lower() for name in taken}
-    for name in names(lake):
+    for name in layout.tables(lake):
         view = f"tables.{name}" if name.lower() in reserved else name
         source = f"read_parquet({quote_text(file_pattern(file_of(lake, name)))}, hive_partitioning = false)"
         connection.execute(f"CREATE OR REPLACE VIEW {quote_identifier(view)} AS FROM {source}")

@@ -1,47 +1,47 @@
 """Removes and renames the runs and comparisons of a lake, and keeps notes on them.
 
-What is removed first moves under LAKE/.staging in one rename, so a removal that is interrupted leaves all or nothing:
-what lies there is out of every view, and the next ingest or comparison clears it away. A comparison is renamed in one
-rename, too. A run takes along what names it, so LAKE/.staging first says what it is to be called: who opens the lake
-next finishes what was interrupted.
+Each is one publication (`lakeprobe.lake.log`): all of it is seen at one moment, or nothing of it. What gets another
+name gets other folders, whose files are links to those that it had. A run takes along what names it: the comparisons in
+which it is a side, and the noises that were measured of it.
 """
 
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import comparison, layout, staging, tables, views
-
-NOTE_FILE = "note.txt"
+from lakeprobe.lake import comparison, layout, log, staging, views
+from lakeprobe.lake.log import Snapshot
+from lakeprobe.lake.staging import Session
+from lakeprobe.system import files
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run or comparison: what it is, its name, and its folder."""
+    """A run or comparison: what it is, its name, and where its note lies."""
 
     what: str
     name: str
-    folder: Path
+    note: Path
 
 
 def find(lake: Path, name: str) -> Kept:
     """The run or comparison `name`. Raises UsageError if there is neither."""
-    finish(lake)
-    if name in layout.runs(lake):
-        return Kept("run", name, layout.run_folder(lake, name))
-    if name in layout.comparisons(lake):
-        return Kept("comparison", name, layout.comparison_folder(lake, name))
-    there = ", ".join([*layout.runs(lake), *layout.comparisons(lake)]) or "nothing"
-    raise UsageError(f"{name} is neither a run nor a comparison in {lake} (there: {there})")
+    there = log.read(lake)
+    if name in layout.runs(there):
+        return Kept("run", name, layout.note_file(lake, f"run={name}"))
+    if name in layout.comparisons(there):
+        return Kept("comparison", name, layout.note_file(lake, layout.comparison_name(name)))
+    names = ", ".join([*layout.runs(there), *layout.comparisons(there)]) or "nothing"
+    raise UsageError(f"{name} is neither a run nor a comparison in {lake} (there: {names})")
 
 
-def users_of(lake: Path, run: str) -> list[str]:
+def users_of(lake: Path | Snapshot, run: str) -> list[str]:
     """The comparisons in which `run` is a side."""
     return [name for name in layout.comparisons(lake) if run in _sides(lake, name)]
 
@@ -49,86 +49,93 @@ def users_of(lake: Path, run: str) -> list[str]:
 def remove(lake: Path, name: str) -> None:
     """Remove a run or comparison. Comparisons of a run keep their rows. Raises UsageError and LakeError."""
     kept = find(lake, name)
-    with staging.unchanged(lake), staging.locked(lake, "units"), staging.staged(lake, "removed") as folder:
-        kept.folder.rename(folder / "removed")
+    with staging.unchanged(lake), staging.staged(lake, "remove") as session:
+        staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept), notes={kept.note: None})
 
 
 def rename(lake: Path, name: str, new: str) -> None:
     """Give a run or comparison another name; comparisons follow their run. Raises UsageError and LakeError."""
     kept = find(lake, name)
     layout.check_name(new, kept.what)
-    taken = {"run": layout.runs(lake), "comparison": layout.comparisons(lake)}
-    if kept.what == "comparison":
-        taken |= {"view": sorted(views.NAMES), "table": tables.names(lake)}
-    for what, names in taken.items():
-        if new.lower() in {other.lower() for other in names}:
-            raise UsageError(f"{new} is the name of a {what} already; choose another")
-    with staging.unchanged(lake), staging.locked(lake, "units"):
+
+    def check(there: Snapshot) -> None:
+        taken = {"run": layout.runs(there), "comparison": layout.comparisons(there)}
         if kept.what == "comparison":
-            kept.folder.rename(layout.comparison_folder(lake, new))
-        else:
-            _rename_run(lake, name, new)
+            taken |= {"view": sorted(views.NAMES), "table": layout.tables(there)}
+        for what, names in taken.items():
+            if new.lower() in {other.lower() for other in names}:
+                raise UsageError(f"{new} is the name of a {what} already; choose another")
+
+    check(log.read(lake))
+    with staging.unchanged(lake), staging.staged(lake, "rename") as session, staging.reading(lake) as there:
+        things = list(_things(there, kept))
+        put = dict(_renamed(session, there, kept, new))
+        note = kept.note.parent.with_name(kept.note.parent.name.replace(f"={name}", f"={new}")) / kept.note.name
+        for folder in put.values():
+            files.sync_tree(folder)
+        staging.publish(session, f"rename {name} {new}", put, things, check, {kept.note: None, note: kept.note})
 
 
-def _rename_run(lake: Path, name: str, new: str) -> None:
-    renaming = _renaming_file(lake)
-    _write(renaming, yaml.safe_dump({"run": name, "new": new}, allow_unicode=True))
-    try:
-        layout.run_folder(lake, name).rename(layout.run_folder(lake, new))
-    except OSError:
-        renaming.unlink()
-        raise
-    _finish(lake)
+def _things(there: Snapshot, kept: Kept) -> Iterator[str]:
+    """What the log calls the units of a run, or a comparison."""
+    if kept.what == "comparison":
+        yield layout.comparison_name(kept.name)
+    else:
+        yield from (layout.unit_name(key) for key in layout.units(there, kept.name))
 
 
-def finish(lake: Path) -> None:
-    """Finish a rename that was interrupted. Where another process is at it, or the lake cannot be written, wait."""
-    if _renaming_file(lake).is_file():
-        with suppress(LakeError, OSError), staging.locked(lake, "units"):
-            _finish(lake)
+def _renamed(session: Session, there: Snapshot, kept: Kept, new: str) -> Iterator[tuple[str, Path]]:
+    """Every thing that a rename changes by its name then, with its new folder in the session."""
+    for number, name in enumerate(_things(there, kept)):
+        yield name.replace(f"={kept.name}", f"={new}", 1), _linked(there, name, session.folder / f"{number}")
+    if kept.what == "comparison":
+        return
+    for user in users_of(there, kept.name):
+        name = layout.comparison_name(user)
+        folder = _linked(there, name, session.folder / f"comparison-{user}", but=comparison.DESCRIPTION_FILE)
+        described = _described(there, user)
+        sides = {side: new for side in ("target", "golden") if described[side] == kept.name}
+        comparison.describe(folder, described | sides)
+        yield name, folder
+    for noise in layout.noises(there):
+        folder = session.folder / f"noise-{noise}"
+        if _rename_golden(layout.noise_file(there, noise), folder, kept.name, new):
+            yield layout.noise_name(noise), folder
 
 
-def _finish(lake: Path) -> None:
-    """Give the run its new name, and then what names it: the comparisons in which it is a side, and its noise."""
-    renaming = _renaming_file(lake)
-    asked = yaml.safe_load(renaming.read_text(encoding="utf-8"))
-    name, new = asked["run"], asked["new"]
-    if layout.run_folder(lake, name).exists():
-        layout.run_folder(lake, name).rename(layout.run_folder(lake, new))
-    for user in users_of(lake, name):
-        _change(lake, user, {side: new for side in ("target", "golden") if _described(lake, user)[side] == name})
-    for noise in layout.noises(lake):
-        _rename_golden(layout.noise_file(lake, noise), name, new)
-    renaming.unlink()
+def _linked(there: Snapshot, name: str, folder: Path, but: str = "") -> Path:
+    """A new `folder` with the files of the thing `name`, all but one."""
+    place = there.places[name]
+    for file in place.files:
+        if file != but:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            files.link_or_copy(there.lake / place.path / file, folder / file)
+    return folder
 
 
-def _renaming_file(lake: Path) -> Path:
-    return layout.staging_folder(lake) / "renaming.yaml"
-
-
-def _rename_golden(file: Path, name: str, new: str) -> None:
-    """Call the run `name` `new` in a noise that was measured of it."""
+def _rename_golden(file: Path | None, folder: Path, name: str, new: str) -> bool:
+    """Write a noise that was measured of the run `name` into `folder` as one of `new`; False if it is of another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(file)
+    if file is None or name not in (table := pq.read_table(file, partitioning=None))["golden"].unique().to_pylist():
+        return False
+    goldens = [new if golden == name else golden for golden in table["golden"].to_pylist()]
     place = table.schema.get_field_index("golden")
-    if name in table["golden"].unique().to_pylist():
-        goldens = [new if golden == name else golden for golden in table["golden"].to_pylist()]
-        draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        pq.write_table(table.set_column(place, "golden", pa.array(goldens, pa.string())), draft)
-        draft.replace(file)
+    folder.mkdir()
+    pq.write_table(table.set_column(place, "golden", pa.array(goldens, pa.string())), folder / file.name)
+    return True
 
 
 def note(lake: Path, name: str) -> str:
     """The note on a run or comparison; empty where there is none. Raises UsageError."""
-    path = find(lake, name).folder / NOTE_FILE
+    path = find(lake, name).note
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def write_note(lake: Path, name: str, text: str) -> None:
     """Put `text` down as the note on a run or comparison; an empty one removes it. Raises UsageError and LakeError."""
-    path = find(lake, name).folder / NOTE_FILE
+    path = find(lake, name).note
     with staging.unchanged(lake):
         if text:
             _write(path, text)
@@ -136,7 +143,7 @@ def write_note(lake: Path, name: str, text: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _sides(lake: Path, name: str) -> tuple[str, str]:
+def _sides(lake: Path | Snapshot, name: str) -> tuple[str, str]:
     try:
         stored = comparison.load(lake, name)
     except LakeError:  # a damaged comparison is of nothing
@@ -144,20 +151,19 @@ def _sides(lake: Path, name: str) -> tuple[str, str]:
     return stored.target, stored.golden
 
 
-def _described(lake: Path, name: str) -> dict[str, object]:
-    path = layout.comparison_folder(lake, name) / comparison.DESCRIPTION_FILE
+def _described(there: Snapshot, name: str) -> dict[str, object]:
+    path = there.lake / there.places[layout.comparison_name(name)].path / comparison.DESCRIPTION_FILE
     described: dict[str, object] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return described
-
-
-def _change(lake: Path, name: str, values: dict[str, str]) -> None:
-    """Change what a comparison's description says."""
-    text = yaml.safe_dump(_described(lake, name) | values, sort_keys=False, allow_unicode=True)
-    _write(layout.comparison_folder(lake, name) / comparison.DESCRIPTION_FILE, text)
 
 
 def _write(path: Path, text: str) -> None:
     """Write `path` whole or not at all."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        files.sync(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    files.sync(path.parent)

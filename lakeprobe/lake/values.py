@@ -49,7 +49,8 @@ class ValuesWriter:
     def add(self, content: str, data: npt.NDArray[np.uint8]) -> None:
         """Append the bytes `data` of the tensor `content`."""
         self._contents.append(content)
-        self._buffers.append(data)
+        # a small one may be a map of a file, of which no process can have many open
+        self._buffers.append(data if data.nbytes >= _GROUP else data.copy())
         self._pending += data.nbytes
         if self._pending >= _GROUP:
             self._flush()

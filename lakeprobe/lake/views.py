@@ -1,13 +1,19 @@
-"""The views of a lake on a DuckDB connection: the tables of units, of comparisons and of other tools."""
+"""The views of a lake on a DuckDB connection: the tables of units, of comparisons and of other tools.
+
+They read the files that the log named when they were defined, each by its name: what comes or goes later changes
+nothing of them, and no folder has to be searched.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake import layout, tables
-from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
+from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import UNIT_TABLES, table
 
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
 
 RESULTS, SUSPECTS, PAIRS, NOISE = "results", "suspects", "pairs", "noise"
 REFERENCES = "tensor_references"
+_COMPARED = {RESULTS: RESULTS_FILE, SUSPECTS: SUSPECTS_FILE, PAIRS: PAIRS_FILE}
 _PARTITIONS = {RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise"}
 _BUNDLED = {
     "api_table": ("apis", ("target_api", "golden_api")),
@@ -27,20 +34,22 @@ _BUNDLED = {
 NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
 
+_DEPTH = "lake_depth"
+_NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents) AS reference FROM contents"
 
-def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
-    """Define the views of `lake`, and one per comparison and table. To be repeated when files came or went."""
-    set_variable(connection, "lake", str(lake))
-    set_variable(connection, "lake_files", file_pattern(lake))
+
+def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None:
+    """Define the views of a lake as it is now (or as the snapshot has it), and one per comparison and table."""
+    there = layout.snapshot_of(lake)
+    connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(there.lake).count("/") + 1})
     for name in (*UNIT_TABLES, *_PARTITIONS):
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {_query(connection, lake, name)}")
-    connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {resources.sql(f'catalog/{REFERENCES}')}")
+        _define(connection, name, _files(there, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
         source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, header = true, columns = {{{types}}})"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
-    comparisons = layout.comparisons(lake)
-    tables.define(connection, lake, taken=(*NAMES, *comparisons))
+    comparisons = layout.comparisons(there)
+    tables.define(connection, there, taken=(*NAMES, *comparisons))
     for name in comparisons:
         if name.lower() not in NAMES:
             connection.execute(
@@ -49,29 +58,61 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path) -> None:
             )
 
 
-def define_over(connection: duckdb.DuckDBPyConnection, name: str, folder: Path, files: str) -> None:
-    """Define the view `name` over those Parquet files of one comparison that the pattern `files` names in `folder`."""
-    pattern = quote_text(f"{file_pattern(folder)}/{files}")
-    types = "{'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER}"
-    query = f"FROM read_parquet({pattern}, hive_partitioning = true, hive_types = {types}, union_by_name = true)"
-    if name in _PARTITIONS:
+def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
+    """Give the connection `other` to the same database what the views of `connection` stand on."""
+    for name in (_DEPTH, *map(_variable, (*UNIT_TABLES, *_PARTITIONS))):
+        [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
+        if value is not None:
+            other.execute(f"SET VARIABLE {name} = $value", {"value": value})
+
+
+def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
+    """Define the view `name` over these Parquet files of one comparison, …/step=S/rank=K/FILE."""
+    connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
+    query = f"""
+        SELECT
+            regexp_extract(filename, '/comparison=([^/]*)/(?:[^/=]*/)?step=', 1) AS comparison,
+            compared_step_of(filename) AS step,
+            compared_rank_of(filename) AS rank,
+            COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
+        FROM read_parquet(
+            getvariable('{_variable(name)}'), hive_partitioning = false, union_by_name = true, filename = true
+        )
+    """
+    if not files:
+        query = empty(name)
+    elif name in _PARTITIONS:
         query = _with_all_columns(name, query, with_partitions=False)
     connection.execute(f"CREATE VIEW {name} AS {query}")
 
 
-def _query(connection: duckdb.DuckDBPyConnection, lake: Path, name: str) -> str:
-    """What the view `name` is of `lake`. A file that an older release wrote has NULL where a column came later."""
-    if not _has_files(lake, name):
-        return empty(name)
-    query = resources.sql(f"catalog/{name}")
-    if name in _PARTITIONS:
-        return _with_all_columns(name, query)
+def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
+    """Define a view of the lake. A file that an older release wrote has NULL where a column came later."""
+    connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
+    query, references = empty(name), _NO_REFERENCES
+    if files:
+        query, references = resources.sql(f"catalog/{name}"), resources.sql(f"catalog/{REFERENCES}")
+        if name in _PARTITIONS:
+            query = _with_all_columns(name, query)
+        else:
+            _define_columns(connection, name)
+    connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    if name == "contents":
+        connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {references}")
+
+
+def _define_columns(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Define the macro columns_of_NAME, the schema with which the files of a table are read."""
     columns = ", ".join(
         f"{quote_text(column)}: {{name: {quote_text(column)}, type: {quote_text(type)}, default_value: NULL}}"
         for column, type in ((column.name, column.type) for column in table(name).columns)
     )
     connection.execute(f"CREATE OR REPLACE MACRO columns_of_{name}() AS MAP {{{columns}}}")
-    return query
+
+
+def _variable(name: str) -> str:
+    """The variable with the files of a view."""
+    return f"{name}_files"
 
 
 def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) -> str:
@@ -79,14 +120,15 @@ def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) ->
     return f"({empty(name, with_partitions=with_partitions)}) UNION ALL BY NAME ({query})"
 
 
-def _has_files(lake: Path, name: str) -> bool:
+def _files(there: Snapshot, name: str) -> list[Path]:
+    """The files of a view."""
     if name == NOISE:
-        pattern = "noise/noise=*/noise.parquet"
-    elif name in _PARTITIONS:
-        pattern = f"comparisons/comparison=*/step=*/rank=*/{name}.parquet"
-    else:
-        pattern = f"run=*/step=*/rank=*/{'values-*' if name == 'values' else name}.parquet"
-    return next(lake.glob(pattern), None) is not None
+        return there.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
+    if name in _COMPARED:
+        return there.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
+    if name == "values":
+        return there.files("run=", lambda file: file.startswith("values-"))
+    return there.files("run=", lambda file: file == f"{name}.parquet")
 
 
 def empty(name: str, *, with_partitions: bool = True) -> str:

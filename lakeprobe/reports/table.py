@@ -25,7 +25,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         _define_digest(connection, unit.kind)
         define_macros(connection, CELL_MACROS)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            views.define_over(connection, name, unit.folder, file)
+            views.define_over(connection, name, [unit.folder / file])
         own = metrics.own_of_results(columns_of(connection, "results"))
         connection.execute(f"CREATE VIEW cell_texts AS {resources.sql('reports/cell_texts')}")
         connection.execute(f"CREATE VIEW metric_cells AS {metrics.cells(unit.kind, own)}")

@@ -1,7 +1,7 @@
-"""Locks, drafts, the exchange of two folders, opening and reading, with a substitute where a system lacks one.
+"""Files as each system offers them: locks, drafts, exclusive creation, sync, the exchange of two folders, reading.
 
 Linux supports all of them. macOS cannot exchange folders; callers rename twice instead. Windows has neither POSIX locks
-nor reads at an offset; `lock` raises a LakeError there.
+nor reads at an offset; `lock` raises a LakeError there. A file system without locks or links shows that by its errors.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
@@ -27,10 +28,19 @@ else:
 _LONGEST_NAME = 255
 """Bytes of the name of a file or folder on all usual file systems."""
 
+NO_SYNC = "LAKEPROBE_NO_SYNC"
+"""The environment variable that lets the system decide when files reach the disk: for scratch, and for tests."""
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY, errno.EPERM})
 """Errors of file systems and sandboxes that cannot exchange folders. A forbidden rename fails later."""
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+"""Errors of file systems without locks."""
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.EINVAL})
+"""Errors of file systems without hard links, or with too many."""
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF})
+"""Errors of file systems that cannot sync a folder."""
 
 _BLOCK = 1 << 20
 
@@ -38,7 +48,7 @@ _BLOCK = 1 << 20
 def lock(file: IO[Any], *, wait: bool = False) -> bool:
     """Lock the open `file` until this process ends. Return False if another process holds it and `wait` is false.
 
-    Raises OSError, and LakeError on a system without such locks.
+    Returns True if the file system has no locks. Raises OSError, and LakeError on a system without such locks.
     """
     if fcntl is None:
         raise LakeError("Windows has no file locks as a lake needs them; run lakeprobe in WSL, on Linux or on macOS")
@@ -46,12 +56,118 @@ def lock(file: IO[Any], *, wait: bool = False) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
     return True
 
 
 def unlock(file: IO[Any]) -> None:
     """Release a lock, also for child processes that have the file open."""
-    fcntl.flock(file, fcntl.LOCK_UN)
+    try:
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def is_still(path: Path, file: IO[Any]) -> bool:
+    """Whether `path` is the file that is open, and not gone or another one meanwhile."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def syncs() -> bool:
+    """Whether files are to be on the disk before it is said that they are."""
+    return not os.environ.get(NO_SYNC)
+
+
+def leave_sync_to_the_system() -> None:
+    """Let this process, and those that it starts, return before files are on the disk."""
+    os.environ[NO_SYNC] = "1"
+
+
+def sync(*paths: Path) -> None:
+    """Have files and folders on the disk when this returns: a file its bytes, a folder its names. Raises OSError."""
+    if not syncs():
+        return
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            os.close(descriptor)
+
+
+def sync_tree(top: Path) -> None:
+    """`sync` every file and folder below `top`, and `top`: what is in a folder before the folder."""
+    if syncs():
+        for folder, _, names in os.walk(top, topdown=False):
+            sync(*(Path(folder, name) for name in sorted(names)), Path(folder))
+
+
+def create_whole(draft: Path, path: Path) -> bool:
+    """Give the finished file `draft` the name `path`, which is then whole for whoever sees it.
+
+    False if there is a `path` already, which stays as it is. Where the file system has no links, `path` is created
+    and written: a process that dies meanwhile leaves a part of it. `draft` stays. Raises OSError.
+    """
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return draft.samefile(path)  # NFS may have lost its first answer
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _create(draft, path)
+    return True
+
+
+def _create(draft: Path, path: Path) -> bool:
+    try:
+        with path.open("xb") as file:
+            file.write(draft.read_bytes())
+    except FileExistsError:
+        return False
+    sync(path)
+    return True
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """The file `source` under another name as well: as a hard link where there are such, else as a copy."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Make `folder` and its parents. Returns the folders that have a new name in them."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+    return [path.parent for path in missing]
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those of `folders` that are empty, in their order."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
 
 
 def exchange(first: Path, second: Path) -> bool:
@@ -66,6 +182,19 @@ def exchange(first: Path, second: Path) -> bool:
     if ctypes.get_errno() in _NO_EXCHANGE:
         return False
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(second))
+
+
+def put_in_place(draft: Path, target: Path) -> None:
+    """Rename the folder `draft` to `target`. What stands there is replaced: at once where the system can, else by two
+    renames, and is removed. Raises OSError.
+    """
+    if not target.exists():
+        draft.rename(target)
+    elif not exchange(draft, target):
+        old = draft.with_name(draft.name + ".old")
+        target.rename(old)
+        draft.rename(target)
+        shutil.rmtree(old)
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:

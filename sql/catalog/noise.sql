@@ -1,9 +1,10 @@
 -- noise: what repeats of golden runs differ by (schemas/noise.yaml), each with the name it was measured under.
 -- grain: one tensor of a golden run
--- parameters: lake_files (folder, as a pattern)
-SELECT noise, * EXCLUDE (noise)
+-- parameters: noise_files, lake_depth
+SELECT noise_of(filename) AS noise, * EXCLUDE (filename)
 FROM read_parquet(
-    getvariable('lake_files') || '/noise/noise=*/noise.parquet',
-    hive_partitioning = true,
-    hive_types = {'noise': VARCHAR}
+    getvariable('noise_files'),
+    hive_partitioning = false,
+    union_by_name = true,
+    filename = true
 )

@@ -1,14 +1,14 @@
 -- pairs: what searches made of the rows of every comparison that made one (schemas/pairs.yaml).
 -- grain: see the schema
--- parameters: lake_files (folder, as a pattern)
+-- parameters: pairs_files, lake_depth
 SELECT
-    comparison,
-    step,
-    rank,
-    * EXCLUDE (comparison, step, rank)
+    comparison_of(filename) AS comparison,
+    compared_step_of(filename) AS step,
+    compared_rank_of(filename) AS rank,
+    COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
 FROM read_parquet(
-    getvariable('lake_files') || '/comparisons/comparison=*/step=*/rank=*/pairs.parquet',
-    hive_partitioning = true,
-    hive_types = {'comparison': VARCHAR, 'step': INTEGER, 'rank': INTEGER},
-    union_by_name = true
+    getvariable('pairs_files'),
+    hive_partitioning = false,
+    union_by_name = true,
+    filename = true
 )

@@ -1,13 +1,13 @@
 -- undumped: the table undumped of every unit in the lake (schemas/undumped.yaml), each row with its run, step and rank.
 -- grain: see the schema
--- parameters: lake_files (folder, as a pattern); the macro columns_of_undumped, which names the columns whether a file has them or not
+-- parameters: undumped_files, lake_depth; the macro columns_of_undumped, which names the columns whether a file has them or not
 SELECT
     run_of(filename) AS run,
     step_of(filename) AS step,
     rank_of(filename) AS rank,
     * EXCLUDE (filename)
 FROM read_parquet(
-    getvariable('lake_files') || '/run=*/step=*/rank=*/undumped.parquet',
+    getvariable('undumped_files'),
     schema = columns_of_undumped(),
     filename = true
 )

@@ -21,6 +21,7 @@ from lakeprobe.collect.session import collect
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.errors import UsageError
+from lakeprobe.lake import layout
 
 
 class FakeCapture:
@@ -100,7 +101,7 @@ def capture() -> FakeCapture:
 
 
 def units(lake: Path) -> list[str]:
-    return sorted("/".join(folder.parts[-3:]) for folder in lake.glob("run=*/step=*/rank=*"))
+    return [layout.unit_name(key) for key in layout.units(lake)]
 
 
 def configured(folder: Path, **content: Any) -> str:

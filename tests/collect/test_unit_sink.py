@@ -30,7 +30,7 @@ from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.errors import LakeError
 from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.settle import settle
-from lakeprobe.lake import audits
+from lakeprobe.lake import audits, layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
 from lakeprobe.lake.values import ValuesWriter
@@ -48,7 +48,7 @@ REAL = [
 
 def rows(lake: Path, table: str, run: str, step: int = 0, rank: int = 0) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        path = lake / f"run={run}/step={step}/rank={rank}/{table}.parquet"
+        path = lake / f"run={run}/step={step}/rank={rank}/*/{table}.parquet"
         # stack.json has its own order; the lake numbers stacks as they come
         columns = "* EXCLUDE (began, stack)" if table == "ops" else "*"
         return connection.execute(f"SELECT {columns} FROM read_parquet('{path}', hive_partitioning = false)").fetchall()
@@ -56,7 +56,7 @@ def rows(lake: Path, table: str, run: str, step: int = 0, rank: int = 0) -> list
 
 def notes(lake: Path, run: str, rank: int = 0, step: int = 0) -> list[str]:
     with duckdb.connect() as connection:
-        path = lake / f"run={run}/step={step}/rank={rank}/dumps.parquet"
+        path = lake / f"run={run}/step={step}/rank={rank}/*/dumps.parquet"
         found: list[tuple[list[str]]] = connection.execute(f"SELECT notes FROM '{path}'").fetchall()
         return found[0][0]
 
@@ -98,8 +98,8 @@ def test_ops_of_real_dumps_give_the_rows_that_reading_the_dumps_gives(lake: Path
     with lakeprobe.open(lake) as opened:
         for step, dump in enumerate(REAL):
             opened.ingest(dump, run=f"dump{step}")
-            (key,) = lake.glob(f"run=dump{step}/step=*/rank=*")
-            read_step, rank = int(key.parent.name[5:]), int(key.name[5:])
+            (key,) = layout.units(lake, f"dump{step}")
+            read_step, rank = key.step, key.rank
             for table in ("ops", "tensors"):
                 collected, read = rows(lake, table, "npu", step), rows(lake, table, f"dump{step}", read_step, rank)
                 assert collected == read, (dump, table)
@@ -133,7 +133,7 @@ def test_a_step_is_in_the_lake_when_it_is_over_not_when_all_are(lake: Path, sink
     assert not list(lake.glob("run=*"))
     sink.finish()
     deadline = time.monotonic() + 30
-    while not (lake / "run=npu/step=0/rank=0").exists() and time.monotonic() < deadline:
+    while not layout.has_unit(lake, UnitKey("npu", 0, 0)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(rows(lake, "ops", "npu")) == len(ops_of(DEMO))
 
@@ -155,7 +155,7 @@ def test_without_a_rank_the_environment_says_it(lake: Path, monkeypatch: pytest.
     add(sink, "Torch.add.0.forward", {"output": []})
     sink.end()
     sink.close()
-    assert (lake / "run=npu/step=0/rank=5/ops.parquet").is_file()
+    assert layout.has_unit(lake, UnitKey("npu", 0, 5))
 
 
 def test_a_step_without_ops_is_no_unit(lake: Path, sink: UnitSink) -> None:
@@ -264,7 +264,7 @@ def test_tensors_are_kept_once_each_under_the_hash_that_ingest_gives(
             assert kept[found[f"{name}.pt"]] == tensor.astype(tensor.dtype.newbyteorder("<")).tobytes(), name
     assert found["floats.pt"] == found["same.pt"]
     assert len(kept) == len(TENSORS) - 1
-    assert len(list(lake.glob("run=npu/step=0/rank=0/values-*.parquet"))) == 3  # the first op has its own
+    assert len(list(lake.glob("run=npu/step=0/rank=0/*/values-*.parquet"))) == 3  # the first op has its own
     assert violations(lake) == []
 
 
@@ -377,7 +377,7 @@ def replay(lake: Path, run: str, rank: int, ops: int) -> subprocess.Popen[bytes]
 
 def wait_for_unit(lake: Path, run: str, rank: int, step: int = 0) -> None:
     deadline = time.monotonic() + 60
-    while not (lake / f"run={run}/step={step}/rank={rank}").exists():
+    while not layout.has_unit(lake, UnitKey(run, step, rank)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -415,7 +415,7 @@ def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Pa
     assert recovery.recover(lake) == ([recovery.Recovered(key, complete=False, ops=OPS_PER_BATCH)], [])
     assert recovery.recover(lake) == ([], [])
     assert not list((lake / ".collecting").iterdir())
-    assert [path.name for path in (lake / "run=npu/step=0/rank=0").glob("values*")] == []
+    assert [path.name for path in layout.unit_folder(lake, key).glob("values*")] == []
     assert violations(lake) == []
     torn.abandon()
 
@@ -434,10 +434,10 @@ def abandoned(lake: Path, ops: int) -> Path:
 
 def test_a_builder_that_is_killed_anywhere_is_followed_by_another(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = abandoned(lake, ops=3)
-    for target in ("lakeprobe.journals.recovery._remove_torn_values", "lakeprobe.lake.staging.put_in_place",
+    for target in ("lakeprobe.journals.recovery._link_values", "lakeprobe.lake.staging.publish",
                    "shutil.rmtree"):  # fmt: skip
         with monkeypatch.context() as patched:
-            patched.setattr(target, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(target, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 recovery.build(lake, folder)
     recovery.build(lake, folder)
@@ -532,5 +532,5 @@ def test_a_step_of_functions_takes_a_twelfth_of_msprobes_bytes(lake: Path, sink:
     sink.end()
     sink.close()
     msprobe = sum((dump / name).stat().st_size for name in ("dump.json", "stack.json", "construct.json"))
-    ours = sum(file.stat().st_size for file in (lake / "run=npu/step=0/rank=0").iterdir())
+    ours = sum(file.stat().st_size for file in layout.unit_folder(lake, UnitKey("npu", 0, 0)).iterdir())
     assert ours * 12 <= msprobe, msprobe / ours

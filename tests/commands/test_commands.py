@@ -14,6 +14,8 @@ import pytest
 from program import dump_text, lakeprobe, listing, real_program, tensor, write_dump
 
 from lakeprobe.ingest import ingest
+from lakeprobe.lake import layout, upkeep
+from lakeprobe.lake.layout import UnitKey
 from lakeprobe.version import __version__
 
 COMMANDS = ("ingest", "compare", "unmatched", "sql", "ls", "show", "check")
@@ -255,7 +257,7 @@ def test_damage_is_told_in_one_line(
     assert said.err.count("\n") == 1
     assert said.err.startswith("lakeprobe: ")
     assert str(dump / "dump.json") in said.err
-    assert list(listing(tmp_path / "lake")) == ["lake.yaml"]
+    assert list(listing(tmp_path / "lake")) == ["lake.yaml", "log/0000000001.json"]
 
 
 # ---- lakes ------------------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> N
     (tmp_path / "lake.yaml").write_text(f"format: {format}\n")
     done = lakeprobe("ls", LAKEPROBE_LAKE=tmp_path)
     assert done.code == 3
-    assert f"has the format {format}, this lakeprobe 2; {advice}" in done.line
+    assert f"has the format {format}, this lakeprobe 3; {advice}" in done.line
 
 
 def test_check(tmp_path: Path) -> None:
@@ -286,8 +288,9 @@ def test_check(tmp_path: Path) -> None:
     good = lakeprobe("check", "--lake", lake)
     assert (good.code, good.out) == (0, "")
     assert re.fullmatch(r"\d+ audits, 0 with violations\n", good.err)
-    (lake / "run=b/step=0/rank=0/tensors.parquet").replace(lake / "run=a/step=0/rank=0/tensors.parquet")
-    (lake / "run=b").rename(tmp_path / "away")
+    other = layout.unit_folder(lake, UnitKey("b", 0, 0)) / "tensors.parquet"
+    other.replace(layout.unit_folder(lake, UnitKey("a", 0, 0)) / "tensors.parquet")
+    upkeep.remove(lake, "b")
     bad = lakeprobe("check", "--lake", lake)
     assert bad.code == 1
     assert "tensor_without_op: every tensor row belongs to an op of its unit." in bad.out

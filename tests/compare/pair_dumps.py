@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lakeprobe.compare.run import compare
+from lakeprobe.lake import layout
 
 Data = dict[str, Any]
 Row = dict[str, Any]
@@ -51,9 +52,16 @@ def write_dump(
     return folder
 
 
+def result_file(lake: Path, name: str, step: int = 0, rank: int = 0) -> Path:
+    """Where the rows of a comparison stand."""
+    folder = layout.comparison_folder(lake, name)
+    assert folder is not None
+    return folder / f"step={step}" / f"rank={rank}" / "results.parquet"
+
+
 def results(lake: Path, name: str, step: int = 0, rank: int = 0) -> list[Row]:
     """The rows of a comparison as they stand in its file."""
-    path = lake / "comparisons" / f"comparison={name}" / f"step={step}" / f"rank={rank}" / "results.parquet"
+    path = result_file(lake, name, step, rank)
     return pq.read_table(path, partitioning=None).to_pylist()
 
 

@@ -13,6 +13,7 @@ from openpyxl import load_workbook
 
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake import layout
+from lakeprobe.lake.layout import UnitKey
 from lakeprobe.schema import COMPARISON_VERSION, table
 from lakeprobe.session import Lake
 
@@ -117,6 +118,7 @@ def test_what_cannot_be_one_is_told(lake: Lake, tmp_path: Path, column: str, mes
 def test_results_without_a_column_are_read_beside_ours(lake: Lake) -> None:
     lake.compare("target", "golden", name="older")
     folder = layout.comparison_folder(lake.path, "older")
+    assert folder is not None
     [file] = folder.glob("step=*/rank=*/results.parquet")
     duckdb.sql(f"COPY (SELECT * EXCLUDE (cosine, first_of_op) FROM '{file}') TO '{file}.new' (FORMAT parquet)")
     Path(f"{file}.new").replace(file)
@@ -134,7 +136,7 @@ def test_units_without_a_column_are_read_beside_ours(lake: Lake, tmp_path: Path)
     with Lake(tmp_path / "lake") as opened:
         opened.ingest(DEMO / "target")
         opened.ingest(DEMO / "golden")
-        [file] = layout.run_folder(opened.path, "golden").glob("step=*/rank=*/ops.parquet")
+        [file] = layout.unit_folder(opened.path, UnitKey("golden", 0, 0)).glob("ops.parquet")
         duckdb.sql(f"COPY (SELECT * EXCLUDE (began), 1 AS later FROM '{file}') TO '{file}.new' (FORMAT parquet)")
         Path(f"{file}.new").replace(file)
         query = "SELECT run, step, rank, count(*) > 0, count(began) > 0 FROM ops GROUP BY ALL ORDER BY ALL"
@@ -143,7 +145,7 @@ def test_units_without_a_column_are_read_beside_ours(lake: Lake, tmp_path: Path)
 
 def test_a_comparison_of_a_newer_release_is_refused(lake: Lake) -> None:
     lake.compare("target", "golden", name="newer")
-    path = layout.comparison_folder(lake.path, "newer") / "comparison.yaml"
+    path = lake.comparison("newer").stored.folder / "comparison.yaml"
     path.write_text(path.read_text().replace(f"version: {COMPARISON_VERSION}", f"version: {COMPARISON_VERSION + 1}"))
     with pytest.raises(LakeError, match="install a newer lakeprobe"):
         lake.comparison("newer")

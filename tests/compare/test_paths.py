@@ -12,7 +12,7 @@ from pair_dumps import call, results, tensor, write_dump
 from lakeprobe.compare.run import CompareReport, compare
 from lakeprobe.errors import UsageError
 from lakeprobe.ingest import ingest
-from lakeprobe.lake import comparison, layout
+from lakeprobe.lake import comparison, layout, log
 from lakeprobe.reports.terminal import ingest_lines
 
 ONE, TWO = ({"Torch.f.0.forward": call([tensor(value)])} for value in (1.0, 2.0))
@@ -168,8 +168,7 @@ def test_a_step_or_rank_that_is_not_there(work: Path) -> None:
 )
 def test_names_that_are_taken(work: Path, name: str, says: str) -> None:
     compare("npu", "gpu", lake="lake", name="both")
-    (work / "lake" / "tables").mkdir()
-    (work / "lake" / "tables" / "losses.parquet").write_bytes(b"")
+    log.append(work / "lake", "test", {layout.table_name("losses"): log.Place("tables/losses.parquet", ())})
     with pytest.raises(UsageError, match=says):
         compare("npu", "gpu", lake="lake", name=name)
     assert layout.comparisons(work / "lake") == ["both"]

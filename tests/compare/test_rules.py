@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pair_dumps import call, results, scalar, tensor, write_dump
+from pair_dumps import call, result_file, results, scalar, tensor, write_dump
 
 from lakeprobe.compare.run import compare
 from lakeprobe.errors import RuleError
@@ -232,7 +232,7 @@ def test_a_rule_is_kept_with_its_comparison(tmp_path: Path, lake: Path) -> None:
     rows = results(lake, "by place")
     assert [row["matched_by"] for row in rows] == [None, "it's; (delete)", "it's; (delete)", None]
     assert [(row["target_row"], row["golden_row"]) for row in rows] == [(0, None), (1, 1), (2, 2), (None, 0)]
-    described = (lake / "comparisons" / "comparison=by place" / "comparison.yaml").read_text()
+    described = (result_file(lake, "by place").parents[2] / "comparison.yaml").read_text()
     assert "name: by_place" in described
     assert f"origin: {rule}" in described
 
@@ -271,10 +271,7 @@ def test_the_types_of_results_do_not_depend_on_the_rule(tmp_path: Path, lake: Pa
     rule = tmp_path / "decimals.sql"
     rule.write_text(METRICS + "SELECT * REPLACE (0.5 AS norm_relative, 1 AS cosine) FROM metrics_default")
     compare("ours", "theirs", lake=lake, name="decimals", rule=str(rule))
-    schemas = {
-        pq.read_schema(lake / "comparisons" / f"comparison={name}" / "step=0" / "rank=0" / "results.parquet")
-        for name in ("kept", "decimals")
-    }
+    schemas = {pq.read_schema(result_file(lake, name)) for name in ("kept", "decimals")}
     assert len(schemas) == 1
     assert [(row["norm_relative"], row["cosine"]) for row in results(lake, "decimals")] == [(0.5, 1.0)] * LEAVES
 

@@ -201,7 +201,7 @@ def test_units_that_do_not_know_when_ops_began(tmp_path: Path) -> None:
     """Those of an older lakeprobe, and collected ones: construct.json has what ops says of parents."""
     [folder] = (path.parent for path in (BUNDLED / "demo" / "target").rglob("dump.json"))
     ingest(folder, lake=tmp_path / "lake", run="run")
-    [unit] = (tmp_path / "lake").glob("run=*/step=*/rank=*")
+    [unit] = (tmp_path / "lake").glob("run=*/step=*/rank=*/*")
     (unit / "undumped.parquet").unlink(missing_ok=True)
     for table, column in (("ops", "began"), ("dumps", "layout")):
         read = pq.ParquetFile(unit / f"{table}.parquet").read()
@@ -225,7 +225,7 @@ def test_an_exported_run_is_the_same_run(tmp_path: Path) -> None:
     ingest(tmp_path / "out", lake=tmp_path / "lake", run="again")
 
     def rows(run: str, table: str) -> list[tuple[Any, ...]]:
-        files = f"{tmp_path}/lake/run={run}/step=*/rank=*/{table}.parquet"
+        files = f"{tmp_path}/lake/run={run}/step=*/rank=*/*/{table}.parquet"
         found = duckdb.sql(f"SELECT * EXCLUDE (run) FROM read_parquet('{files}', hive_partitioning = true)").fetchall()
         return [tuple(map(exact, row)) for row in found]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,14 @@ def snapshot(lake: Path) -> dict[str, tuple[int, int, bytes]]:
     return {
         str(path.relative_to(lake)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
         for path in sorted(lake.rglob("*"))
-        if path.is_file() and path.suffix != ".lock"
+        if path.is_file()
     }
 
 
 def files(lake: Path) -> dict[str, bytes]:
-    """Each file of a lake but locks, with its bytes."""
-    return {path: content for path, (_, _, content) in snapshot(lake).items()}
+    """Each file of a lake but the log, with its bytes; whatever publication it came with."""
+    found = {re.sub(r"/\d{8}T\d{6}-\w+/", "/", path): content for path, (_, _, content) in snapshot(lake).items()}
+    return {path: content for path, content in found.items() if not path.startswith("log/")}
 
 
 def query(sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -62,4 +64,4 @@ def query(sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
 
 def table(lake: Path, name: str) -> str:
     """The SQL that reads a table of all units as any other tool would."""
-    return f"read_parquet('{lake}/run=*/step=*/rank=*/{name}.parquet', hive_partitioning = true)"
+    return f"read_parquet('{lake}/run=*/step=*/rank=*/*/{name}.parquet', hive_partitioning = true)"

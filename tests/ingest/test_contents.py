@@ -17,7 +17,8 @@ from sampling import examples
 from tensor_dumps import OP, files, leaf, query, table, write_dump
 
 from lakeprobe.ingest import ingest
-from lakeprobe.lake import values
+from lakeprobe.lake import layout, values
+from lakeprobe.lake.layout import UnitKey
 
 TENSORS: dict[str, NDArray[Any]] = {
     "floats.npy": np.linspace(-1, 1, 1000, dtype=np.float32).reshape(10, 100),
@@ -69,7 +70,7 @@ def test_every_row_has_the_hash_of_its_file(tmp_path: Path) -> None:
 def test_copied_bytes_are_mapped_where_contents_say(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     ingest(write_dump(tmp_path / "dump", TENSORS), lake=lake)
-    unit = lake / "run=dump" / "step=0" / "rank=0"
+    unit = layout.unit_folder(lake, UnitKey("dump", 0, 0))
     stored = dict(query(f"SELECT content, data FROM read_parquet('{unit}/values-*.parquet')"))
     rows = contents(lake)
     assert len(stored) == len(rows) == len(TENSORS) - 1  # floats and same are one

@@ -14,6 +14,8 @@ from tensor_dumps import OP, files, leaf, query, snapshot, table, write_dump
 
 from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest import IngestReport, ingest
+from lakeprobe.lake import layout
+from lakeprobe.lake.layout import UnitKey
 from lakeprobe.schema import UNIT_TABLES, arrow_schema
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -54,14 +56,14 @@ def test_any_tool_reads_the_units(gpu: Path, lake: Path) -> None:
         (0, ["File a.py, line 1, in f, \n x"])
     ]
     assert query(f"SELECT DISTINCT file FROM {table(lake, 'contents')}") == [("values-0.parquet",)]
-    assert {path.name for path in lake.iterdir()} == {"lake.yaml", "run=gpu", ".staging"}
-    assert (lake / "lake.yaml").read_text() == "format: 2\n"
-    assert not [path for path in (lake / ".staging").iterdir() if path.suffix != ".lock"]
+    assert {path.name for path in lake.iterdir()} == {"lake.yaml", "log", "run=gpu", ".staging"}
+    assert (lake / "lake.yaml").read_text() == "format: 3\n"
+    assert list((lake / ".staging").iterdir()) == []
 
 
 def test_files_have_the_columns_of_their_schemas(gpu: Path, lake: Path) -> None:
     ingest(gpu, lake=lake)
-    unit = lake / "run=gpu" / "step=10" / "rank=1"
+    unit = layout.unit_folder(lake, UnitKey("gpu", 10, 1))
     assert {path.stem.partition("-")[0] for path in unit.iterdir()} == set(UNIT_TABLES)
     for path in unit.iterdir():
         assert pq.read_schema(path).equals(arrow_schema(path.stem.partition("-")[0])), path
@@ -100,7 +102,7 @@ def test_the_lake_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
     ingest("dump")
-    assert (tmp_path / "lake" / "run=dump" / "step=0" / "rank=0" / "ops.parquet").is_file()
+    assert layout.runs(tmp_path / "lake") == ["dump"]
     monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "other"))
     ingest("dump")
     assert (tmp_path / "other" / "run=dump").is_dir()
@@ -125,7 +127,9 @@ def test_a_new_step_is_added_beside_the_old_ones(gpu: Path, lake: Path) -> None:
     write_dump(gpu / "step11" / "rank0")
     report = ingest(gpu, lake=lake)
     assert [(unit.key.step, unit.key.rank) for unit in report.read] == [(11, 0)]
-    assert {path: state for path, state in snapshot(lake).items() if "step=11" not in path} == before
+    after = {path: state for path, state in snapshot(lake).items() if "step=11" not in path}
+    assert {path: after[path] for path in before} == before
+    assert [path for path in after if path not in before] == ["log/0000000003.json"]
 
 
 @pytest.mark.parametrize(
@@ -161,14 +165,14 @@ def test_another_storage_is_refused_unless_replaced(gpu: Path, lake: Path) -> No
     assert snapshot(lake) == before
     ingest(gpu, lake=lake, tensors="copy", replace=True)
     assert query(f"SELECT DISTINCT tensor_storage FROM {table(lake, 'dumps')}") == [("copy",)]
-    assert not [path for path in (lake / ".staging").iterdir() if path.suffix != ".lock"]
+    assert list((lake / ".staging").iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "empty"])
 def test_a_damaged_unit_is_refused_unless_replaced(gpu: Path, lake: Path, damage: str) -> None:
     ingest(gpu, lake=lake)
     whole = files(lake)
-    path = lake / "run=gpu" / "step=0" / "rank=0" / "dumps.parquet"
+    path = layout.unit_folder(lake, UnitKey("gpu", 0, 0)) / "dumps.parquet"
     content = path.read_bytes()
     path.unlink()
     if damage != "missing":
@@ -211,7 +215,7 @@ def test_one_bad_dump_and_none_is_put_in_place(gpu: Path, lake: Path, jobs: int)
         ingest(gpu, lake=lake, jobs=jobs)
     assert str(bad) in str(caught.value)
     assert snapshot(lake) == before
-    assert {path.suffix for path in (lake / ".staging").iterdir()} == {".lock"}
+    assert list((lake / ".staging").iterdir()) == []
 
 
 # ---- notes and refusals -----------------------------------------------------------------------------------

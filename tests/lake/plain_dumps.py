@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -32,17 +33,22 @@ def write_run(root: Path, ops: int, steps: int = 2, ranks: int = 2) -> Path:
 
 
 def files(lake: Path) -> dict[str, bytes]:
-    """Every file of the lake outside .staging, with its bytes."""
+    """Every file of the lake outside .staging and the log, with its bytes."""
     return {
         str(path.relative_to(lake)): path.read_bytes()
         for path in sorted(lake.rglob("*"))
-        if path.is_file() and ".staging" not in path.parts
+        if path.is_file() and not {".staging", "log"} & {*path.parts}
     }
 
 
+def without_publication(lake: Path) -> dict[str, bytes]:
+    """The same, with the publication taken out of the paths."""
+    return {re.sub(r"/\d{8}T\d{6}-\w+/", "/", path): content for path, content in files(lake).items()}
+
+
 def leftovers(lake: Path) -> list[str]:
-    """What lies in .staging and is no lock."""
-    return sorted(path.name for path in (lake / ".staging").iterdir() if path.suffix != ".lock")
+    """What lies in .staging."""
+    return sorted(path.name for path in (lake / ".staging").iterdir())
 
 
 def rows_of_units(lake: Path, run: str = "*") -> dict[str, dict[tuple[str, int, int], int]]:
@@ -51,8 +57,8 @@ def rows_of_units(lake: Path, run: str = "*") -> dict[str, dict[tuple[str, int, 
     with duckdb.connect() as connection:
         for table in TABLES:
             found = connection.execute(
-                f"SELECT run, step, rank, count(*) FROM read_parquet('{lake}/run={run}/step=*/rank=*/{table}.parquet', "
-                "hive_partitioning = true) GROUP BY ALL"
+                "SELECT run, step, rank, count(*) FROM read_parquet("
+                f"'{lake}/run={run}/step=*/rank=*/*/{table}.parquet', hive_partitioning = true) GROUP BY ALL"
             ).fetchall()
             counts[table] = {(run, step, rank): count for run, step, rank, count in found}
     return counts

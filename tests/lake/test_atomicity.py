@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plain_dumps import files, leftovers, rows_of_units, write_run
+from plain_dumps import files, leftovers, rows_of_units, without_publication, write_run
 
+import lakeprobe
 from lakeprobe.errors import LakeError
 from lakeprobe.ingest import ingest
 from lakeprobe.ingest import unit as unit_module
-from lakeprobe.lake import staging
+from lakeprobe.lake import audits, staging
 from lakeprobe.lake.unit import UnitWriter
 
 
@@ -104,10 +106,13 @@ def test_a_failure_while_replacing_keeps_the_old_units(run: Path, lake: Path, mo
     assert leftovers(lake) == []
 
 
-@pytest.mark.parametrize("exchange", [True, False])
-def test_replacing(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
-    if not exchange:  # as on a file system that cannot swap two folders
-        monkeypatch.setattr(staging.files, "exchange", lambda first, second: False)
+@pytest.mark.parametrize("lacks", ["nothing", "links", "locks"])
+def test_replacing(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    if lacks != "nothing":  # as on some mounts
+        monkeypatch.setattr(*{"links": (os, "link"), "locks": (fcntl, "flock")}[lacks], refuse)
     ingest(run, lake=lake)
     write_run(run, ops=30)
     ingest(run, lake=lake, replace=True)
@@ -133,10 +138,13 @@ def test_a_reader_sees_all_or_nothing_while_units_are_replaced(tmp_path: Path) -
     writer.start()
     seen = set()
     while writer.is_alive():
-        for table, found in rows_of_units(lake).items():
-            assert set(found) == {("gpu", 0, 0), ("gpu", 1, 0)}
-            assert set(found.values()) <= ({1} if table in ("dumps", "stacks") else {10, 300})
-            seen |= set(found.values())
+        with lakeprobe.open(lake) as opened:
+            for table in ("dumps", "stacks", "ops", "tensors", "contents", "values"):
+                found = opened.sql(f'SELECT run, step, rank, count(*) FROM "{table}" GROUP BY ALL').fetchall()
+                assert {row[:3] for row in found} == {("gpu", 0, 0), ("gpu", 1, 0)}
+                counts = {count for *_, count in found}
+                assert counts in ([{1}] if table in ("dumps", "stacks") else [{10}, {300}])  # never one of each
+                seen |= counts
     writer.join()
     assert failures == []
     assert seen == {1, 10, 300}
@@ -147,7 +155,7 @@ def test_a_reader_sees_all_or_nothing_while_units_are_replaced(tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 from lakeprobe.ingest import ingest, run, unit
-from lakeprobe.lake import staging
+from lakeprobe.lake import log, staging
 from lakeprobe.lake.unit import UnitWriter
 
 dump, lake, point, count, replace = sys.argv[1:]
@@ -169,8 +177,10 @@ owner, name, before = {
     "table": (UnitWriter, "write", False),
     "close": (UnitWriter, "close", True),
     "closed": (UnitWriter, "close", False),
-    "place": (staging, "put_in_place", True),
-    "placed": (staging, "put_in_place", False),
+    "place": (staging, "_move", True),
+    "placed": (staging, "_move", False),
+    "publish": (log, "append", True),
+    "published": (log, "append", False),
 }[point]
 setattr(owner, name, killing(getattr(owner, name), before))
 ingest(dump, lake=lake, replace=replace == "replace")
@@ -178,36 +188,40 @@ ingest(dump, lake=lake, replace=replace == "replace")
 
 
 @pytest.mark.parametrize(
-    ("how", "point", "count", "placed"),
+    ("how", "point", "count", "is_new"),
     [
-        ("new", "table", 9, 0),
-        ("new", "closed", 4, 0),
-        ("new", "placed", 1, 1),
-        ("replace", "close", 1, 0),
-        ("replace", "place", 1, 0),
-        ("replace", "placed", 3, 3),
+        ("new", "table", 9, False),
+        ("new", "closed", 4, False),
+        ("new", "placed", 1, False),
+        ("new", "published", 1, True),
+        ("replace", "close", 1, False),
+        ("replace", "place", 1, False),
+        ("replace", "placed", 3, False),
+        ("replace", "publish", 1, False),
+        ("replace", "published", 1, True),
     ],
 )
-def test_a_killed_ingest(tmp_path: Path, run: Path, lake: Path, how: str, point: str, count: int, placed: int) -> None:
+def test_a_killed_ingest(tmp_path: Path, run: Path, lake: Path, how: str, point: str, count: int, is_new: bool) -> None:
+    old = 0
     if how == "replace":
         ingest(run, lake=lake)
         write_run(run, ops=25)
-    before = files(lake)
-    ops = 25 if how == "replace" else 20
+        old = 20
+    new = 25 if how == "replace" else 20
     child = subprocess.run([sys.executable, "-c", KILLED, run, lake, point, str(count), how], capture_output=True)
     assert child.returncode == -9, child.stderr
-    after = files(lake)
-    changed = {path.rpartition("/")[0] for path in after if after[path] != before.get(path)}
-    assert len(changed) == placed
-    assert before.keys() <= after.keys()
-    assert all(count == 5 for unit, count in rows_of_units(lake)["ops"].items() if unit[0] == "old")
-    if how == "new" and placed:
-        assert len(whole_units(lake, ops)) == placed
+    with lakeprobe.open(lake) as opened:
+        found = opened.sql("SELECT count(*) FROM ops WHERE run = 'gpu' GROUP BY step, rank").fetchall()
+        assert found == ([(new,)] * 4 if is_new else [(old,)] * 4 if old else [])
+        assert opened.sql("SELECT count(*) FROM ops WHERE run = 'old' GROUP BY step, rank").fetchall() == [(5,)] * 2
+        assert audits.run(opened.sql) == []
     ingest(run, lake=lake, replace=how == "replace")
     ingest(run, lake=tmp_path / "fresh")
-    assert len(whole_units(lake, ops)) == 4
-    assert {path: content for path, content in files(lake).items() if "run=gpu" in path} == {
-        path: content for path, content in files(tmp_path / "fresh").items() if "run=gpu" in path
+    assert len(whole_units(lake, new)) == 4
+    assert leftovers(lake) == []
+    ours, fresh = without_publication(lake), without_publication(tmp_path / "fresh")
+    assert {path: content for path, content in ours.items() if "run=gpu" in path} == {
+        path: content for path, content in fresh.items() if "run=gpu" in path
     }
 
 
@@ -239,18 +253,22 @@ def test_writers_of_other_units_do_not_meet(run: Path, lake: Path) -> None:
     assert len(whole_units(lake, 20)) == 4
 
 
-def test_a_unit_that_came_meanwhile_is_kept(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_came_meanwhile_is_kept(
+    run: Path, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = write_run(tmp_path / "theirs", ops=7, steps=1, ranks=1)
     read = unit_module._read
 
     def overtaken(task: Any, *rest: Any) -> None:
+        monkeypatch.setattr(unit_module, "_read", read)
+        ingest(theirs, lake=lake, run="gpu", steps=())
         read(task, *rest)
-        (lake / "run=gpu" / "step=0" / "rank=0").mkdir(parents=True, exist_ok=True)
-        (lake / "run=gpu" / "step=0" / "rank=0" / "ops.parquet").write_text("theirs")
 
     monkeypatch.setattr(unit_module, "_read", overtaken)
-    with pytest.raises(LakeError, match="meanwhile"):
+    monkeypatch.setattr(staging, "locked", lambda *_: nullcontext())
+    with pytest.raises(LakeError, match="run gpu step 0 rank 0 was written by another process meanwhile"):
         ingest(run, lake=lake)
-    assert (lake / "run=gpu" / "step=0" / "rank=0" / "ops.parquet").read_text() == "theirs"
+    assert rows_of_units(lake, "gpu")["ops"] == {("gpu", 0, 0): 7}
 
 
 # ---- a full disk ------------------------------------------------------------------------------------------

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,12 @@ import pytest
 from plain_dumps import leftovers, write_run
 
 import lakeprobe
-from lakeprobe.lake import audits, staging, store
+from lakeprobe.lake import audits, layout, log, staging, store
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.system import owner
 
-UNIT = "run=target/step=0/rank=0"
-RESULTS = "comparisons/comparison=both/step=0/rank=0"
+UNIT = "run=target/step=0/rank=0/*"
+RESULTS = "comparisons/comparison=both/*/step=0/rank=0"
 Rows = list[dict[str, Any]]
 
 
@@ -84,7 +90,7 @@ PLANTED: dict[str, tuple[str, Callable[[Rows], Rows], dict[str, int]]] = {
 def test_a_planted_violation(tmp_path: Path, good: Path, name: str) -> None:
     file, planted, expected = PLANTED[name]
     lake = Path(shutil.copytree(good, tmp_path / "lake"))
-    path = lake / f"{file}.parquet"
+    [path] = lake.glob(f"{file}.parquet")
     table = pq.read_table(path, partitioning=None)
     pq.write_table(type(table).from_pylist(planted(table.to_pylist()), schema=table.schema), path)
     assert found(lake) == expected
@@ -96,7 +102,8 @@ def test_every_audit_has_a_violation_here() -> None:
 
 def test_what_an_audit_tells(tmp_path: Path, good: Path) -> None:
     lake = Path(shutil.copytree(good, tmp_path / "lake"))
-    (lake / UNIT / "tensors.parquet").write_bytes((lake / "run=golden/step=0/rank=0/tensors.parquet").read_bytes())
+    target, golden = (layout.unit_folder(lake, UnitKey(run, 0, 0)) / "tensors.parquet" for run in ("target", "golden"))
+    target.write_bytes(golden.read_bytes())
     with lakeprobe.open(lake) as opened:
         [(audit, columns, [row])] = audits.run(opened.sql)
     assert (audit.name, audit.promise) == (
@@ -109,35 +116,76 @@ def test_what_an_audit_tells(tmp_path: Path, good: Path) -> None:
 # ---- staging ----------------------------------------------------------------------------------------------
 
 
-def test_abandoned_folders_are_removed_and_live_ones_stay(tmp_path: Path) -> None:
+DEAD = "00000000-1-1"
+"""Nobody: a process of another machine, of which nothing was heard for long."""
+
+
+def test_what_ended_processes_left_is_removed_and_live_ones_stay(tmp_path: Path) -> None:
+    store.create(tmp_path)
     place = tmp_path / ".staging"
-    for name in ("dead", "dead-without-lock", "live"):
+    ended = subprocess.run([sys.executable, "-c", "from lakeprobe.system import owner; print(owner.me())"],
+                           capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    for name in (f"ingest.a.{ended}", f"ingest.b.{DEAD}", f"ingest.c.{owner.me()}", "of-an-older-release"):
         (place / name / "below").mkdir(parents=True)
         (place / name / "below" / "file").write_text("")
-    (place / "dead.lock").write_text("")
-    with (place / "live.lock").open("w") as file:
+    for name in (f"reader-1.a.{ended}", f"reader-1.b.{owner.me()}", "free.lock", f"lake.yaml.c.{ended}"):
+        (place / name).touch()
+    (tmp_path / "log" / f".draft-a.{ended}").touch()
+    for name in (f"ingest.b.{DEAD}", "of-an-older-release"):
+        os.utime(place / name, (0, 0))
+    with (place / "held.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with staging.staged(tmp_path, "mine") as folder, staging.staged(tmp_path, "mine") as other:
-            assert leftovers(tmp_path) == sorted(["live", folder.name, other.name])
-            (folder / "file").write_text("")
-        assert leftovers(tmp_path) == ["live"]
-    assert (place / "live" / "below" / "file").exists()
-    assert [path.name for path in place.glob("*.lock")] == ["live.lock"]
-    with staging.staged(tmp_path, "mine"):
-        pass
-    assert list(place.iterdir()) == []
+        with staging.staged(tmp_path, "mine") as session, staging.staged(tmp_path, "mine") as other:
+            (session.folder / "file").write_text("")
+            alive = [f"ingest.c.{owner.me()}", f"reader-1.b.{owner.me()}", "held.lock"]
+            assert leftovers(tmp_path) == sorted([*alive, session.folder.name, other.folder.name])
+    assert leftovers(tmp_path) == sorted(alive)
+    assert [path.name for path in (tmp_path / "log").iterdir()] == ["0000000001.json"]
 
 
-def test_a_folder_that_was_put_in_place_stays_there(tmp_path: Path) -> None:
-    for text in ("first", "second"):
-        with staging.staged(tmp_path, "mine") as folder:
-            (folder / "file").write_text(text)
-            staging.put_in_place(folder, tmp_path / "a" / "b")
-        assert (tmp_path / "a" / "b" / "file").read_text() == text
-        assert leftovers(tmp_path) == []
+def test_what_is_replaced_goes_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    store.create(tmp_path)
+    name = layout.unit_name(UnitKey("a", 0, 0))
+
+    def put(text: str) -> Path:
+        with staging.staged(tmp_path, "mine") as session:
+            (session.folder / "unit").mkdir()
+            (session.folder / "unit" / "file").write_text(text)
+            staging.publish(session, "test", {name: session.folder / "unit"})
+        return layout.unit_folder(tmp_path, UnitKey("a", 0, 0))
+
+    first = put("first")
+    second = put("second")
+    assert not first.exists()
+    with staging.reading(tmp_path) as there:
+        third = put("third")
+        assert there.folder(name) == second
+        assert (second / "file").read_text() == "second"
+    assert (third / "file").read_text() == "third"
+    staging.sweep(tmp_path)
+    assert not second.exists()
+    assert leftovers(tmp_path) == []
 
 
 def test_a_failure_leaves_nothing_staged(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), staging.staged(tmp_path, "mine") as folder:
-        folder.write_text("a folder is no file")
+    with pytest.raises(IsADirectoryError), staging.staged(tmp_path, "mine") as session:
+        session.folder.write_text("a folder is no file")
     assert list((tmp_path / ".staging").iterdir()) == []
+
+
+def test_no_place_outside_the_lake_is_removed_or_read(tmp_path: Path) -> None:
+    """A lake may come from anybody: what its staging and its log name is held to lie in it."""
+    lake = store.create(tmp_path / "lake")
+    (tmp_path / "mine").mkdir()
+    session = lake / ".staging" / f"ingest.a.{DEAD}"
+    session.mkdir()
+    outside = ["../mine", str(tmp_path / "mine"), "run=a/step=0/rank=0/../../../../mine", "log", ".", "", 7]
+    (session / "places.json").write_text(json.dumps(outside))
+    os.utime(session, (0, 0))
+    staging.sweep(lake)
+    assert (tmp_path / "mine").is_dir()
+    assert (lake / "log").is_dir()
+    put = {name: [name, ["ops.parquet"]] for name in outside if isinstance(name, str)}
+    put |= {"run=a/step=0/rank=0": ["run=a/step=0/rank=0", ["../../../../mine/ops.parquet"]]}
+    (lake / "log" / "0000000002.json").write_text(json.dumps({"put": put}))
+    assert log.read(lake).places == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from sampling import examples
 
 from lakeprobe.errors import DumpError, LakeError
-from lakeprobe.ingest.tables import TableReport, staged_tables
-from lakeprobe.lake import layout, staging, store, tables, views
+from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
+from lakeprobe.lake import layout, log, staging, store, tables, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.readers.foreign_tables import TableFile, find
 from lakeprobe.readers.source import Listing
@@ -54,13 +55,16 @@ def files_in(*folders: Path) -> list[TableFile]:
 
 
 def ingest(lake: Path, *folders: Path, replace: bool = False, run: str | None = None) -> list[TableReport]:
-    with staged_tables(lake, files_in(*folders), replace, run) as reports:
+    with staging.unchanged(lake), staging.staged(lake, "test") as session:
+        reports = read_tables(session, files_in(*folders), replace, run)
+        put = {layout.table_name(report.name): report.staged for report in reports if report.staged}
+        staging.publish(session, "test", put, before=partial(check_tables_free, reports))
         return reports
 
 
 def query(lake: Path, text: str, taken: Sequence[str] = ()) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        tables.define(connection, lake, taken)
+        tables.define(connection, log.read(lake), taken)
         return connection.sql(text).fetchall()
 
 
@@ -69,7 +73,7 @@ def state(lake: Path) -> dict[str, tuple[int, int]]:
     return {
         str(path.relative_to(lake)): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in sorted(lake.rglob("*"))
-        if path.is_file() and not path.name.endswith(".lock")
+        if path.is_file()
     }
 
 
@@ -131,11 +135,20 @@ def test_nothing_is_half_read(lake: Path, tmp_path: Path) -> None:
     assert state(lake) == before
 
 
-def test_two_writers(lake: Path, tmp_path: Path) -> None:
+def test_two_writers(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "out/a.csv")
-    with staging.locked(lake, "tables"), pytest.raises(LakeError, match="another process"):
+    write(tmp_path / "other/a.csv", ROWS[:1])
+    usual = staging.publish
+
+    def overtaken(*arguments: Any, **more: Any) -> None:
+        monkeypatch.setattr(staging, "publish", usual)
+        ingest(lake, tmp_path / "other")
+        usual(*arguments, **more)
+
+    monkeypatch.setattr(staging, "publish", overtaken)
+    with pytest.raises(LakeError, match="a was written by another process meanwhile"):
         ingest(lake, tmp_path / "out")
-    assert tables.names(lake) == []
+    assert query(lake, "SELECT count(*) FROM a") == [(1,)]
 
 
 def test_a_full_disk_leaves_the_lake_as_it_was(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +167,7 @@ def test_a_damaged_table_is_told(lake: Path, tmp_path: Path) -> None:
     write(tmp_path / "out/a.csv")
     ingest(lake, tmp_path / "out")
     tables.file_of(lake, "a").write_bytes(b"PAR1")
-    with pytest.raises(LakeError, match=r"a\.parquet is damaged"):
+    with pytest.raises(LakeError, match=r"table=a/.*/table\.parquet is damaged"):
         ingest(lake, tmp_path / "out")
     assert ingest(lake, tmp_path / "out", replace=True)[0].read
 
@@ -163,7 +176,7 @@ def test_no_view_of_the_lake_is_shadowed(lake: Path, tmp_path: Path) -> None:
     for name in ("Tensors", "results", "api_table", "night", "free"):
         write(tmp_path / f"out/{name}.csv")
     ingest(lake, tmp_path / "out")
-    layout.comparison_folder(lake, "Night").mkdir(parents=True)
+    log.append(lake, "test", {layout.comparison_name("Night"): log.Place("comparisons/comparison=Night", ())})
     with connect() as connection:
         views.define(connection, lake)
         for name in ("Tensors", "results", "api_table", "night"):

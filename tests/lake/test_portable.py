@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lakeprobe.errors import LakeError
-from lakeprobe.lake.staging import put_in_place
 from lakeprobe.system import files
 
 
@@ -19,7 +18,7 @@ def test_folders_are_replaced_by_renames_where_there_is_no_exchange(
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "which").write_text(name)
-    put_in_place(tmp_path / "new", tmp_path / "old")
+    files.put_in_place(tmp_path / "new", tmp_path / "old")
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert (tmp_path / "old" / "which").read_text() == "new"
 

@@ -25,18 +25,21 @@ def refused(path: Path, says: str) -> None:
 def test_a_new_lake(tmp_path: Path) -> None:
     path = tmp_path / "a" / "lake"
     assert store.create(path) == store.check(path) == store.create(path) == path
-    assert [(child.name, child.read_text()) for child in path.iterdir()] == [("lake.yaml", "format: 2\n")]
+    assert (path / "lake.yaml").read_text() == "format: 3\n"
+    assert {str(child.relative_to(path)) for child in path.rglob("*")} == {
+        "lake.yaml", "log", "log/0000000001.json", ".staging",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("format", "advice"), [(1, "ingest the dumps into a new one"), (3, "install a newer lakeprobe")]
+    ("format", "advice"), [(1, "ingest the dumps into a new one"), (4, "install a newer lakeprobe")]
 )
 def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> None:
     run = write_run(tmp_path / "gpu", ops=1, steps=1, ranks=1)
     ingest(run, lake=tmp_path / "lake")
     (tmp_path / "lake" / "lake.yaml").write_text(f"format: {format}\n")
     before = files(tmp_path / "lake")
-    refused(tmp_path / "lake", f"format {format}, this lakeprobe 2; {advice}")
+    refused(tmp_path / "lake", f"format {format}, this lakeprobe 3; {advice}")
     with pytest.raises(LakeError, match=f"format {format}"):
         ingest(run, lake=tmp_path / "lake", replace=True)
     assert files(tmp_path / "lake") == before
@@ -47,7 +50,7 @@ def test_a_lake_of_another_format(tmp_path: Path, format: int, advice: str) -> N
 )
 def test_a_damaged_lake(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lake.yaml").write_bytes(content)
-    refused(tmp_path, "lake.yaml is damaged; it should read 'format: 2'")
+    refused(tmp_path, "lake.yaml is damaged; it should read 'format: 3'")
 
 
 @pytest.mark.parametrize("content", [b"format: one", b"format: 1.5", b"format:", b"format: 99"])
@@ -73,7 +76,8 @@ def test_a_file_is_no_lake(tmp_path: Path) -> None:
 
 def test_a_lake_that_was_begun_and_not_finished(tmp_path: Path) -> None:
     (tmp_path / ".staging").mkdir()
-    (tmp_path / ".lake.yaml.4711").write_text("form")
+    (tmp_path / "log").mkdir()
+    (tmp_path / ".staging" / "lake.yaml.0123.01234567-4711-99").write_text("form")
     store.create(tmp_path)
     store.check(tmp_path)
 
@@ -95,6 +99,7 @@ def test_units_and_runs(tmp_path: Path) -> None:
                  "run=c/step=1", "comparisons/comparison=x", "comparisons/comparison=b",
                  ".staging/x/run=d/step=0/rank=0"):  # fmt: skip
         (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / ("comparison.yaml" if "comparison" in name else "dumps.parquet")).touch()
     assert layout.units(tmp_path) == [UnitKey("a b", 0, 0), UnitKey("b", 9, 11), UnitKey("b", 10, 2)]
     assert layout.units(tmp_path, "b") == [UnitKey("b", 9, 11), UnitKey("b", 10, 2)]
     assert layout.runs(tmp_path) == ["a b", "b"]

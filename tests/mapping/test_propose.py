@@ -21,7 +21,8 @@ from real_dumps import DUMPS, NOT_THERE
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
-from lakeprobe.lake import store
+from lakeprobe.lake import layout
+from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.align import Op, best_path, heaviest_chain
 from lakeprobe.mapping.known import family
 from lakeprobe.mapping.propose import Proposal, propose
@@ -551,7 +552,7 @@ def test_unknown_kind(tmp_path: Path) -> None:
 
 def test_damaged_unit(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, ours=DENSE, theirs=LINEAR)
-    (store.check(lake) / "run=ours" / "step=0" / "rank=0" / "ops.parquet").write_bytes(b"PAR1")
+    (layout.unit_folder(lake, UnitKey("ours", 0, 0)) / "ops.parquet").write_bytes(b"PAR1")
     with pytest.raises(LakeError):
         propose("ours", "theirs", lake=lake)
 

@@ -87,7 +87,7 @@ class UnitSink:
         store.check(self._lake)  # nobody has removed it
         with staging.unchanged(self._lake):
             recovery.build(self._lake, journal.folder_of(self._lake, key))
-            if layout.unit_folder(self._lake, key).exists() and not self._replace:
+            if layout.has_unit(self._lake, key) and not self._replace:
                 self._refuse(key)
             self._writer = Writer(Journal(self._lake, self._head(key)))
         self._start_builder()
@@ -183,7 +183,7 @@ class UnitSink:
 
     def _is_there(self, key: UnitKey) -> bool:
         """Whether the unit is in the lake, or what it is to be made of."""
-        return layout.unit_folder(self._lake, key).exists() or journal.folder_of(self._lake, key).exists()
+        return layout.has_unit(self._lake, key) or journal.folder_of(self._lake, key).exists()
 
     def _key_of(self, step: int, rank: int | None) -> UnitKey:
         return UnitKey(self._run, step, _rank() if rank is None else rank)

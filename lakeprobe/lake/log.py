@@ -1,0 +1,375 @@
+"""The log of a lake: which units, comparisons, noises and tables it has, and in which folders they lie.
+
+LAKE/log/0000000001.json        a publication: what came and what went at one moment
+LAKE/log/0000000064.state.json  all that there is after the 64th, so that not every file has to be read
+
+A publication is one file, which is written in full and then gets its name, the next number, by a link: that succeeds
+for one process only, and nobody sees a part of it. So all that an ingest, a comparison or a removal changes is seen at
+once, on any file system, and a process that finds its number taken looks at what changed and takes the next one.
+Files of the log are never changed. What they name is not changed either: a thing that is replaced gets a new folder.
+So what the log said at some moment, a `Snapshot`, can be read for as long as its folders are there (`lake.staging`).
+
+A lake without a log is of an older release: its folders say what it has. Its first publication writes that down.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lakeprobe.errors import LakeError
+from lakeprobe.system import files, owner
+from lakeprobe.version import __version__
+
+_PUBLICATION = re.compile(r"(\d{10})\.json")
+_STATE = re.compile(r"(\d{10})\.state\.json")
+_STATE_EVERY = 64
+"""Publications after which the state is written down; to read that many files takes less than starting Python."""
+DRAFT = ".draft-"
+"""What the name of a file begins with that is going to be one of the log; it ends with the word for its process."""
+_THING = r"run=[^/]+/step=\d+/rank=\d+|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
+_NAME = re.compile(_THING)
+_PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>[^/]+)\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thing lies: the folder, relative to the lake, and its files, relative to the folder.
+
+    A table of an older release is a file and no folder; it has no files.
+    """
+
+    path: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was in the lake after the publication `number`: things by name, such as run=npu/step=0/rank=0."""
+
+    lake: Path
+    number: int
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    def folder(self, name: str) -> Path | None:
+        """Where the thing `name` lies; None if there is none."""
+        place = self.places.get(name)
+        return None if place is None else self.lake / place.path
+
+    def files(self, kind: str, is_wanted: Callable[[str], bool]) -> list[Path]:
+        """The files of all things whose names begin with `kind`, those that are wanted by their name in the folder."""
+        return [
+            self.lake / place.path / file
+            for name, place in self.places.items() if name.startswith(kind)
+            for file in place.files if is_wanted(file)
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A snapshot that was read, the file that it ends with, and the number that the next publication gets."""
+
+    snapshot: Snapshot
+    stamp: tuple[int, int, int]
+    following: int
+
+
+_known: dict[Path, _Known] = {}
+"""The last snapshot of each lake that this process read."""
+
+
+def folder_of(lake: Path) -> Path:
+    """Where the log lies."""
+    return lake / "log"
+
+
+def read(lake: Path) -> Snapshot:
+    """What is in the lake now. Raises LakeError for a log that cannot be read."""
+    return _read(lake).snapshot
+
+
+def is_current(snapshot: Snapshot) -> bool:
+    """Whether nothing was published since."""
+    return not _file(snapshot.lake, snapshot.number + 1).exists()
+
+
+def begin(lake: Path) -> None:
+    """Begin the log of a new lake: nothing is in it. Raises OSError."""
+    folder_of(lake).mkdir(parents=True, exist_ok=True)
+    _create(lake, 1, "new lake", {}, ())
+
+
+def append(
+    lake: Path,
+    what: str,
+    put: Mapping[str, Place],
+    removed: Iterable[str] = (),
+    before: Callable[[Snapshot], None] = lambda _: None,
+) -> Snapshot:
+    """Publish that the things of `put` lie where it says, and that those of `removed` are no more.
+
+    `before` is told what is there when this comes in; it may refuse by raising. Raises LakeError, and OSError with
+    which nothing is published.
+    """
+    if not (put or removed):
+        return read(lake)
+    adopt(lake)
+    while True:
+        known = _read(lake)
+        before(known.snapshot)
+        if _create(lake, known.following, what, put, removed):
+            if known.following % _STATE_EVERY == 0:
+                with suppress(OSError):  # it only makes reading quicker
+                    _write_state(lake, known.following)
+            return read(lake)
+
+
+def adopt(lake: Path) -> None:
+    """Give a lake of an older release a log: what its folders say."""
+    if not _numbers(lake)[0]:
+        folder_of(lake).mkdir(exist_ok=True)
+        _create(lake, 1, "adopted from an older release", from_folders(lake), ())
+
+
+def damaged(lake: Path) -> list[Path]:
+    """The publications that cannot be read: those that a process was writing when it died, where there are no links."""
+    return [path for number in _numbers(lake)[0] if _load(path := _file(lake, number)) is None]
+
+
+def rebuild(lake: Path) -> list[str]:
+    """Make the log fit the folders: what is gone is removed from it, and where a part of it is damaged or missing, the
+    newest folder of each thing counts. Returns what was changed, a line each.
+    """
+    broken = damaged(lake)
+    known = read(lake).places
+    there = from_folders(lake) if broken or not _numbers(lake)[0] else known
+    there = {name: place for name, place in there.items() if _is_whole(lake, place)}
+    put = {name: place for name, place in there.items() if known.get(name) != place}
+    removed = [name for name in known if name not in there]
+    for path in broken:
+        path.rename(path.with_suffix(".damaged"))
+    if broken:  # a state that was made before may have what is not there
+        for number in _numbers(lake)[1]:
+            _state_file(lake, number).unlink()
+    _known.pop(lake, None)
+    if put or removed:
+        append(lake, "repair", put, removed)
+    return [f"found again: {name}" for name in put] + [f"not there any more: {name}" for name in removed]
+
+
+def missing(snapshot: Snapshot) -> list[str]:
+    """The things of which a file is not there."""
+    return [name for name, place in snapshot.places.items() if not _is_whole(snapshot.lake, place)]
+
+
+def _is_whole(lake: Path, place: Place) -> bool:
+    folder = lake / place.path
+    return all((folder / file).is_file() for file in place.files) if place.files else folder.exists()
+
+
+# ---- reading ----------------------------------------------------------------------------------------------
+
+
+def _read(lake: Path) -> _Known:
+    known = _known.get(lake)
+    if known is not None and _is_last(lake, known):
+        return known
+    try:
+        known = _read_files(lake)
+    except FileNotFoundError:  # a state that gave way to a newer one meanwhile
+        return _read(lake)
+    except OSError as error:
+        raise LakeError.from_system(error, lake, "the log of the lake cannot be read") from error
+    if known.following > 1:
+        _known[lake] = known
+    return known
+
+
+def _is_last(lake: Path, known: _Known) -> bool:
+    """Whether no publication came behind the one that is known, and the lake is still that lake."""
+    try:
+        is_same = _stamp(_file(lake, known.following - 1)) == known.stamp
+    except OSError:
+        return False
+    return is_same and not _file(lake, known.following).exists()
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _read_files(lake: Path) -> _Known:
+    numbers, states = _numbers(lake)
+    if not numbers:
+        return _Known(Snapshot(lake, 0, from_folders(lake)), (0, 0, 0), 1)
+    stamp = _stamp(_file(lake, numbers[-1]))
+    places, first = _state(lake, states)
+    for number in numbers:
+        if number > first and (entry := _load(_file(lake, number))):
+            _apply(entry, places)
+    return _Known(Snapshot(lake, numbers[-1], places), stamp, numbers[-1] + 1)
+
+
+def _state(lake: Path, states: list[int]) -> tuple[dict[str, Place], int]:
+    """The last state that was written down, and its number."""
+    entry = _load(_state_file(lake, states[-1])) if states else None
+    return (dict(entry.put), states[-1]) if entry else ({}, 0)
+
+
+def _numbers(lake: Path) -> tuple[list[int], list[int]]:
+    """The numbers of the publications, and those of the states, sorted."""
+    try:
+        names = [path.name for path in folder_of(lake).iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    publications, states = (
+        sorted(int(found[1]) for name in names if (found := kind.fullmatch(name))) for kind in (_PUBLICATION, _STATE)
+    )
+    return publications, states
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What a file of the log says: the things that came, and the names of those that went."""
+
+    put: Mapping[str, Place]
+    removed: tuple[str, ...]
+
+
+def _load(path: Path) -> _Entry | None:
+    """What a file of the log says; None if it ends too early. What would lie outside the lake is left out."""
+    try:
+        entry = json.loads(path.read_bytes())
+        put = {name: Place(str(place), tuple(map(str, inside))) for name, (place, inside) in entry["put"].items()}
+        removed = tuple(map(str, entry.get("removed", ())))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    return _Entry({name: place for name, place in put.items() if _is_ours(name, place)}, removed)
+
+
+def _is_ours(name: str, place: Place) -> bool:
+    inside = (file for file in place.files if file.startswith("/") or ".." in file.split("/"))
+    return _NAME.fullmatch(name) is not None and is_place(place.path) and next(inside, None) is None
+
+
+def has_publication(path: str) -> bool:
+    """Whether a place has a folder of its own, as all have that are no older than the log."""
+    found = _PLACE.fullmatch(path)
+    return found is not None and found["publication"] is not None
+
+
+def is_place(path: str) -> bool:
+    """Whether a thing of a lake may lie in `path`, relative to the lake."""
+    return _PLACE.fullmatch(path) is not None and ".." not in path.split("/")
+
+
+def _apply(entry: _Entry, places: dict[str, Place]) -> None:
+    for name in entry.removed:
+        places.pop(name, None)
+    places.update(entry.put)
+
+
+# ---- writing ----------------------------------------------------------------------------------------------
+
+
+def _create(lake: Path, number: int, what: str, put: Mapping[str, Place], removed: Iterable[str]) -> bool:
+    """Write the publication `number`; False if there is one already."""
+    with _draft(lake, {"what": what, "put": _described(put), "removed": list(removed)}) as draft:
+        if not files.create_whole(draft, _file(lake, number)):
+            return False
+    try:
+        files.sync(folder_of(lake))
+    except OSError as error:
+        raise LakeError(
+            f"{folder_of(lake)}: {error.strerror}; all of it is in the lake, but may not outlast a power cut: "
+            "do it again with --replace"
+        ) from error
+    return True
+
+
+def _described(places: Mapping[str, Place]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    return {name: (place.path, place.files) for name, place in places.items()}
+
+
+@contextmanager
+def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
+    """A file with `entry` that is on the disk; it is removed in the end, if it still has this name."""
+    path = folder_of(lake) / f"{DRAFT}{uuid.uuid4().hex}.{owner.me()}"
+    described = {"lakeprobe": __version__, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | entry
+    try:
+        path.write_text(json.dumps(described, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+        files.sync(path)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _write_state(lake: Path, number: int) -> None:
+    """Write down what there is after the publication `number`, unless one before it is missing or damaged."""
+    numbers, states = _numbers(lake)
+    places, first = _state(lake, states)
+    following = range(first + 1, number + 1)
+    entries = [entry for each in following if each in numbers and (entry := _load(_file(lake, each)))]
+    if len(entries) < len(following):
+        return
+    for entry in entries:
+        _apply(entry, places)
+    with _draft(lake, {"put": _described(places)}) as draft:
+        draft.replace(_state_file(lake, number))
+    for older in states:
+        _state_file(lake, older).unlink(missing_ok=True)
+
+
+def _file(lake: Path, number: int) -> Path:
+    return folder_of(lake) / f"{number:010d}.json"
+
+
+def _state_file(lake: Path, number: int) -> Path:
+    return folder_of(lake) / f"{number:010d}.state.json"
+
+
+# ---- folders ----------------------------------------------------------------------------------------------
+
+
+def place_of(lake: Path, path: str) -> Place:
+    """The place `path` with the files that lie in it."""
+    folder = lake / path
+    found = (str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else ()
+    return Place(path, tuple(sorted(file for file in found if not file.startswith("."))))
+
+
+_KINDS = (
+    ("run=*/step=*/rank=*", "dumps.parquet"),
+    ("comparisons/comparison=*", "comparison.yaml"),
+    ("noise/noise=*", "noise.parquet"),
+    ("tables/table=*", "table.parquet"),
+)
+"""Where things of each kind lie, and a file that each has."""
+
+
+def publications(lake: Path) -> list[str]:
+    """The folders, relative to the lake, of everything that was published and still lies there."""
+    found = (str(folder.relative_to(lake)) for pattern, _ in _KINDS for folder in lake.glob(f"{pattern}/*/"))
+    return [path for path in found if has_publication(path)]
+
+
+def from_folders(lake: Path) -> dict[str, Place]:
+    """What the folders of a lake say is in it: the newest of each thing, or what an older release put in its place."""
+    found: dict[str, Place] = {}
+    for pattern, sign in _KINDS:
+        for folder in lake.glob(pattern):
+            name = str(folder.relative_to(lake))
+            newest = max((path.parent for path in folder.glob(f"*/{sign}")), default=folder)
+            if _NAME.fullmatch(name) and (newest / sign).exists():
+                found[name] = place_of(lake, str(newest.relative_to(lake)))
+    for file in lake.glob("tables/*.parquet"):
+        found.setdefault(f"tables/table={file.stem}", Place(f"tables/{file.name}", ()))
+    return found

@@ -1,0 +1,156 @@
+"""What is done to a lake while faults strike: each scene has a lake to begin with, and what is done to it.
+
+What is in a lake is told by `state`: the rows of every file, and what comparisons and notes say. It reads footers with
+pyarrow alone, so that thousands of cases can be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing.unit_sink import UnitSink
+from lakeprobe.compare.run import compare
+from lakeprobe.errors import UsageError
+from lakeprobe.ingest import ingest
+from lakeprobe.journals import recovery
+from lakeprobe.lake import log, staging, store, upkeep
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`begin` makes the lake, `act` is what faults strike, and `act_again` what is done when it has failed."""
+
+    name: str
+    begin: Callable[[Path], object]
+    act: Callable[[Path], object]
+    act_again: Callable[[Path], object]
+    grows: bool = False
+    """Whether more than two states are right: each step that was collected is one of its own."""
+
+
+def state(lake: Path) -> State:
+    """What is in the lake: the rows of every file, what yaml files say, and the notes."""
+    found: State = {}
+    there = log.read(lake)
+    for name, place in there.places.items():
+        for file in place.files:
+            path = lake / place.path / file
+            found[f"{name}/{file}"] = (
+                pq.read_metadata(path).num_rows if path.suffix == ".parquet" else yaml.safe_load(path.read_text())
+            )
+    return found
+
+
+def dump(folder: Path, ops: int, ranks: int = 2) -> Path:
+    """A dump of two ranks, or more."""
+    for rank in range(ranks):
+        place = folder / "step0" / f"rank{rank}"
+        place.mkdir(parents=True, exist_ok=True)
+        leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0,
+                "Mean": 0.5, "Norm": 1.0, "requires_grad": False}  # fmt: skip
+        data = {f"Torch.add.{call}.forward": {"input_args": [leaf], "output": [leaf]} for call in range(ops)}
+        head = {"task": "statistics", "level": "L1", "framework": "pytorch"}
+        (place / "dump.json").write_text(json.dumps({**head, "data": data}, indent=1))
+        (place / "stack.json").write_text(json.dumps({name: ["a frame"] for name in data}, indent=1))
+    return folder
+
+
+def _tables(folder: Path) -> None:
+    headers = "NPU Name,Bench Name,NPU Dtype,Bench Dtype,NPU Tensor Shape,Bench Tensor Shape,Cosine,Result,Err_message"
+    (folder / "compare_result_20260101000000.csv").write_text(f"{headers}\na,a,f,f,[],[],1,pass,\n")
+
+
+def scenes(home: Path) -> list[Scene]:  # noqa: C901
+    """All scenes; their dumps lie in `home`."""
+    old = dump(home / "old" / "npu", 2)
+    dump(home / "new" / "npu", 3)
+    golden = dump(home / "old" / "gpu", 2)
+    _tables(home / "new")
+
+    def runs(lake: Path) -> None:
+        for run in (old, golden):
+            ingest(run, lake=lake)
+
+    def compared(lake: Path) -> None:
+        runs(lake)
+        compare("npu", "gpu", lake=lake, name="c", jobs=1)
+        upkeep.write_note(lake, "npu", "kept")
+
+    def read(lake: Path, again: bool) -> None:
+        ingest(home / "new", lake=lake, replace=again, jobs=1)
+
+    def unless_done(act: Callable[[Path], object]) -> Callable[[Path], None]:
+        def again(lake: Path) -> None:
+            try:
+                act(lake)
+            except UsageError:  # it was done
+                return
+
+        return again
+
+    def collect(lake: Path) -> None:
+        sink = UnitSink(lake, "npu", Settings())
+        sink._start_builder = lambda: None  # type: ignore[method-assign]
+        for step in range(2):
+            sink.begin(step, 0)
+            for call in range(3):
+                sink.add(f"Torch.add.{call}.forward", {"input_args": [_leaf(call)]}, parent=None, stack=["a frame"])
+                sink.pause()
+            sink.end()
+            (lake.parent / "ended").write_text(str(step + 1))
+        sink.close()
+
+    def recover(lake: Path) -> None:
+        _, errors = recovery.recover(lake, again=True)
+        if errors:
+            raise errors[0]
+
+    def collected(lake: Path) -> None:
+        store.create(lake)
+        collect(lake)
+
+    remove, rename = partial(upkeep.remove, name="npu"), partial(upkeep.rename, name="npu", new="cuda")
+    measure = partial(compare, "npu", "gpu", name="c", replace=True, jobs=1)
+    return [
+        Scene("new lake", lambda lake: None, partial(read, again=False), partial(read, again=False)),
+        Scene("ingest", lambda lake: ingest(golden, lake=lake), partial(read, again=False), partial(read, again=False)),
+        Scene("replace", lambda lake: ingest(old, lake=lake), partial(read, again=True), partial(read, again=True)),
+        Scene("compare", runs, lambda lake: measure(lake=lake), lambda lake: measure(lake=lake)),
+        Scene("compare again", compared, lambda lake: measure(lake=lake), lambda lake: measure(lake=lake)),
+        Scene("rm", compared, remove, unless_done(remove)),
+        Scene("rename", compared, rename, unless_done(rename)),
+        Scene("collect", store.create, collect, recover, grows=True),
+        Scene("recover", collected, recover, recover, grows=True),
+    ]  # fmt: skip
+
+
+def _leaf(call: int) -> dict[str, Any]:
+    import numpy as np
+
+    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5,
+            "Norm": 1.0, "requires_grad": False, "data_name": f"{call}.pt", "tensor": np.full(2, call, np.float32),
+            }  # fmt: skip
+
+
+def settle(lake: Path) -> None:
+    """What the next command does first: recover, and clear away."""
+    recovery.recover(lake, again=True)
+    staging.sweep(lake)
+
+
+def copy(lake: Path, to: Path) -> None:
+    """A copy of a lake whose files are of its own."""
+    if lake.exists():
+        shutil.copytree(lake, to)
