@@ -74,7 +74,7 @@ def test_case(tmp_path: Path, name: str, request: pytest.FixtureRequest, monkeyp
 
 
 def column(lake: Path, table: str, name: str) -> list[Any]:
-    query = f"SELECT {name} FROM read_parquet('{lake}/run=*/step=*/rank=*/{table}.parquet')"
+    query = f"SELECT {name} FROM read_parquet('{lake}/run=*/step=*/rank=*/*/{table}.parquet')"
     return [value for (value,) in duckdb.connect().execute(query).fetchall()]
 
 

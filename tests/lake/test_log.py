@@ -250,7 +250,7 @@ def test_many_small_tensors_need_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_an_address_is_no_lake() -> None:
-    with pytest.raises(LakeError, match="s3://bucket/lake is an address, and a lake is a folder; mount it"):
+    with pytest.raises(LakeError, match="s3://bucket/lake is an address, but a lake is a folder; mount it"):
         store.choose("s3://bucket/lake")
 
 
