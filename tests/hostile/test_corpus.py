@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ def test_every_case_has_an_expectation() -> None:
     assert list(EXPECTED) == list(CASES)
 
 
-@pytest.fixture
+@contextmanager
 def bounded() -> Iterator[None]:
-    """What hangs is ended by a signal, and what takes too much memory by an error."""
+    """End a hanging block by a signal, and one that takes too much memory by an error."""
 
     def end(*_: object) -> None:
         raise AssertionError(f"it took longer than {SECONDS} seconds")
@@ -37,23 +38,31 @@ def bounded() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, end)
     signal.alarm(SECONDS)
     resource.setrlimit(resource.RLIMIT_DATA, (used + BYTES, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_DATA, limits)
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def in_bounds() -> Iterator[None]:
+    with bounded():
+        yield
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 @pytest.mark.parametrize("name", CASES)
-def test_case(tmp_path: Path, name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / name
     folder.mkdir()
     CASES[name](folder)
     monkeypatch.chdir(tmp_path)
     if name == "xlsx_texts":  # as many as are allowed take half a minute
         monkeypatch.setattr("lakeprobe.readers.sheets.MOST_TEXTS", 1000)
-    request.getfixturevalue("bounded")
-    done = lakeprobe("ingest", folder, "--lake", tmp_path / "lake")
+    with bounded():
+        done = lakeprobe("ingest", folder, "--lake", tmp_path / "lake")
     ((how, says),) = EXPECTED[name].items()
     says = str(says).replace("{folder}", str(folder))
     if how == "refused":
@@ -75,7 +84,8 @@ def test_case(tmp_path: Path, name: str, request: pytest.FixtureRequest, monkeyp
 
 def column(lake: Path, table: str, name: str) -> list[Any]:
     query = f"SELECT {name} FROM read_parquet('{lake}/run=*/step=*/rank=*/*/{table}.parquet')"
-    return [value for (value,) in duckdb.connect().execute(query).fetchall()]
+    with duckdb.connect() as connection:
+        return [value for (value,) in connection.execute(query).fetchall()]
 
 
 PATHS = {
@@ -108,7 +118,7 @@ def test_paths_that_name_nothing(
                                    ("merge", "{pipe}", "-o", "out"), ("ingest", "{pipe}"),
                                    ("compare", "{pipe}", "ok")])  # fmt: skip
 def test_a_pipe_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounded: None, words: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_bounds: None, words: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     dump(tmp_path / "ok")
@@ -118,7 +128,7 @@ def test_a_pipe_is_not_waited_for(
     assert "pipe.yaml" in done.line
 
 
-def test_looking_through_devices(tmp_path: Path, bounded: None) -> None:
+def test_looking_through_devices(tmp_path: Path, in_bounds: None) -> None:
     done = lakeprobe("ingest", "/dev", "--lake", tmp_path / "lake")
     assert done.code == 2, done
     assert "/dev" in done.line
