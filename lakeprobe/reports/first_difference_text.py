@@ -132,7 +132,8 @@ def noise_lines(rank: Record) -> list[str]:
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
     if rank["evidence"] == "shift" and rank["beyond"] is not None:
-        lines = [f"its output's norm is {rank['beyond']:.2g} times as far off as norms of its kind ({_floor(rank)})"]
+        off = f"{rank['beyond']:.2g} times as far off as others of its kind ({_floor(rank)})"
+        lines = [f"the norm of its output (of a softmax the mean) is {off}"]
     if rank["next_op"]:
         lines.append(f"next in line: {rank['next_op']}")
     if rank["noise_op"]:
@@ -153,7 +154,7 @@ _EVIDENCE = {
     "source": "rounding does not change values that no op computed",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
-    "shift": "the norm of its output is off by more than rounding explains",
+    "shift": "the norm of its output (of a softmax the mean) is off by more than rounding explains",
 }
 _FLOORS = {
     "bits": "nothing else rounds differently",
