@@ -33,7 +33,7 @@ PLANTED = {
         "First difference: Functional.gelu.3.forward (step 0)",
         "times as far off as rounding explains",
         "First difference: Functional.linear.8.forward (step 0)",
-        "times as far off as norms of its kind",
+        "times as far off as others of its kind",
     ],
 }
 NEEDS_TORCH = {"collect", "noise"}
