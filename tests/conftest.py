@@ -1,6 +1,8 @@
 """Settings of all tests."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -13,6 +15,9 @@ settings.register_profile("quick", deadline=None, derandomize=True, max_examples
 settings.register_profile("fuzz", deadline=None, max_examples=examples(100), print_blob=True)
 settings.load_profile("fuzz" if FUZZ else "quick")
 
+
+# programs that tests start import the helpers beside this file, as tests do
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
 
 LONG = ("peer", "docs", "collect", "truth", "noise", "analysis")
 """Folders of the files that take longest. They are begun first, so that the workers end together."""

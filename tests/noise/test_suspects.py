@@ -116,7 +116,9 @@ def test_a_norm_shows_what_elements_round_more_than(lake: Lake) -> None:
     [(evidence, score, members)] = lake.sql("SELECT evidence, score, members FROM suspects WHERE nth = 1").fetchall()
     assert (evidence, members) == ("shift", 5)
     assert score >= 3
-    assert "times as far off as others of its kind" in " ".join(first_difference_text(result.first_difference()).split())
+    assert "times as far off as others of its kind" in " ".join(
+        first_difference_text(result.first_difference()).split()
+    )
     for seed in range(6, 12):
         assert named(compared(lake, Network(seed=seed, **coarse))) == (None, None, None)
 

@@ -60,7 +60,7 @@ def test_what_msprobe_refuses_is_merged_or_told(folder: Path, tmp_path: Path) ->
     """It reads no csv; and with a metric of another layout it ends in a trace."""
     results, config = asked(folder)
     if "L1_tensor" in str(folder) and folder.name.endswith("_index"):
-        with pytest.raises(UsageError, match="no metric 'Max diff' of tensor; use Cosine, EucDist"):
+        with pytest.raises(UsageError, match="'Max diff' is not a metric of tensor; use Cosine, EucDist"):
             from_files(results, config, tmp_path)
         return
     sheets = from_files(results, config, tmp_path)
