@@ -15,7 +15,7 @@ from real_dumps import DUMPS, needs_dumps
 
 import lakeprobe
 from lakeprobe.analysis.blame import Blame, blame
-from lakeprobe.analysis.query import apart
+from lakeprobe.analysis.query import stage_connection
 
 pytestmark = needs_dumps
 
@@ -154,10 +154,10 @@ def test_value_edges_against_contents(compared: Compared, monkeypatch: pytest.Mo
         stages: list[Any] = []
 
         def left_open(connection: Any) -> nullcontext[Any]:
-            stages.append(kept.enter_context(apart(connection)))
+            stages.append(kept.enter_context(stage_connection(connection)))
             return nullcontext(stages[-1])
 
-        monkeypatch.setattr("lakeprobe.analysis.blame.apart", left_open)
+        monkeypatch.setattr("lakeprobe.analysis.blame.stage_connection", left_open)
         blamed(compared, *pair)
         different = {row for (row,) in stages[-1].execute("SELECT row FROM blame_leaves").fetchall()}
         by_value = stages[-1].execute("SELECT seq, from_seq FROM blame_edges WHERE how = 'value'").fetchall()

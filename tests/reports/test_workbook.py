@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ def values(sheet: Worksheet) -> list[list[Any]]:
 
 def agrees(text: str, cell: Cell, header: str) -> bool:
     """Whether a cell shows the csv's text: the same number, the same text, or the text as `cell_content` shows it."""
+    text = re.sub(r"^'(?=[=+\-@\t\r\n])", "", text)  # csv has formulas behind an apostrophe
     content, kind = workbook.cell_content(text, always_text=header in workbook.TEXT_COLUMNS)
     if kind == "n":
         return cell.value is None if text == "" else cell.data_type == "n" and cell.value == float(text)
