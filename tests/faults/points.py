@@ -33,7 +33,7 @@ from lakeprobe.ingest import ingest
 from lakeprobe.lake import audits, log, staging
 
 for module in pkgutil.walk_packages(lakeprobe.__path__, "lakeprobe."):
-    if not module.name.endswith("__main__") and ".collect." not in module.name:
+    if not module.name.endswith(("__main__", ".jupyter")) and ".collect." not in module.name:
         importlib.import_module(module.name)
 
 SHIM = ctypes.CDLL(None)
