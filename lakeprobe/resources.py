@@ -28,7 +28,10 @@ def data(name: str) -> Path:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what the YAML file `path` holds. For lakeprobe's own files; `strict_yaml` reads users'."""
+    """Return what the YAML file `path` holds. For files that lakeprobe wrote; `strict_yaml` reads users'.
+
+    Raises OSError, UnicodeDecodeError and yaml.YAMLError.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast

@@ -120,8 +120,8 @@ def test_wrong_queries(lake: Lake) -> None:
 def test_a_comparison_that_is_damaged(lake: Lake, tmp_path: Path) -> None:
     lake.compare(tmp_path / "npu", tmp_path / "gpu")
     path = lake.comparison("npu_vs_gpu").stored.folder / "comparison.yaml"
-    for text in ("comparison: [", "comparison: x", "pairs: 3"):
-        path.write_text(text)
+    for text in (b"comparison: [", b"comparison: x", b"pairs: 3", b"\xff"):
+        path.write_bytes(text)
         with pytest.raises(LakeError, match=r"comparison\.yaml is damaged (?s:.*); compare again"):
             lake.comparison("npu_vs_gpu")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
@@ -87,7 +88,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         raise UsageError(f"there is no comparison {name} in {snapshot.lake} (there: {there})")
     path = folder / DESCRIPTION_FILE
     try:
-        described = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 both are safe
+        described = resources.read_yaml(path)
         version = described.get("version", 0)
         if version > COMPARISON_VERSION:
             raise LakeError(
@@ -108,5 +109,5 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
             incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
         )  # fmt: skip
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error

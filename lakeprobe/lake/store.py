@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from lakeprobe import resources
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
@@ -121,7 +122,7 @@ def check(path: Path) -> Path:
 
 def _version(path: Path) -> object:
     try:
-        return yaml.safe_load((path / _FILE).read_text(encoding="utf-8"))["format"]
+        return resources.read_yaml(path / _FILE)["format"]
     except FileNotFoundError:
         raise LakeError(
             f"{path} is not a lake; name one with --lake or ${ENVIRONMENT_VARIABLE}, or ingest a dump first"

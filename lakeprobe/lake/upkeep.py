@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import comparison, layout, log, staging, views
 from lakeprobe.lake.log import Snapshot
@@ -153,7 +152,7 @@ def _sides(lake: Path | Snapshot, name: str) -> tuple[str, str]:
 
 def _described(there: Snapshot, name: str) -> dict[str, object]:
     path = there.lake / there.places[layout.comparison_name(name)].path / comparison.DESCRIPTION_FILE
-    described: dict[str, object] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    described: dict[str, object] = resources.read_yaml(path)
     return described
 
 
