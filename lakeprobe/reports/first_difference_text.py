@@ -128,12 +128,14 @@ def noise_lines(rank: Record) -> list[str]:
     """Describe why a rank's first difference stands out of rounding noise, the next op, and where the noise begins."""
     if rank["evidence"] is None:
         return []
-    lines = [_EVIDENCE[rank["evidence"]]]
+    # the rows of a softmax sum to one, so its norm says little and sql/noise/shifts.sql looks at its mean
+    statistic = "mean" if "softmax" in rank["op"].lower() else "norm"
+    lines = [_EVIDENCE[rank["evidence"]].format(statistic=statistic)]
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
     if rank["evidence"] == "shift" and rank["beyond"] is not None:
         off = f"{rank['beyond']:.2g} times as far off as others of its kind ({_floor(rank)})"
-        lines = [f"the norm of its output (of a softmax the mean) is {off}"]
+        lines = [f"the {statistic} of its output is {off}"]
     if rank["next_op"]:
         lines.append(f"next in line: {rank['next_op']}")
     if rank["noise_op"]:
@@ -154,7 +156,7 @@ _EVIDENCE = {
     "source": "rounding does not change values that no op computed",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
-    "shift": "the norm of its output (of a softmax the mean) is off by more than rounding explains",
+    "shift": "the {statistic} of its output is off by more than rounding explains",
 }
 _FLOORS = {
     "bits": "nothing else rounds differently",
