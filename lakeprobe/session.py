@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from lakeprobe.analysis import drift as drifting
 from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis import watch as watching
 from lakeprobe.analysis.blame import Blame
 from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
@@ -22,6 +24,7 @@ from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
+from lakeprobe.analysis.watch import Anomaly
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import TensorError, UsageError
@@ -250,6 +253,14 @@ class Lake:
         """Find where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
         with query_errors():
             return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
+
+    def watch(self, run: str, rules: Sequence[str] = watching.RULES) -> list[Anomaly]:
+        """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
+
+        A rule is the name of a bundled one, or the path of an .sql file. Raises UsageError and RuleError.
+        """
+        with query_errors():
+            return watching.watch(self._connection, run, [watching.load(rule) for rule in rules])
 
     def merge(self, *sources: str, **options: Any) -> list[Sheet]:
         """Return the ranks of comparisons side by side, a sheet per step and metric.

@@ -6,6 +6,7 @@ LAKE/run=R/step=S/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents,values-0}
 LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
+LAKE/series/run=R/rank=K/part=N/P/series.parquet            what a monitored training measured
 LAKE/noise/noise=N/P/noise.parquet                          what repeats of a golden run differ from it by
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
 LAKE/.staging/                                              what is being written, readers, and locks
@@ -26,8 +27,9 @@ from lakeprobe.lake.log import Snapshot
 
 _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
+_SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<part>\d+)")
 _UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
-NOISE_FILE, TABLE_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "note.txt"
+NOISE_FILE, TABLE_FILE, SERIES_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "series.parquet", "note.txt"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
@@ -48,6 +50,16 @@ class UnitKey:
 def unit_name(key: UnitKey) -> str:
     """What the log calls the unit `key`."""
     return f"run={key.run}/step={key.step}/rank={key.rank}"
+
+
+def series_name(run: str, rank: int, part: int) -> str:
+    """What the log calls a part of the series of one rank of a monitored run."""
+    return f"series/run={run}/rank={rank}/part={part}"
+
+
+def series_label(run: str, rank: int) -> str:
+    """Return the label under which a process notes that it monitors one rank of `run`."""
+    return f"series-run={run},rank={rank}"
 
 
 def comparison_name(name: str) -> str:
@@ -129,6 +141,20 @@ def runs(lake: Path | Snapshot) -> list[str]:
     return sorted(
         {name.partition("/")[0].removeprefix("run=") for name in snapshot_of(lake).places if name[:4] == "run="}
     )
+
+
+def monitored(lake: Path | Snapshot) -> list[str]:
+    """Return the names of the runs that have series."""
+    return sorted({found["run"] for found in map(_SERIES.fullmatch, snapshot_of(lake).places) if found})
+
+
+def series_parts(lake: Path | Snapshot, run: str) -> dict[int, list[int]]:
+    """Return the parts of each rank's series of `run`, both sorted. Part 0 is a series that has ended."""
+    parts: dict[int, list[int]] = {}
+    for found in filter(None, map(_SERIES.fullmatch, snapshot_of(lake).places)):
+        if found["run"] == run:
+            parts.setdefault(int(found["rank"]), []).append(int(found["part"]))
+    return {rank: sorted(parts[rank]) for rank in sorted(parts)}
 
 
 def comparisons(lake: Path | Snapshot) -> list[str]:

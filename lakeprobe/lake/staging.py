@@ -35,7 +35,7 @@ _PLACES = "places.json"
 """The file of a session with the folders that it puts in place, and those that they replace."""
 _NOTES = (f"run=*/{layout.NOTE_FILE}", f"comparisons/comparison=*/{layout.NOTE_FILE}")
 _NOTE = re.compile(rf"(run=[^/]+|comparisons/comparison=[^/]+)/{re.escape(layout.NOTE_FILE)}")
-_READER, _ENDED, _LOCK = "reader", "ended", ".lock"
+_READER, _ENDED, _PRESENT, _LOCK = "reader", "ended", "present", ".lock"
 _READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
 
 
@@ -223,6 +223,25 @@ def _remove(note: Path | None) -> None:
             note.unlink()
 
 
+# ---- presence ---------------------------------------------------------------------------------------------
+
+
+def note_presence(lake: Path, label: str) -> Path:
+    """Note that this process works on `label`. Returns the file: touch it as a sign of life, remove it at the end."""
+    path = layout.staging_folder(lake) / f"{_PRESENT}-{label}.{owner.me()}"
+    files.make_folders(path.parent)
+    path.touch()
+    return path
+
+
+def is_present(lake: Path, label: str) -> bool:
+    """Whether a process that noted its presence at `label` is still alive."""
+    return any(
+        path.name.rpartition(".")[0] == f"{_PRESENT}-{label}" and _is_in_use(lake, path)
+        for path in _children(layout.staging_folder(lake))
+    )
+
+
 # ---- what is left over ------------------------------------------------------------------------------------
 
 
@@ -259,7 +278,8 @@ def orphans(lake: Path) -> list[str]:
 def _wanted(lake: Path) -> set[str]:
     """Where everything lies that is in the lake, and where the notes on it may lie."""
     there = log.read(lake)
-    tops = [*(f"run={run}" for run in layout.runs(there)), *map(layout.comparison_name, layout.comparisons(there))]
+    runs = {*layout.runs(there), *layout.monitored(there)}
+    tops = [*(f"run={run}" for run in runs), *map(layout.comparison_name, layout.comparisons(there))]
     return {place.path for place in there.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
 
 

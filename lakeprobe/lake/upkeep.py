@@ -32,7 +32,7 @@ class Kept:
 def find(lake: Path, name: str) -> Kept:
     """The run or comparison `name`. Raises UsageError if there is neither."""
     there = log.read(lake)
-    if name in layout.runs(there):
+    if name in layout.runs(there) or name in layout.monitored(there):
         return Kept("run", name, layout.note_file(lake, f"run={name}"))
     if name in layout.comparisons(there):
         return Kept("comparison", name, layout.note_file(lake, layout.comparison_name(name)))
@@ -58,7 +58,7 @@ def rename(lake: Path, name: str, new: str) -> None:
     layout.check_name(new, kept.what)
 
     def check(there: Snapshot) -> None:
-        taken = {"run": layout.runs(there), "comparison": layout.comparisons(there)}
+        taken = {"run": [*layout.runs(there), *layout.monitored(there)], "comparison": layout.comparisons(there)}
         if kept.what == "comparison":
             taken |= {"view": sorted(views.NAMES), "table": layout.tables(there)}
         for what, names in taken.items():
@@ -81,6 +81,8 @@ def _things(there: Snapshot, kept: Kept) -> Iterator[str]:
         yield layout.comparison_name(kept.name)
     else:
         yield from (layout.unit_name(key) for key in layout.units(there, kept.name))
+        for rank, parts in layout.series_parts(there, kept.name).items():
+            yield from (layout.series_name(kept.name, rank, part) for part in parts)
 
 
 def _renamed(session: Session, there: Snapshot, kept: Kept, new: str) -> Iterator[tuple[str, Path]]:

@@ -20,10 +20,12 @@ from lakeprobe.schema import UNIT_TABLES, table
 if TYPE_CHECKING:
     import duckdb
 
-RESULTS, SUSPECTS, PAIRS, NOISE = "results", "suspects", "pairs", "noise"
+RESULTS, SUSPECTS, PAIRS, NOISE, SERIES = "results", "suspects", "pairs", "noise", "series"
 REFERENCES = "tensor_references"
 _COMPARED = {RESULTS: RESULTS_FILE, SUSPECTS: SUSPECTS_FILE, PAIRS: PAIRS_FILE}
-_PARTITIONS = {RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise"}
+_PARTITIONS = {
+    RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise", SERIES: "run",
+}  # fmt: skip
 _BUNDLED = {
     "api_table": ("apis", ("target_api", "golden_api")),
     "slot_table": ("slots", ("target_api", "golden_api", "direction", "target_slot", "golden_slot")),
@@ -124,6 +126,8 @@ def _files(there: Snapshot, name: str) -> list[Path]:
     """The files of a view."""
     if name == NOISE:
         return there.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
+    if name == SERIES:
+        return there.files("series/", lambda file: file == layout.SERIES_FILE)
     if name in _COMPARED:
         return there.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
     if name == "values":

@@ -1,0 +1,28 @@
+-- dead: a gradient that is zero in every step since some step, or an activation that is.
+-- grain: one series, at the first of its steps that are zero
+WITH
+    limits AS (
+        SELECT 3 AS least_steps  -- in a row, up to the last
+    ),
+    norms AS (
+        SELECT *
+        FROM watched
+        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced', 'activation', 'activation_gradient')
+    )
+SELECT
+    rank,
+    min(step) FILTER (WHERE step > last_alive) AS step,
+    name,
+    point,
+    metric,
+    0.0 AS value,
+    format('zero in {} steps, up to the last', count(*) FILTER (WHERE step > last_alive)) AS reason
+FROM (
+    SELECT
+        *,
+        coalesce(max(step) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), -1) AS last_alive
+    FROM norms
+)
+CROSS JOIN limits
+GROUP BY rank, name, point, metric, least_steps
+HAVING count(*) FILTER (WHERE step > last_alive) >= least_steps
