@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,20 @@ from lakeprobe.lake import comparison, layout, staging
 from lakeprobe.session import Lake
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with two runs and their comparison, which tests copy."""
+    folder = tmp_path_factory.mktemp("compared")
+    with lakeprobe.open(folder / "lake") as opened:
+        for run in ("npu", "gpu"):
+            opened.ingest(write_run(folder / run, 2))
+        opened.compare("npu", "gpu")
+    return folder / "lake"
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    opened = lakeprobe.open(tmp_path / "lake")
-    for run in ("npu", "gpu"):
-        opened.ingest(write_run(tmp_path / run, 2))
-    opened.compare("npu", "gpu")
-    return opened
+def lake(tmp_path: Path, compared: Path) -> Lake:
+    return lakeprobe.open(shutil.copytree(compared, tmp_path / "lake"))
 
 
 def test_removing(lake: Lake) -> None:
