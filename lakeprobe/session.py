@@ -254,6 +254,14 @@ class Lake:
         with query_errors():
             return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
 
+    def series_drift(self, golden: str, run: str, threshold: float = drifting.THRESHOLD) -> duckdb.DuckDBPyRelation:
+        """Return where the series of the monitored run `run` leave those of `golden`, the earliest first.
+
+        Columns and errors: `lakeprobe.analysis.drift.series_drift`.
+        """
+        with query_errors():
+            return drifting.series_drift(self._connection, golden, run, threshold)
+
     def watch(self, run: str, rules: Sequence[str] = watching.RULES) -> list[Anomaly]:
         """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
 

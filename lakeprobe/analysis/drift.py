@@ -49,6 +49,33 @@ class Drift:
         return f"<drift of {', '.join(self.runs)} from {self.golden}: {self.metric}>"
 
 
+def series_drift(
+    connection: duckdb.DuckDBPyConnection, golden: str, run: str, threshold: float = THRESHOLD
+) -> duckdb.DuckDBPyRelation:
+    """Return where the series of the monitored run `run` leave those of `golden`, the earliest first.
+
+    A value has left where it differs by more than `threshold`, relative to the larger magnitude
+    (sql/analysis/drift/series.sql). Raises UsageError for a run that was not monitored, a threshold that is no share,
+    and two runs without a common step.
+    """
+    if not 0 < threshold < math.inf:
+        raise UsageError(f"the threshold {threshold} should be a number above 0")
+    monitored = [name for (name,) in connection.execute("SELECT DISTINCT run FROM series ORDER BY run").fetchall()]
+    for name in (golden, run):
+        if name not in monitored:
+            raise UsageError(f"the lake has no series of run {name}; it has {', '.join(monitored) or 'none'}")
+    shared = connection.execute(
+        "SELECT count(*) FROM (SELECT rank, step FROM series WHERE run = $run INTERSECT "
+        "SELECT rank, step FROM series WHERE run = $golden)",
+        {"run": run, "golden": golden},
+    ).fetchall()[0][0]
+    if not shared:
+        raise UsageError(f"the series of {run} and {golden} have no step of one rank in common")
+    with stage_connection(connection) as stages:
+        parameters = {"golden": golden, "run": run, "threshold": threshold}
+        return answer(connection, stages, "drift/series", parameters)
+
+
 def drift(
     connection: duckdb.DuckDBPyConnection,
     golden: str,

@@ -13,6 +13,7 @@ from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport
+    from lakeprobe.session import Lake
 
 
 class Metric(StrEnum):
@@ -68,12 +69,16 @@ def drift(
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Rows of each run in the overview.")] = 20,
     format: Annotated[Format, typer.Option("--format", help="Format of the rows.")] = Format.TABLE,
+    series: Annotated[
+        bool, typer.Option("--series", help="Follow what lakeprobe.monitor measured, instead of dumps.")
+    ] = False,
     lake: LakeOption = None,
 ) -> None:
     """Follow ops, modules or gradients over steps, and show where each run leaves golden.
 
     Without --op it follows the parameter gradients, their norm over all parameters, and the loss: the last 0-d float
-    that a forward op returns before the first backward op.
+    that a forward op returns before the first backward op. Runs that were monitored and not dumped, or --series, show
+    the step and the name where their series leave golden.
 
     Example: lakeprobe drift golden npu npu_fp16 --op layers.1.mlp -o drift.png
     """
@@ -86,6 +91,10 @@ def drift(
     if picture is not None:
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
+        if series or not {golden, *runs} & set(opened.runs):
+            for run in runs:
+                _write_series(opened, golden, run, threshold, most, format)
+            return
         found = opened.drift(
             golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold, noise=noise
         )
@@ -98,6 +107,27 @@ def drift(
         else:
             relation = _tables(found)[table or Table.STEPS]
             output.rows(relation.columns, relation.fetchall(), format)
+
+
+def _write_series(lake: Lake, golden: str, run: str, threshold: float, most: int, format: Format) -> None:
+    """Write where the series of a run leave golden: the first as a sentence, then `most` of them as a table."""
+    from lakeprobe import output
+
+    found = lake.series_drift(golden, run, threshold)
+    rows = found.fetchall()
+    if format is not Format.TABLE:
+        output.rows(found.columns, rows, format)
+    elif not rows:
+        output.text(f"{run} does not leave {golden} in any step that both have")
+    else:
+        rank, step, name, point, metric, value, other, difference, *_ = rows[0]
+        where = f"{name}, {metric} of its {point}" if point != "logged" else name
+        output.text(
+            f"{run} leaves {golden} in step {step} on rank {rank}: {where}\n"
+            f"  {other} against {value}, off by {difference:.2g}\n\n"
+            + output.aligned(found.columns, _short(rows[:most]))
+            + (f"{most} of {len(rows)} series; all with --most\n" if len(rows) > most else "")
+        )
 
 
 def _tables(found: DriftReport) -> dict[Table, Any]:

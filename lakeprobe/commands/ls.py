@@ -26,6 +26,8 @@ def ls(lake: LakeOption = None) -> None:
         runs = opened.sql(resources.sql("reports/runs"))
         _show(opened.path, runs.columns, runs.fetchall())
         _show(opened.path, _COLUMNS, [_comparison(opened, name) for name in opened.comparisons])
+        monitored = opened.sql(resources.sql("reports/monitored"))
+        _show(opened.path, monitored.columns, monitored.fetchall())
         stored = tables.stored(opened.path)
         if stored:
             columns = ("table", "kind", "rows", "source")

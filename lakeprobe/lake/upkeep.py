@@ -139,6 +139,7 @@ def write_note(lake: Path, name: str, text: str) -> None:
     path = find(lake, name).note
     with staging.unchanged(lake):
         if text:
+            path.parent.mkdir(parents=True, exist_ok=True)  # a run that was monitored and not dumped has no folder
             _write(path, text)
         else:
             path.unlink(missing_ok=True)
