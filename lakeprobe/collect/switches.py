@@ -187,7 +187,7 @@ def close() -> None:
 
 
 def set_backward_input(*_: Any, **__: Any) -> NoReturn:
-    """Not supported. Raises UsageError."""
+    """Raises UsageError: this goes with mode acl, which only the device's own dumper has."""
     raise UsageError(f"set_backward_input is not supported: it goes with mode acl; {_ON_THE_DEVICE}")
 
 
