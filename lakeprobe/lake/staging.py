@@ -6,7 +6,7 @@ places, which nobody reads yet, and appends one entry to the log (`lakeprobe.lak
 in the lake, and what they replace is out of it. So even after a kill, later processes can tell what is left over: the
 folders that an ended session recorded and that the log does not name.
 
-A reader leaves a file in LAKE/.staging that names the publication from which on it reads. What is replaced later is
+A reader leaves a file in LAKE/.staging that names the last publication when it began to read. What is replaced later is
 removed after the reader has ended. A reader without write permission reads anyway, but nothing waits for it.
 """
 

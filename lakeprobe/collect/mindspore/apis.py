@@ -1,8 +1,8 @@
 """The names of the MindSpore functions to record.
 
 These are the names that msprobe 26.2.0 records, so that runs of both tools hold the same ops. Names that the installed
-MindSpore lacks are skipped. `Tensor.astype` is missing because msprobe's list lacks a comma there, which joins it to
-the name before it.
+MindSpore lacks are skipped. `Tensor.astype` is missing, because msprobe's list runs it together with the name before
+it.
 """
 
 

@@ -17,7 +17,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 Edge = tuple[Any, int]
-"""A node and the index of one of its inputs, which is where the gradient of a tensor goes."""
+"""A node and an output number, which together say where the gradient of a tensor goes."""
 Places = list[tuple[int, int]]
 """Pairs of the index of a gradient at a node and the index of the tensor that it belongs to."""
 
@@ -53,7 +53,7 @@ class Boundaries:
     def reached(self, number: int) -> None:
         """End the modules that backward has left, given that it reached the node `number`.
 
-        What backward has left to do is older than what it has done.
+        Backward goes from newer to older nodes, so it has left the modules whose nodes are all newer.
         """
         if self._ending:
             self._end([boundary for boundary in self._ending if boundary.since > number])
