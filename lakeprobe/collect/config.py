@@ -176,7 +176,9 @@ def _check_together(settings: Settings, where: str) -> None:
         kinds = {"L0": ("module",), "L1": ("api",)}.get(settings.level, ("api", "module"))
         if names.parse(name).kind not in kinds:
             example = {"module": "Module.layer1.conv.Conv2d.forward.0", "api": _API_EXAMPLE}[kinds[0]]
-            raise UsageError(f"{where}: {name} in scope is no full name at level {settings.level}, such as {example}")
+            raise UsageError(
+                f"{where}: {name} in scope is not a full name at level {settings.level}, such as {example}"
+            )
     if settings.task == "structure" and settings.level not in ("L0", "mix"):
         raise UsageError(f"{where}: task structure needs level L0 or mix, not {settings.level}, which has no modules")
     if settings.task == "overflow_check" and settings.level == "debug":
@@ -261,7 +263,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 
 def _numbers(value: Any) -> tuple[int, ...]:
     """Return the sorted steps or ranks of a list of integers and ranges: 3, "3", "4-6", "0-1000/100" (every 100th)."""
-    wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" stands for three of them', value)
+    wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" means 4, 5 and 6', value)
     if not isinstance(value, (list, tuple)):
         raise wrong
     numbers: set[int] = set()

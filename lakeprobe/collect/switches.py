@@ -150,7 +150,7 @@ def _settings(
 def _today(name: str) -> str:
     today = ptdbg_names.today(name)
     if names.parse(today).kind != "api":
-        raise UsageError(f"set_dump_switch: {name} in scope names no op; a name is as Tensor.permute.1.forward")
+        raise UsageError(f"set_dump_switch: {name} in scope is not the name of an op, such as Tensor.permute.1.forward")
     return today
 
 

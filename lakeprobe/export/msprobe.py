@@ -135,7 +135,7 @@ def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) ->
 def _check_target(target: Path, lake: Path, replaced: bool) -> None:
     """Raise UsageError unless an export may replace `target`."""
     if target.is_relative_to(lake.resolve()):
-        raise UsageError(f"{target} lies in the lake; choose a folder outside it")
+        raise UsageError(f"{target} is in the lake; choose a folder outside it")
     if not target.exists():
         return
     if not target.is_dir():
@@ -146,7 +146,7 @@ def _check_target(target: Path, lake: Path, replaced: bool) -> None:
     for file in files:
         inner = file.parent.name == TENSOR_FOLDER
         if not _OURS.fullmatch(f"{TENSOR_FOLDER}/{file.name}" if inner else file.name):
-            raise UsageError(f"{file} is no file of an export, so {target} is not replaced; choose another folder")
+            raise UsageError(f"{file} is not a file of an export, so {target} is not replaced; choose another folder")
     for key in layout.units(lake) if files else ():
         read_from = Path(UnitTables(layout.unit_folder(lake, key)).described["source"]).resolve()
         if read_from.is_relative_to(target) or target.is_relative_to(read_from):
@@ -208,7 +208,7 @@ def _folder(task: _Task, part: str) -> Path:
     that leads out of the export.
     """
     if Path(part).is_absolute() or ".." in Path(part).parts:
-        raise UsageError(f"{task.key} has the part {part!r}, which is no path below a folder; it is not exported")
+        raise UsageError(f"{task.key} has the part {part!r}, which is not a path below a folder; it is not exported")
     folder = task.folder / part / f"step{task.key.step}" / f"rank{task.key.rank}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -278,7 +278,7 @@ class _Part:
         if self.is_foreign:
             data_name = self._msprobes_name(op, leaf, reference)
         if Path(data_name).name != data_name:
-            raise LakeError(f"{self.report.key}: {op.op} has the data_name {data_name!r}, which is no file name")
+            raise LakeError(f"{self.report.key}: {op.op} has the data_name {data_name!r}, which is not a file name")
         path = self.folder / TENSOR_FOLDER / data_name
         if not path.exists():  # two leaves may name one file
             path.parent.mkdir(exist_ok=True)

@@ -65,7 +65,7 @@ def write_tensor(reference: TensorReference, path: Path) -> int:
     """
     write = _WRITERS.get(path.suffix)
     if write is None:
-        raise TensorError(f"{path.name} is no name of a tensor file; it must end in {' or '.join(_WRITERS)}")
+        raise TensorError(f"{path.name} is not the name of a tensor file; it must end in {' or '.join(_WRITERS)}")
     return write(reference, path)
 
 

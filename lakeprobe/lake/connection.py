@@ -49,7 +49,7 @@ def query_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.IOException as error:
-        gone = "; lakeprobe check tells what is gone of the lake" if "No files found" in str(error) else ""
+        gone = "; run lakeprobe check to see what is missing" if "No files found" in str(error) else ""
         raise LakeError(f"{str(error).strip()}{gone}") from error
     except duckdb.Error as error:
         raise RuleError(str(error).strip()) from error

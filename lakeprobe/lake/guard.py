@@ -87,7 +87,7 @@ def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, 
     if path.suffix.lower() not in FORMS:
         raise UsageError(f"{path} ends in none of {', '.join(FORMS)}; these can be written")
     if lake.resolve() in (folder := path.resolve().parent, *folder.parents):
-        raise UsageError(f"{path} lies in the lake {lake}; write to another folder")
+        raise UsageError(f"{path} is in the lake {lake}; write to another folder")
     draft = path.with_name(f".{path.name}.draft")
     try:
         rows.create_view("written_rows", replace=True)

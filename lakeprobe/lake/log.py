@@ -166,7 +166,7 @@ def rebuild(lake: Path) -> list[str]:
     _known.pop(lake, None)
     if put or removed:
         append(lake, "repair", put, removed)
-    return [f"found again: {name}" for name in put] + [f"not there any more: {name}" for name in removed]
+    return [f"found again: {name}" for name in put] + [f"no longer there: {name}" for name in removed]
 
 
 def missing(snapshot: Snapshot) -> list[str]:

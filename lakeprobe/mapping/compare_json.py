@@ -126,19 +126,19 @@ def _object(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from error
     if len(data) > LARGEST_MAPPING:
-        raise UsageError(f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB; it is no compare.json")
+        raise UsageError(f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB; it is not a compare.json")
     example = 'write {"npu_path": "…", "bench_path": "…"}'
     try:
         given = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _without_twins(path, pairs))
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path} line {error.lineno}: it is no JSON ({error.msg}); {example}") from None
+        raise UsageError(f"{path} line {error.lineno}: it is not JSON ({error.msg}); {example}") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path} line {line}: it is no UTF-8; save the file as UTF-8") from None
+        raise UsageError(f"{path} line {line}: it is not UTF-8; save the file as UTF-8") from None
     except (ValueError, RecursionError):  # a number with thousands of digits, or thousands of brackets
-        raise UsageError(f"{path} is no compare.json; {example}") from None
+        raise UsageError(f"{path} is not a compare.json; {example}") from None
     if not isinstance(given, dict):
-        raise UsageError(f"{path} is no compare.json, it holds {_short(given)}; {example}")
+        raise UsageError(f"{path} is not a compare.json, it holds {_short(given)}; {example}")
     return given
 
 

@@ -157,14 +157,14 @@ def _root(path: Path, kind: str, example: str) -> Node:
 
 def _pairs(node: Node, example: str) -> tuple[tuple[Text, Node], ...]:
     if not isinstance(node, Mapping):
-        raise node.error("it is no mapping of names", f"write {example}")
+        raise node.error("it is not a mapping of names", f"write {example}")
     return node.pairs
 
 
 def _name(key: Text, node: Node, example: str) -> str:
     """Return the text of `node`, which is the key itself or its value. It must not be empty."""
     if not isinstance(node, Text):
-        raise key.error(f"the value of {key.value!r} is no text", f"write {example}")
+        raise key.error(f"the value of {key.value!r} is not text", f"write {example}")
     if not node.value.strip():
         what = "a name before the colon" if node is key else f"the value of {key.value!r}"
         raise key.error(f"{what} is missing", f"write {example}")
@@ -251,14 +251,14 @@ def _without_other(given: tuple[Text, Node] | None) -> UsageError:
     assert given
     key = given[0]
     other = {"ms": "pt", "pt": "ms"}[key.value[:2]] + key.value[2:]
-    return key.error(f"{key.value} stands without {other}", "write both, or neither to pair all by their own names")
+    return key.error(f"{key.value} is given without {other}", "write both, or neither to pair all by their own names")
 
 
 def _elements(key: Text, value: Node) -> tuple[str, ...]:
     """Return the indexes and names of a list, as they were written."""
     example = f"{key.value}: [0, 1]"
     if not isinstance(value, List):
-        raise key.error(f"{key.value} is no list", f"write {example}")
+        raise key.error(f"{key.value} is not a list", f"write {example}")
     lines: dict[str, int] = {}
     for item in value.items:
         if not isinstance(item, Text) or not item.value.strip():

@@ -151,7 +151,7 @@ def choose_units(
     known = layout.runs(lake)
     for run in (target, golden):
         if run not in known:
-            raise UsageError(f"{run} is no run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
+            raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
     sides = [
         [key for key in layout.units(lake, run) if step in (None, key.step) and rank in (None, key.rank)]
         for run in (target, golden)

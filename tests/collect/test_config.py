@@ -137,7 +137,7 @@ WRONG = [
     ({"task": "tensor", "statistics": {"summary_mode": "crc"}}, "statistics: summary_mode should be"),
     ({"statistics": {"scope": ["Torch.add.0.forward"]}}, "scope takes two names"),
     ({"statistics": {"scope": ["a", "b", "c"]}}, "scope takes two names"),
-    ({"statistics": {"scope": ["Torch.add.0.forward", "relu"]}}, "relu in scope is no full name at level L1"),
+    ({"statistics": {"scope": ["Torch.add.0.forward", "relu"]}}, "relu in scope is not a full name at level L1"),
     ({"level": "L0", "statistics": {"scope": ["Torch.add.0.forward"] * 2}}, "no full name at level L0, such as Module"),
     ({"statistics": {"scope": ["Module.a.A.forward.0"] * 2}}, "no full name at level L1, such as Functional"),
     ({"statistics": {"scope": ["Torch.add.0.forward"] * 2, "list": ["a"]}}, "scope and list cannot both be given"),

@@ -283,7 +283,8 @@ class Capture:
             repeated.clear()
         new = self.recorder.failures[self._noted :]
         if new:
-            text = f"{len(new)} things could not be recorded, the first: {new[0]}"
+            number = "1 value" if len(new) == 1 else f"{len(new)} values"
+            text = f"{number} could not be recorded, the first: {new[0]}"
             self._sink.note(text)
             if not self._noted:
                 diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")
