@@ -165,7 +165,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
 
 
 def source_of(sources: Sequence[Source]) -> Path:
-    """The folder of the run that the sources of a unit were read from."""
+    """Return the folder of the run that the sources of a unit were read from."""
     return sources[0].root
 
 

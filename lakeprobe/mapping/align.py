@@ -197,8 +197,8 @@ class _Alignment:
         """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less.
 
         Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
-        output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module that
-        is paired with another.
+        output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module
+        that is paired with another.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
             return 0.0

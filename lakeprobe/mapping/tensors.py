@@ -323,7 +323,7 @@ def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
 
 
 def _starts(values: Numbers) -> dict[int, tuple[int, int]]:
-    """Return the begin and end of each of the sorted values."""
+    """Return the start and end of each of the sorted values."""
     distinct, start = numpy.unique(values, return_index=True)
     ends = numpy.append(start, len(values))[1:]
     return dict(zip(distinct.tolist(), zip(start.tolist(), ends.tolist(), strict=True), strict=True))

@@ -102,7 +102,7 @@ class Calls:
 
 
 def _nothing() -> None:
-    """The beginning of a function's backward is not recorded."""
+    """Do nothing, because the start of a function's backward is not recorded."""
 
 
 def _results(name: str, args: Any, kwargs: Any, output: Any) -> Any:

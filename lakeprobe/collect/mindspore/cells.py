@@ -117,7 +117,7 @@ class Cells:
 
     @guarded
     def _before(self, prefix: str, cell: Any, args: Any, kwargs: Any, frame: Any) -> Any:
-        """Record the begin of a forward. Returns the arguments, passed through a node that reports backward."""
+        """Record the start of a forward. Returns the arguments, passed through a node that reports backward."""
         call = self._calls.begin(prefix, cell, args, kwargs, frame)
         if not self.recorder.scope.backward:
             return args

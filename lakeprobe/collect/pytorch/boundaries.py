@@ -59,7 +59,7 @@ class Boundaries:
             self._end([boundary for boundary in self._ending if boundary.since > number])
 
     def reached_forward(self) -> None:
-        """Handle the begin of a forward. If backward reruns it, backward has reached the node that needs it."""
+        """Handle the start of a forward. If backward reruns it, backward has reached the node that needs it."""
         if self._ending:
             node = _running_node()
             self.reached(-1 if node is None else node._sequence_nr())

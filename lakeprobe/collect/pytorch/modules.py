@@ -111,7 +111,7 @@ class Modules:
 
     @guarded
     def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> None:
-        """Record the begin of a forward."""
+        """Record the start of a forward."""
         self.boundaries.reached_forward()
         call = self._calls.begin(prefix, module, args, kwargs, frame)
         call.error = sys.exc_info()[1]

@@ -278,8 +278,8 @@ class Capture:
         self.recorder.entries.hand_over()
         repeated = self.recorder.repeated
         if repeated:
-            repeats = f"backward went {len(repeated)} times again through ops, the first {repeated[0]}"
-            self._sink.note(f"{repeats}: its first time is recorded")
+            repeats = f"backward went through ops again {len(repeated)} times, first through {repeated[0]}"
+            self._sink.note(f"{repeats}; only the first time is recorded")
             repeated.clear()
         new = self.recorder.failures[self._noted :]
         if new:

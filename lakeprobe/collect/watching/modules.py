@@ -43,7 +43,7 @@ class ModuleCalls(threading.local):
         self._open: list[Call] = []
 
     def begin(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Call:
-        """Record the begin of a forward."""
+        """Record the start of a forward."""
         recorder = self.recorder
         number = recorder.count(prefix)
         name = f"{prefix}.forward.{number}"

@@ -174,7 +174,7 @@ class Recorder:
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
     ) -> Op | None:
-        """Record the begin and the inputs of a forward. Returns None if the op is not wanted."""
+        """Record the start and the inputs of a forward. Returns None if the op is not wanted."""
         if not self.scope.wants(name):
             return None
         stack = self._stacks.of(frame) if self.settings.extra_info else None

@@ -46,7 +46,7 @@ class Scope:
         return bool(self._range or self._parts)
 
     def open_module(self, name: str) -> None:
-        """Record the begin of a module's forward or backward."""
+        """Record the start of a module's forward or backward."""
         if self._range and name == self._range[0]:
             self._range_open = True
         if self._level == "mix" and any(part in name for part in self._parts):
