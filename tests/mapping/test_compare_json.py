@@ -182,7 +182,7 @@ def test_files_that_are_none() -> None:
         compare_json.read(Path("bytes.json"))
     with Path("large.json").open("wb") as file:
         file.truncate(10**12)
-    with pytest.raises(UsageError, match=r"^large\.json has more than 16 MB; it is no compare\.json$"):
+    with pytest.raises(UsageError, match=r"^large\.json has more than 16 MB; it is not a compare\.json$"):
         compare_json.read(Path("large.json"))
 
 
