@@ -1,6 +1,6 @@
-"""Collecting: what a training step does, recorded as it runs and handed to a sink as finished ops.
+"""Records what happens in a training step and hands it to a sink as finished ops.
 
-The module can be called: `lakeprobe.collect(model, run="npu")` is `lakeprobe.collect.session.collect`.
+The package is callable: `lakeprobe.collect(model, run="npu")` calls `lakeprobe.collect.session.collect`.
 """
 
 from __future__ import annotations

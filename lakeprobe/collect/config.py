@@ -1,8 +1,8 @@
-"""msprobe's config.json, of every release, as settings: each key is honoured, or refused by name with the reason.
+"""Turns msprobe's config.json, of any release, into settings. Each key is honoured, or refused by name with a reason.
 
-Nothing is passed over. A key of no release, a value of the wrong type and a choice that contradicts another are a
-UsageError of one line, before anything is collected. A refused key may stand in the file with a value that asks for
-nothing, such as null, false, "" or [], as it does in the files that msprobe ships.
+No key is ignored. An unknown key, a value of the wrong type or a choice that contradicts another raises a one-line
+UsageError before anything is collected. A refused key may appear with a value that asks for nothing, such as null,
+false, "" or []. The files that msprobe ships contain such keys.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lakeprobe.errors import UsageError
 from lakeprobe.readers import names
 
 USUAL_SEED = 1234
-"""msprobe's, where only deterministic algorithms are asked for."""
+"""The seed that msprobe sets when only deterministic algorithms are requested."""
 LARGEST = 10**6
-"""The largest step or rank that can be named."""
+"""The largest step or rank number that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class Configuration:
 
     settings: Settings
     dump_path: str | None = None
-    """Where msprobe would write."""
+    """The folder that msprobe would write to."""
     seed: int | None = None
-    """The seed to set before anything runs; None leaves random numbers alone."""
+    """The seed to set before anything runs. None leaves the random number generators alone."""
     deterministic: bool = False
-    """Whether to ask for deterministic algorithms."""
+    """Whether to request deterministic algorithms."""
 
 
 def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
-    """The configuration in the file `path`; `overrides` that are not None take the place of its top-level keys.
+    """Return the configuration in the file `path`. Each of `overrides` that is not None replaces a top-level key.
 
     Raises UsageError.
     """
@@ -57,9 +57,10 @@ def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
 
 
 def parse(content: Mapping[str, Any], where: str) -> Configuration:
-    """The configuration that the keys of a config.json give. Raises UsageError; its text begins with `where`.
+    """Return the configuration that the keys of a config.json describe.
 
-    At level L2 too, once the device has its configuration file: the text says what to do with it.
+    Raises UsageError with a message that begins with `where`. Level L2 always raises: this function first writes the
+    device's configuration file, and the message explains how to use it.
     """
     if content.get("level") == "L2":
         raise UsageError(f"{where}: {device.prepare(_kernels(content, where), where)}")
@@ -73,14 +74,17 @@ def parse(content: Mapping[str, Any], where: str) -> Configuration:
     deterministic = top.pop("is_deterministic", False)
     seed = top.pop("seed", USUAL_SEED if deterministic else None)
     dump_path = top.pop("dump_path", None)
-    top.pop("async_dump", None)  # what is recorded is the same; it is always written by another process
+    top.pop("async_dump", None)  # it changes nothing here: another process always does the writing
     settings = Settings(task=task, **top, **sections[task])
     _check_together(settings, where)
     return Configuration(settings, dump_path, seed, deterministic)
 
 
 def _read_section(section: Any, checks: Mapping[str, Check], others: tuple[str, ...], where: str) -> dict[str, Any]:
-    """The options of a task. Those of a task that is not asked for are checked too, and not used."""
+    """Return the options of a task's section.
+
+    Sections of other tasks are checked too, but their options are not used.
+    """
     if not isinstance(section or {}, dict):
         raise UsageError(f"{where} should be an object, not {json.dumps(section)}")
     return _read(section or {}, checks, others, where)
@@ -89,7 +93,10 @@ def _read_section(section: Any, checks: Mapping[str, Check], others: tuple[str, 
 def _read(
     content: Mapping[str, Any], checks: Mapping[str, Check], others: tuple[str, ...], where: str
 ) -> dict[str, Any]:
-    """The values of the keys in `checks` that are given, checked. Other keys may be `others` or are refused later."""
+    """Return the checked values of those keys in `checks` that are set.
+
+    Keys in `others` are accepted, refused keys are left to `_refuse`, and any other key raises UsageError.
+    """
     values = {}
     for key, check in checks.items():
         if content.get(key) not in (None, ""):
@@ -104,7 +111,7 @@ def _read(
 
 
 def _hint(key: str, known: Sequence[str]) -> str:
-    """What may be meant by a `key` that is not `known` where it stands."""
+    """Return a hint at what the user may have meant by `key`, which is not in `known`. Empty if there is no guess."""
     if key in _TOP:
         return "; it belongs to the top"
     owners = [task for task, checks in _SECTIONS.items() if key in checks]
@@ -123,7 +130,10 @@ def _refuse(content: Mapping[str, Any], where: str) -> None:
 
 
 def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
-    """What a config.json of level L2 asks of the device. What says how lakeprobe records is checked, and not used."""
+    """Return what a config.json of level L2 asks of the device.
+
+    Keys that say how lakeprobe records are checked, but not used.
+    """
     framework = frameworks.name_of()
     keys, tasks = _KERNEL_KEYS[framework], _KERNEL_TASKS[framework]
     top = _read(content, {**_TOP, **keys}, (*_SECTIONS, *_REFUSED_TASKS), where)
@@ -146,7 +156,10 @@ def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
 
 
 def _with_list(section: Any) -> Any:
-    """A section of PyTorch's level L2; an op that its scope names alone, as in msprobe's guides, is in its list."""
+    """Return a section of PyTorch's level L2 with its op in `list`.
+
+    msprobe's guides name the op in `scope` alone. It moves to `list`.
+    """
     scope = section.get("scope") if isinstance(section, Mapping) else None
     if not isinstance(scope, (list, tuple)) or section.get("list") or len({str(name) for name in scope}) != 1:
         return section
@@ -154,7 +167,7 @@ def _with_list(section: Any) -> Any:
 
 
 def _check_together(settings: Settings, where: str) -> None:
-    """Raise UsageError for choices that are right alone, and contradict each other."""
+    """Raise UsageError for choices that are valid alone but contradict each other."""
     if settings.scope and settings.list:
         raise UsageError(f"{where}: scope and list cannot both be given; leave one empty")
     if settings.scope and len(settings.scope) != 2:
@@ -163,7 +176,9 @@ def _check_together(settings: Settings, where: str) -> None:
         kinds = {"L0": ("module",), "L1": ("api",)}.get(settings.level, ("api", "module"))
         if names.parse(name).kind not in kinds:
             example = {"module": "Module.layer1.conv.Conv2d.forward.0", "api": _API_EXAMPLE}[kinds[0]]
-            raise UsageError(f"{where}: {name} in scope is no full name at level {settings.level}, such as {example}")
+            raise UsageError(
+                f"{where}: {name} in scope is not a full name at level {settings.level}, such as {example}"
+            )
     if settings.task == "structure" and settings.level not in ("L0", "mix"):
         raise UsageError(f"{where}: task structure needs level L0 or mix, not {settings.level}, which has no modules")
     if settings.task == "overflow_check" and settings.level == "debug":
@@ -172,13 +187,13 @@ def _check_together(settings: Settings, where: str) -> None:
         raise UsageError(f"{where}: level debug records what is saved by name; leave scope, list and tensor_list empty")
 
 
-# ---- values: each check gives the value as Settings has it, or raises ValueError with what is wrong ------------------
+# ---- values: each check returns the value as Settings stores it, or raises ValueError with the problem ---------------
 
 Check = Callable[[Any], Any]
 
 
 def compiled(value: Any, where: str) -> Any:
-    """The option `compiled`, checked; no config.json has it. Raises UsageError."""
+    """Return the checked option `compiled`, which no config.json has. Raises UsageError."""
     try:
         return _one_of("eager", "boundary")(value)
     except ValueError as error:
@@ -247,8 +262,8 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    """Steps or ranks: whole numbers, "3", "4-6", or "0-1000/100", which is every hundredth of them."""
-    wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" stands for three of them', value)
+    """Return the sorted steps or ranks of a list of integers and ranges: 3, "3", "4-6", "0-1000/100" (every 100th)."""
+    wrong = _should_be(f'a list of whole numbers from 0 to {LARGEST}, where "4-6" means 4, 5 and 6', value)
     if not isinstance(value, (list, tuple)):
         raise wrong
     numbers: set[int] = set()
@@ -343,7 +358,7 @@ _KERNEL_TASKS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
         "exception_dump": {},
     },
 }
-"""What level L2 honours: tasks, and the options of each."""
+"""The tasks that level L2 supports, and the options of each."""
 _NOT_OF_KERNELS = ("scope", "tensor_list")
 
 _REFUSED_TASKS = {
@@ -355,7 +370,7 @@ _REFUSED_TASKS = {
     "nan_check": f"msprobe's own extension reads the device's overflow flag, no file asks for it; {_ON_THE_DEVICE}",
     "exception_dump": "it needs level L2, and MindSpore",
 }
-"""Tasks, and the reason. A section of such a task may be in the file; it is not used."""
+"""Tasks that are not supported, with the reason. The file may have a section for such a task, which is not used."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "acl_config": ("it belongs to level L2 of PyTorch",),
@@ -379,4 +394,4 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "tls_path": (_ONE_LAKE, "./"),
     "online_run_ut_recompute": (_ONE_LAKE,),
 }
-"""Keys that are not supported: the reason, and values beside null, false and what is empty that ask for nothing."""
+"""Keys that are not supported: the reason, then values that ask for nothing, besides null, false and empty values."""

@@ -1,4 +1,4 @@
-"""msprobe's PrecisionDebugger over our collector: a training script that uses it changes one import.
+"""msprobe's PrecisionDebugger on top of our collector. A training script that uses it changes one import:
 
 from lakeprobe.collect.debugger import PrecisionDebugger
 """
@@ -24,16 +24,16 @@ def _refused(name: str, reason: str) -> Callable[..., NoReturn]:
 
 
 class PrecisionDebugger:
-    """The one debugger of a process. Making another gives the first back, as in msprobe; `close` ends it.
+    """The debugger, one per process. Creating another returns the first one, as in msprobe, until `close` ends it.
 
-    Its methods may be called on the class as well. What is collected goes into the lake as the run named after
-    dump_path's last folder, see `lakeprobe.collect.session.lake_and_run_of`; `run` and `lake` say otherwise.
+    Its methods can also be called on the class. The run is named after the last folder of dump_path, as
+    `lakeprobe.collect.session.lake_and_run_of` describes. `run` and `lake` override that.
     """
 
     _instance: ClassVar[PrecisionDebugger | None] = None
 
     def __new__(cls, *_: Any, **__: Any) -> PrecisionDebugger:
-        """The one that there is, or a new one."""
+        """Return the existing debugger, or a new one."""
         return cls._instance or super().__new__(cls)
 
     def __init__(
@@ -49,9 +49,9 @@ class PrecisionDebugger:
         lake: str | os.PathLike[str] | None = None,
         replace: bool = False,
     ) -> None:
-        """Read the config.json at `config_path`; arguments go before its keys. Nothing is watched before `start`.
+        """Read the config.json at `config_path`. Arguments override its keys. Nothing is watched before `start`.
 
-        Raises UsageError for a configuration that is wrong, or asks for what is not supported, and LakeError.
+        Raises UsageError if the configuration is wrong or asks for something unsupported, and LakeError.
         """
         if PrecisionDebugger._instance is self:
             return
@@ -70,37 +70,37 @@ class PrecisionDebugger:
 
     @classmethod
     def start(cls, model: Any = None, token_range: Any = None, rank_id: int | None = None) -> None:
-        """Watch `model` from here on. Raises UsageError without a debugger, or with a `token_range`."""
+        """Start watching `model`. Raises UsageError if there is no debugger, or if `token_range` is given."""
         if token_range is not None:
             raise UsageError("token_range is not supported: lakeprobe collects training, not requests to a server")
         cls._one()._collector.start(model, rank_id)
 
     @classmethod
     def stop(cls) -> None:
-        """Watch no more until the next start."""
+        """Stop watching until the next start."""
         cls._one()._collector.stop()
 
     @classmethod
     def step(cls) -> None:
-        """The step is over."""
+        """End the step."""
         cls._one()._collector.step()
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Record `variable` as `name`, at level debug; at other levels nothing, as in msprobe."""
+        """Record `variable` as `name` at level debug. Does nothing at other levels, as in msprobe."""
         if cls._one()._records_saved:
             cls._one()._collector.save(name, variable, save_backward)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
-        """Give the running step the number `step`."""
+        """Set the number of the running step to `step`."""
         if not isinstance(step, int) or isinstance(step, bool) or step < 0:
             raise UsageError(f"set_init_step takes a whole number from 0, not {step!r}")
         cls._one()._collector.current_step = step
 
     @classmethod
     def close(cls) -> None:
-        """End the step, and wait until all is in the lake. It happens by itself when the program ends."""
+        """End the step, and wait until everything is in the lake. This also happens when the program exits."""
         instance, cls._instance = cls._instance, None
         if instance is not None:
             instance._collector.close()
@@ -121,7 +121,7 @@ class PrecisionDebugger:
 def _places(
     configuration: Configuration, lake: str | os.PathLike[str] | None, run: str | None
 ) -> tuple[str | os.PathLike[str] | None, str]:
-    """The lake and the run: those given, else those that dump_path stands for."""
+    """Return the lake and the run: the given ones, or those derived from dump_path."""
     if configuration.dump_path is None:
         if run is None:
             raise UsageError("PrecisionDebugger needs a dump_path, whose last folder names the run, or a run")

@@ -1,6 +1,6 @@
-"""What only the device's own dumper can record (level L2, exception_dump): its configuration file, and how to use it.
+"""Writes configuration files for the device's own dumper, for what only it can record: level L2 and exception_dump.
 
-The files are those that msprobe 26.2.0 writes for the same config.json. Nothing here talks to a device.
+The files are the same as msprobe 26.2.0 writes for the same config.json. Nothing here talks to a device.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Literal
 from lakeprobe.errors import UsageError
 
 _DEVICES = list(range(8))
-"""What MindSpore's dumper watches where no rank is named."""
+"""The devices that MindSpore's dumper watches if no rank is named."""
 _STATISTICS = ("max", "min", "avg", "l2norm")
 _SPELLINGS = {"mean": "avg", "md5": "hash:md5"}
-"""How MindSpore after 2.7.0 calls what config.json calls otherwise."""
+"""MindSpore's names after 2.7.0, where they differ from those of config.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What a config.json asks of the device: plain values, checked by whoever makes one."""
+    """What a config.json asks of the device. The values are plain, and the caller has checked them."""
 
     framework: str
     """pytorch or mindspore."""
@@ -32,10 +32,10 @@ class Kernels:
     """The folder that the device writes to."""
     task: Literal["statistics", "tensor", "exception_dump"]
     list: Sequence[str] = ()
-    """PyTorch: the one op that is dumped. MindSpore: names of kernels, or name-regex(…); empty for all."""
+    """PyTorch: the one op to dump. MindSpore: names of kernels, or name-regex(…). Empty means all."""
     data_mode: Literal["all", "input", "output"] = "all"
     summary_mode: str | Sequence[str] = ()
-    """MindSpore: "statistics", "md5", or names of statistics; empty for the dumper's own choice."""
+    """MindSpore: "statistics", "md5", or names of statistics. Empty leaves the choice to the dumper."""
     device: Literal["host", "device"] = "host"
     """MindSpore: where statistics are computed."""
     precision: Literal["high", "low"] = "high"
@@ -43,13 +43,14 @@ class Kernels:
     step: Sequence[int] = ()
     asynchronous: bool = False
     acl_config: str | None = None
-    """PyTorch: a configuration file for the device that is there already."""
+    """PyTorch: an existing configuration file for the device."""
 
 
 def prepare(kernels: Kernels, where: str) -> str:
-    """Write the device's configuration file into dump_path. Returns what to do with it, in one line.
+    """Write the device's configuration file into dump_path. Return one line that explains how to use it.
 
-    Raises UsageError, whose text begins with `where`, if the file cannot be written, or acl_config names none.
+    Raises UsageError, with a message that begins with `where`, if the file cannot be written or acl_config is not
+    valid.
     """
     folder = Path(kernels.dump_path).expanduser().absolute()
     if kernels.acl_config is not None:
@@ -62,7 +63,7 @@ def prepare(kernels: Kernels, where: str) -> str:
 
 
 def _content(kernels: Kernels, folder: str) -> tuple[str, dict[str, Any]]:
-    """The name of the device's configuration file and what is in it."""
+    """Return the name and the content of the device's configuration file."""
     if kernels.framework == "pytorch":
         return "kernel_config.json", _acl(folder)
     if kernels.task == "exception_dump":
@@ -71,12 +72,12 @@ def _content(kernels: Kernels, folder: str) -> tuple[str, dict[str, Any]]:
 
 
 def _acl(folder: str) -> dict[str, Any]:
-    """For torch_npu.npu.set_dump: every kernel that runs until finalize_dump."""
+    """Return the content for torch_npu.npu.set_dump: dump every kernel that runs until finalize_dump."""
     return {"dump": {"dump_list": [], "dump_path": folder, "dump_mode": "all", "dump_op_switch": "on"}}
 
 
 def _kernel_by_kernel(kernels: Kernels, folder: str) -> dict[str, Any]:
-    """For MINDSPORE_DUMP_CONFIG, a statistic or a tensor of each kernel."""
+    """Return the content for MINDSPORE_DUMP_CONFIG that dumps statistics or tensors of each kernel."""
     common = _common(kernels, folder) | {
         "dump_mode": 1 if kernels.list else 0,
         "iteration": "|".join(map(str, kernels.step)) or "all",
@@ -92,7 +93,7 @@ def _kernel_by_kernel(kernels: Kernels, folder: str) -> dict[str, Any]:
 
 
 def _exceptions(kernels: Kernels, folder: str) -> dict[str, Any]:
-    """For MINDSPORE_DUMP_CONFIG, the tensors of the kernel that fails, in whichever step."""
+    """Return the content for MINDSPORE_DUMP_CONFIG that dumps the tensors of the kernel that fails, in any step."""
     common = _common(kernels, folder) | {"saved_data": "tensor", "op_debug_mode": 4, "file_format": "npy"}
     return {
         "common_dump_settings": common,
@@ -120,7 +121,7 @@ def _statistics(summary_mode: str | Sequence[str]) -> list[str]:
 
 
 def _use(kernels: Kernels, file: Path, ready: str, result: str) -> str:
-    """What to do on the device with its configuration `file`, and with the `result`."""
+    """Return what to do on the device with its configuration `file`, and how to ingest the `result`."""
     what = "task exception_dump" if kernels.task == "exception_dump" else "level L2"
     if kernels.framework == "mindspore":
         how = (
@@ -154,7 +155,7 @@ def _check_acl(file: Path, where: str) -> None:
 
 
 def _write(file: Path, content: dict[str, Any], where: str) -> None:
-    """Write `file` in one go: several ranks may do it at once, and none may find half of it."""
+    """Write `file` atomically. Several ranks may write it at once, and none may read half of it."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

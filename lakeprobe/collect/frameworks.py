@@ -1,4 +1,4 @@
-"""The framework whose training is watched: chosen here alone, and imported only then."""
+"""Chooses the framework to watch. Only here is it decided, and only the chosen framework is imported."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lakeprobe.collect.watching.capture import Capture
 from lakeprobe.errors import UsageError
 
 _MODULES = {"torch": "pytorch", "mindspore": "mindspore"}
-"""The module of each framework, and what lakeprobe and msprobe call the framework."""
+"""The module of each framework, and the framework's name in lakeprobe and msprobe."""
 
 
 def name_of(model: Any = None) -> str:
-    """The name of the framework of `model` (a module or cell, a list of them, or None): pytorch or mindspore.
+    """Return the framework of `model` (a module or cell, a list of them, or None): "pytorch" or "mindspore".
 
-    It is that of the model's class; else the one that was imported first; else the one that is installed. Raises
-    UsageError where neither is.
+    The class of the model decides, then the framework that was imported first, then the one that is installed. Raises
+    UsageError if neither is installed.
     """
     first = model[0] if isinstance(model, Sequence) and model else model
     classes = [kind.__module__.partition(".")[0] for kind in type(first).__mro__]
@@ -39,15 +39,15 @@ def name_of(model: Any = None) -> str:
 
 
 def capture(model: Any, settings: Settings, sink: Sink) -> Capture:
-    """A capture of `model` (a module, a list of them, or None), not started yet. Raises UsageError."""
+    """Return a capture of `model` (a module, a list of them, or None) that is not started yet. Raises UsageError."""
     watcher = importlib.import_module(f"lakeprobe.collect.{name_of(model)}.watcher")
     return Capture(model, settings, sink, watcher.Watcher(settings, sink))
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed random, numpy and the framework, and have it use deterministic algorithms or not. Raises UsageError."""
+    """Seed random, numpy and the framework, and turn its deterministic algorithms on or off. Raises UsageError."""
     seeding = importlib.import_module(f"lakeprobe.collect.{name_of()}.seeding")
-    os.environ["PYTHONHASHSEED"] = str(number)  # for processes that are started from here on
+    os.environ["PYTHONHASHSEED"] = str(number)  # for processes started from now on
     random.seed(number)
     np.random.seed(number)
     seeding.seed(number, deterministic=deterministic)

@@ -1,4 +1,4 @@
-"""Collecting as users meet it: an object, which is a context manager too, that watches a model and fills a lake."""
+"""The public interface of collecting: a Collector, also a context manager, that watches a model and fills a lake."""
 
 from __future__ import annotations
 
@@ -52,35 +52,47 @@ def collect(
     on_failure: str = "warn",
     replace: bool = False,
 ) -> Collector:
-    """Collect training steps of `model` into the run `run` of `lake` ($LAKEPROBE_LAKE or ./lake where it is not given).
+    """Collect training steps of `model` into the run `run` of `lake`, by default $LAKEPROBE_LAKE or ./lake.
 
-    `model` is a module, a list of them, or none at level L1. The options are those of msprobe's config.json:
-    `level` L0 (modules), L1 (functions), mix (both) or debug (only what is saved by name), `task` statistics, tensor
-    (contents too), structure (neither) or overflow_check, `summary_mode` statistics, md5 or xor. `scope` has the full
-    names of the first and the last op, `list` parts of names, `tensor_list` parts of the names of ops whose contents
-    are kept. With `precision` high wide_mean and wide_norm of float32 tensors are accumulated in float64, not float32.
-    Task overflow_check keeps only the ops in which NaN or inf is born, with contents. The `overflow_nums`-th of them
-    ends the collecting, with its step whole, and raises OverflowFoundError out of the training; -1 never does.
-    What torch.compile compiled runs eagerly while it is collected; with `compiled` boundary compiled modules run as
-    compiled, and each call of one is an op.
-    Of the steps every `every`-th is collected, those that begin while `switch` is on (a file that is there, or a signal
-    such as "SIGUSR1" that was sent once, and not once more), and so few that the training takes no more than `most` of
-    its time longer, such as 0.2; 0 is no limit.
-    With `perturb`, such as 1e-7, the run is a repeat of golden whose parameters are off by a rounding: at the first
-    start each floating-point parameter x of `model` becomes x·(1 + perturb·n), n standard normal, rounded to its dtype
-    by chance; where the dtype is less precise than `perturb`, half of its eps takes that place. `perturb_seed` seeds n;
-    by default the name of the run does. The framework's random numbers are not used.
-    What fails while steps run, such as a full disk, ends the collecting with one line on stderr, and the training goes
-    on as if nobody watched; with `on_failure` "raise" it is raised.
-    `rank` and `step` are numbers or ranges such as "4-6"; empty for all. `replace` units that the lake has already.
+    `model` is a module, a list of modules, or None at level L1. Most options are those of msprobe's config.json:
+
+    - `level`: L0 (modules), L1 (functions), mix (both) or debug (only what is saved by name).
+    - `task`: statistics, tensor (contents too), structure (neither) or overflow_check. overflow_check keeps only the
+      ops in which NaN or inf is born, with contents.
+    - `overflow_nums`: how many such ops end the collecting. The last one completes its step and raises
+      OverflowFoundError out of the training. -1 means no limit.
+    - `summary_mode`: statistics, md5 or xor.
+    - `scope`: the full names of the first and the last op.
+    - `list`: parts of names of the ops to record.
+    - `tensor_list`: parts of names of the ops whose contents are kept.
+    - `precision`: "high" accumulates wide_mean and wide_norm of float32 tensors in float64, not float32.
+    - `rank` and `step`: numbers or ranges such as "4-6". Empty means all.
+
+    The other options are lakeprobe's own:
+
+    - `compiled`: what torch.compile compiled runs eagerly while it is collected. With "boundary" compiled modules run
+      as compiled, and each call of one is an op.
+    - `every`: collect every n-th step.
+    - `switch`: collect the steps that begin while a switch is on. It is a file that exists, or a signal such as
+      "SIGUSR1", which turns collecting on when it is sent and off when it is sent again.
+    - `most`: leave out steps so that training takes at most this share of its time longer, such as 0.2. 0 means no
+      limit.
+    - `perturb`: make the run a repeat of golden whose parameters differ by a rounding error. At the first start each
+      floating-point parameter x of `model` becomes x·(1 + perturb·n), with n standard normal, stochastically rounded to
+      its dtype. If the dtype is less precise than `perturb`, such as 1e-7, half of its eps is used instead. The
+      framework's random numbers are not used.
+    - `perturb_seed`: the seed of n. By default it is derived from the name of the run.
+    - `on_failure`: with "warn" a failure while steps run, such as a full disk, ends the collecting with one line on
+      stderr, and the training goes on undisturbed. With "raise" the failure is raised.
+    - `replace`: replace units that the lake already has.
 
     >>> with lakeprobe.collect(model, run="npu", level="mix") as collector:
     ...     for batch in batches:
     ...         train(batch)
     ...         collector.step()
 
-    Without `with`, call `start`, `stop`, `step` and in the end `close`. Raises UsageError and LakeError, as the first
-    `start` does, for what cannot be collected as it was asked for: a wrong option, a unit that the lake has already.
+    Without `with`, call `start`, `stop`, `step` and finally `close`. Raises UsageError for a wrong option, and
+    LakeError, also at the first `start`, if the lake already has a unit that would be collected.
     """
     options: dict[str, Any] = {"scope": scope, "list": list, "data_mode": data_mode}
     if task == "overflow_check":
@@ -115,9 +127,10 @@ def _perturbed(settings: Settings, perturb: float, seed: int) -> Settings:
 
 
 def contained(method: Method) -> Method:
-    """Decorates methods of the Collector: a failure in them ends the collecting and not the training.
+    """Decorate a method of the Collector so that a failure in it ends the collecting, but not the training.
 
-    With on_failure="raise" it is raised. UsageError, a mistake of the caller, and OverflowFoundError are always raised.
+    With on_failure="raise" the failure is raised. UsageError, which is the caller's mistake, and OverflowFoundError are
+    always raised.
     """
 
     @functools.wraps(method)
@@ -128,7 +141,7 @@ def contained(method: Method) -> Method:
             return method(self, *args, **kwargs)
         except (UsageError, OverflowFoundError):
             raise
-        except Exception as error:  # the training goes on
+        except Exception as error:  # the training must go on
             self._give_up()
             if self._on_failure == "raise":
                 raise
@@ -140,7 +153,7 @@ def contained(method: Method) -> Method:
 
 
 class Collector:
-    """Watches a model in this process, and puts each step in the lake as a unit when it is over."""
+    """Watches a model in this process, and puts each finished step into the lake as a unit."""
 
     def __init__(
         self,
@@ -152,7 +165,7 @@ class Collector:
         on_failure: str = "warn",
         replace: bool = False,
     ) -> None:
-        """Collect `settings` of `model` into the run `run` of `lake`. Nothing is watched yet.
+        """Prepare to collect `model` with `settings` into the run `run` of `lake`. Nothing is watched yet.
 
         Raises UsageError and LakeError.
         """
@@ -177,15 +190,15 @@ class Collector:
         self._capture.current_step = step
 
     def start(self, model: Any = None, rank: int | None = None) -> None:
-        """Watch from here on. `model` and `rank` take the place of the model given before and torch.distributed's rank.
+        """Start watching. `model` and `rank` override the model given before and the rank of torch.distributed.
 
-        The first time it raises UsageError, and LakeError if the lake has what is to be collected.
+        The first call raises UsageError, and LakeError if the lake already has what would be collected.
         """
         self._claim(rank)
         self._start(model, rank)
 
     def _claim(self, rank: int | None = None) -> None:
-        """Raise LakeError, before the training's first step, if the lake has what is to be collected."""
+        """Raise LakeError before the first step of training if the lake already has what would be collected."""
         if not self._claimed:
             self._capture.claim(rank)
             self._claimed = True
@@ -196,19 +209,19 @@ class Collector:
 
     @contained
     def stop(self) -> None:
-        """Watch no more; what ran so far is safe. `start` goes on in the same step."""
+        """Stop watching. What ran so far is safe. `start` continues in the same step."""
         self._capture.stop()
 
     @contained
     def step(self) -> None:
-        """The step is over; its unit comes into the lake. Watching goes on in the next step, if it was on."""
+        """End the step, whose unit goes into the lake. If watching was on, it continues in the next step."""
         self._capture.step()
         self._sink.finish()
 
     def save(self, name: str, value: Any, backward: bool = True) -> None:
-        """Record a tensor, number, text, or lists and dicts of them as `name`; with `backward` also the gradients.
+        """Record a tensor, number, text, or lists and dicts of them as `name`. `backward` also records the gradients.
 
-        Before the first `start` it raises LakeError, as that does.
+        Before the first `start`, raises LakeError under the same conditions.
         """
         self._claim()
         self._save(name, value, backward)
@@ -218,12 +231,12 @@ class Collector:
         self._capture.save(name, value, backward)
 
     def close(self) -> None:
-        """Stop, end the step, and wait until all is in the lake. Safe to call twice."""
+        """Stop, end the step, and wait until everything is in the lake. Safe to call twice."""
         atexit.unregister(self._close_at_exit)
         self._close()
         if self._given_up:
             with suppress(Exception):
-                self._sink.close()  # waits until what came before is in the lake
+                self._sink.close()  # waits until the earlier steps are in the lake
 
     @contained
     def _close(self) -> None:
@@ -242,12 +255,12 @@ class Collector:
 
     @contained
     def _cut_off(self) -> None:
-        """Leave the running step as it is: its unit is marked incomplete."""
+        """Leave the running step unfinished. Its unit is marked incomplete."""
         self._capture.stop()
         self._sink.close()
 
     def _give_up(self) -> None:
-        """Stop collecting for good. Framework and model are restored; what is on the disk stays for the next command.
+        """Stop collecting for good, and restore framework and model. The next command picks up what is on the disk.
 
         A part that failed before may fail again, so each part is tried.
         """
@@ -257,19 +270,19 @@ class Collector:
                 end()
 
     def _close_at_exit(self) -> None:
-        if os.getpid() != self._process:  # a child process that was forked off
+        if os.getpid() != self._process:  # a forked child process
             return
-        # In the middle of a step, by sys.exit, a signal or an exception that nobody caught: the step is not whole.
+        # sys.exit, a signal or an uncaught exception in the middle of a step leaves the step incomplete.
         if self._capture.running or hasattr(sys, "last_value"):
             self._cut_off()
         self.close()
 
 
 def lake_and_run_of(dump_path: str) -> tuple[Path, str]:
-    """The lake and the run that take the place of msprobe's folder `dump_path`.
+    """Return the lake and the run that replace msprobe's folder `dump_path`.
 
-    The folder names the run. The lake is $LAKEPROBE_LAKE, or else the folder `lake` next to it: the dumps /data/gpu and
-    /data/npu become two runs of the lake /data/lake. Raises UsageError for a path without a name.
+    The run has the name of the folder. The lake is $LAKEPROBE_LAKE, or else the folder `lake` next to it: the dumps
+    /data/gpu and /data/npu become two runs of the lake /data/lake. Raises UsageError for a path without a name.
     """
     folder = Path(dump_path).expanduser().absolute()
     if not folder.name:

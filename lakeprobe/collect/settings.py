@@ -1,4 +1,4 @@
-"""What to record of a training step: the choices that msprobe's config.json gives, checked and in one value."""
+"""What to record of a training step: the checked options of msprobe's config.json and lakeprobe's own, as one value."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,47 +13,52 @@ Precision = Literal["low", "high"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Plain values, as config.json has them once its defaults are filled in.
+    """Plain values, as config.json has them, with defaults filled in.
 
-    Whoever makes one checks it (`lakeprobe.errors.UsageError`); the capture trusts it.
+    The creator checks them and raises `lakeprobe.errors.UsageError`. The capture trusts them.
     """
 
     level: Level = "L1"
     task: Task = "statistics"
     summary_mode: SummaryMode = "statistics"
     scope: tuple[str, ...] = ()
-    """None, or two full names: only the ops from the first to the second, in the order of calls."""
+    """Empty, or two full names: record only the ops from the first to the second, in the order of calls."""
     list: tuple[str, ...] = ()
-    """Parts of names: only these ops; at level mix, for a module, also all that runs inside it."""
+    """Parts of names: record only these ops. At level mix, a module includes everything that runs inside it."""
     tensor_list: tuple[str, ...] = ()
-    """Parts of names: contents are kept of these ops though the task is statistics."""
+    """Parts of names: keep the contents of these ops at task statistics too."""
     data_mode: tuple[str, ...] = ("all",)
     """"all", or any of "forward", "backward", "input", "output"."""
     rank: tuple[int, ...] = ()
-    """The ranks to collect; empty for all."""
+    """The ranks to collect. Empty means all."""
     step: tuple[int, ...] = ()
-    """The steps to collect; empty for all."""
+    """The steps to collect. Empty means all."""
     extra_info: bool = True
-    """Whether to record call stacks and the tree of modules."""
+    """Whether to record call stacks and the module tree."""
     risk_level: Risk = "FOCUS"
-    """Which APIs to record: FOCUS leaves out shapes, casts and factories; CORE keeps matrix products and the like."""
+    """Which APIs to record. FOCUS leaves out shapes, casts and factories. CORE keeps matrix products and the like."""
     overflow_nums: int = 1
-    """At task overflow_check, how many ops in which NaN or inf is born end the training; -1 for none."""
+    """At task overflow_check, the number of ops in which NaN or inf is born after which training ends. -1 means no
+    limit."""
     precision: Precision = "low"
-    """How the columns wide_mean and wide_norm of float32 tensors are accumulated: low in float32, high in float64.
+    """How wide_mean and wide_norm of float32 tensors are accumulated: low in float32, high in float64.
 
-    With high, zeros are counted at level L0 too.
+    At high precision, level L0 counts zeros too.
     """
     compiled: Compiled = "eager"
-    """Whether what torch.compile compiled runs eagerly while it is collected, or compiled modules are one op each."""
+    """eager: what torch.compile compiled runs eagerly while it is collected. boundary: compiled modules are one op
+    each."""
     every: int = 1
-    """Of the steps to collect every n-th, counted from 0."""
+    """Collect every n-th of the requested steps, counted from 0."""
     switch: str | None = None
-    """A file, or the name of a signal: steps are collected that begin while it is there, or was sent an odd number of
-    times."""
+    """A file, or the name of a signal.
+
+    A step is collected if, when it begins, the file exists or the signal was sent an odd number of times.
+    """
     most: float = 0.0
-    """How much longer the training may take, as a share of it; 0 for any. Steps are left out to stay below."""
+    """How much longer training may take, as a share of its time. Steps are left out to stay below. 0 means no limit."""
     perturb: float = 0.0
-    """How far each floating-point parameter of the model is moved at the first start, as a share of it; 0 for not."""
+    """How far to move each floating-point parameter of the model at the first start, relative to its value. 0 means not
+    at all."""
     perturb_seed: int = 0
-    """The seed of the random numbers that this takes, which are nobody else's."""
+    """The seed of the random numbers for `perturb`, which nothing else uses."""

@@ -1,7 +1,7 @@
-"""The border between what watches a training step and what writes it down.
+"""The interface between the code that watches a training step and the code that writes it down.
 
-The watching side hands over ops that are finished and in their final order; the writing side decides where they lie.
-Neither imports the other.
+The watching side hands over finished ops in their final order. The writing side decides where to store them. Neither
+imports the other.
 """
 
 from collections.abc import Sequence
@@ -9,54 +9,57 @@ from typing import Any, Protocol
 
 
 class Sink(Protocol):
-    """Where the ops of a run go, step after step: begin, add …, end for each step, and close after the last.
+    """Receives the ops of a run: begin, add … and end for each step, and close after the last step.
 
-    Never called by two threads at once, but not always by the same one: backward on a GPU runs in threads of its own.
+    Two threads never call it at once, but the calling thread may change: backward on a GPU runs in threads of its own.
     """
 
     def claim(self, step: int, rank: int | None) -> None:
-        """Steps from `step` on may be collected. Raises LakeError if the run has one of them already.
+        """Announce that steps from `step` on may be collected. Raises LakeError if the run already has one of them.
 
         Called once, before anything is watched.
         """
 
     def begin(self, step: int, rank: int | None) -> None:
-        """The first op of a step will follow. `rank` is None where the job is not distributed.
+        """Announce the first op of a step. `rank` is None if the job is not distributed.
 
-        Once per step, however often collecting is stopped and started within it. Steps not collected have none.
+        Called once per collected step, however often collecting is stopped and started within it.
         """
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None,
         stack: Sequence[str] | None,
     ) -> None:  # fmt: skip
-        """One finished op, in final order. They come in batches: some while the step runs, the rest when it is stopped.
+        """Take one finished op, in final order.
 
-        `op` is the entry's name in dump.json: `Functional.linear.0.forward`, `Module.layers.0.mlp.MLP.forward.0`.
-        `body` is the entry, in dump.json's form: a dict of sections, in them lists and dicts of leaves (at task
-        structure {}); for a point that was saved by name (`NAME.0.debug`) the value itself: leaf, list, dict or None.
-        A leaf of a tensor that is to be saved has "data_name", its file's name in msprobe's dump, and "tensor", which
-        the sink takes out: a numpy array that never changes again (read-only, any strides; bfloat16 and float8 as in
-        ml_dtypes). The same contents may come as the same array object in several leaves.
-        A leaf of a tensor with numbers may have "wide", which no dump.json has: mean, norm, and how many elements are
-        NaN, inf, -inf and zero, as the columns tensors.wide_mean to zero_count say.
-        `parent` is the op's entry in construct.json: the op of a module, "optimizer", "clip_grad", or None at the top
-        and at level L1, which has no tree.
-        `began` is the op's place in the order in which calls begin, a module before what it calls, from 0 in each step;
-        numbers may be left out. None where there is no tree, and for gradients of parameters and saved points.
-        `stack` is the call stack as in stack.json, innermost frame first; the same tuple object for the same stack,
-        kept alive by the capture, so `id` is a cheap key. None where the op has none: backward, gradients, or stacks
-        are off.
+        Ops come in batches: some during the step, the rest when recording stops.
+
+        - `op` is the entry's name in dump.json: `Functional.linear.0.forward`, `Module.layers.0.mlp.MLP.forward.0`.
+        - `body` is the entry as in dump.json: a dict of sections that hold lists and dicts of leaves, or {} at task
+          structure. For a point saved by name (`NAME.0.debug`) it is the value itself: a leaf, list, dict or None.
+        - A leaf of a tensor to save has "data_name", the name of its file in msprobe's dump, and "tensor", which the
+          sink removes: a numpy array that never changes again (read-only, any strides, bfloat16 and float8 from
+          ml_dtypes). Several leaves may share one array object.
+        - A leaf of a tensor with numbers may have "wide", which dump.json never has: mean, norm, and the numbers of
+          NaN, inf, -inf and zero elements, as in the columns tensors.wide_mean to zero_count.
+        - `parent` is the op's entry in construct.json: the op of a module, "optimizer" or "clip_grad". It is None at
+          the top and at level L1, which has no tree.
+        - `began` is the op's position in the order in which calls begin, from 0 in each step. A module comes before
+          what it calls, and numbers may be skipped. It is None without a tree, for gradients of parameters and for
+          saved points.
+        - `stack` is the call stack as in stack.json, innermost frame first. Equal stacks are the same tuple object,
+          which the capture keeps alive, so `id` is a cheap key. It is None for backward and gradients, or if stacks are
+          off.
         """
 
     def note(self, text: str) -> None:
-        """Something that whoever reads the step must know: what could not be recorded."""
+        """Take a remark that readers of the step must know, such as what could not be recorded."""
 
     def pause(self) -> None:
-        """The step may go on, or not: what was added is to be safe."""
+        """Make safe what was added. The step may continue or not."""
 
     def end(self) -> None:
-        """The step is complete."""
+        """End the step, which is complete."""
 
     def close(self) -> None:
-        """No more steps follow. Safe to call twice."""
+        """Close after the last step. Safe to call twice."""

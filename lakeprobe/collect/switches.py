@@ -1,9 +1,9 @@
-"""ptdbg_ascend's functions over our collector: a script that uses them changes one import.
+"""ptdbg_ascend's functions on top of our collector. A script that uses them changes one import:
 
     from lakeprobe.collect.switches import set_dump_path, register_hook, acc_cmp_dump, set_dump_switch, seed_all
 
-What is between set_dump_switch("ON", …) and set_dump_switch("OFF") is a step of the run. All tensors and scalars are
-recorded, those of bool and int too, which ptdbg's filter_switch leaves out: SQL can do that afterwards.
+The code between set_dump_switch("ON", …) and set_dump_switch("OFF") is a step of the run. All tensors and scalars are
+recorded, including the bool and int ones that ptdbg's filter_switch leaves out. SQL can filter them afterwards.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lakeprobe.readers import names, ptdbg_names
 acc_cmp_dump = "acc_cmp_dump"
 """For `register_hook`: record ops."""
 overflow_check = "overflow_check"
-"""For `register_hook`: keep the ops in which NaN or inf is born."""
+"""For `register_hook`: keep only the ops in which NaN or inf is born."""
 
 _DEFAULT_TAG = "ptdbg_dump"
 _TASKS = {"all": ("tensor", "statistics"), "summary": ("statistics", "statistics"), "md5": ("statistics", "md5")}
-"""Our task and summary_mode for ptdbg's summary_mode."""
+"""Our task and summary_mode for each summary_mode of ptdbg."""
 _MODES = ("all", "list", "range", "stack", "api_list", "api_stack")
 _ON_THE_DEVICE = (
     "the device's own dumper does this; run ptdbg_ascend there, and read what it writes with: lakeprobe ingest FOLDER"
@@ -35,7 +35,7 @@ _ON_THE_DEVICE = (
 
 @dataclass
 class _Script:
-    """What a script has said so far."""
+    """What the script has configured so far."""
 
     dump_path: str | None = None
     tag: str = _DEFAULT_TAG
@@ -51,7 +51,10 @@ _script = _Script()
 
 
 def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = _DEFAULT_TAG) -> None:
-    """Say where ptdbg would write: `fpath`, a folder or file.pkl, names the run; a `dump_tag` is put after its name."""
+    """Set the path that ptdbg would write to. `fpath`, a folder or file.pkl, names the run.
+
+    A `dump_tag` is appended to the name.
+    """
     close()
     _script.dump_path = os.fspath(fpath).removesuffix(".pkl")
     _script.tag = dump_tag
@@ -59,11 +62,11 @@ def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = _DEFAULT_TAG) -
 
 def register_hook(model: Any, hook: Any, *, overflow_nums: int = 1, dump_mode: str = "api", rank: int | None = None,
                   dump_config: Any = None) -> None:  # fmt: skip
-    """Say which model is to be recorded, and how.
+    """Set the model to record, and how to record it.
 
-    With acc_cmp_dump as `hook`, `set_dump_switch` says when; with overflow_check `set_overflow_check_switch` does, and
-    training ends at the `overflow_nums`-th op in which NaN or inf is born (-1: it goes on). Raises UsageError for other
-    hooks, and for ACL dumps.
+    With acc_cmp_dump as `hook`, `set_dump_switch` turns recording on and off. With overflow_check,
+    `set_overflow_check_switch` does, and training ends at the `overflow_nums`-th op in which NaN or inf is born (-1
+    means no limit). Raises UsageError for other hooks, and for ACL dumps.
     """
     if hook not in (acc_cmp_dump, overflow_check):
         raise UsageError(f"register_hook: hook should be acc_cmp_dump or overflow_check, not {hook!r}")
@@ -84,12 +87,12 @@ def set_dump_switch(
     summary_only: bool = False,
     summary_mode: str = "all",
 ) -> None:
-    """Begin to record (ON), or stop and end the step (OFF).
+    """Start recording (ON), or stop and end the step (OFF).
 
-    `mode` says what is recorded: all, list, range, stack, api_list or api_stack. `scope` has names of ops, of msprobe's
-    form or ptdbg's: those to record for list and stack, the first and the last for range. `api_list` has parts of
-    names. The mode stack records call stacks and no values. `summary_mode` all keeps contents, summary
-    statistics only, md5 statistics and digests. Raises UsageError and LakeError.
+    `mode` selects what to record: all, list, range, stack, api_list or api_stack. Mode stack records call stacks and no
+    values. `scope` has names of ops in msprobe's or ptdbg's form: the ops to record for list and stack, the first and
+    the last for range. `api_list` has parts of names. `summary_mode` is all (contents), summary (only statistics) or
+    md5 (statistics and digests). Raises UsageError and LakeError.
     """
     if not _turned_on("set_dump_switch", acc_cmp_dump, switch, filter_switch):
         return
@@ -98,9 +101,9 @@ def set_dump_switch(
 
 
 def set_overflow_check_switch(switch: str, filter_switch: str = "ON") -> None:
-    """Begin to look for ops in which NaN or inf is born (ON), or stop and end the step (OFF).
+    """Start looking for ops in which NaN or inf is born (ON), or stop and end the step (OFF).
 
-    Such an op is kept with the contents of its inputs and outputs. The last that `register_hook` asked for raises
+    Such ops are kept with the contents of their inputs and outputs. The last one that `register_hook` asked for raises
     OverflowFoundError. Raises UsageError and LakeError.
     """
     if _turned_on("set_overflow_check_switch", overflow_check, switch, filter_switch):
@@ -110,7 +113,7 @@ def set_overflow_check_switch(switch: str, filter_switch: str = "ON") -> None:
 
 
 def _turned_on(function: str, hook: str, switch: str, filter_switch: str) -> bool:
-    """Whether a switch that goes with `hook` begins something; if not, what runs has been ended."""
+    """Return whether a switch that goes with `hook` was turned on. If it was turned off, end the step."""
     _check("switch", switch, ("ON", "OFF"), function)
     _check("filter_switch", filter_switch, ("ON", "OFF"), function)
     if _script.hook != hook:
@@ -147,7 +150,7 @@ def _settings(
 def _today(name: str) -> str:
     today = ptdbg_names.today(name)
     if names.parse(today).kind != "api":
-        raise UsageError(f"set_dump_switch: {name} in scope names no op; a name is as Tensor.permute.1.forward")
+        raise UsageError(f"set_dump_switch: {name} in scope is not the name of an op, such as Tensor.permute.1.forward")
     return today
 
 
@@ -157,7 +160,10 @@ def _check(what: str, value: str, choices: Sequence[str], function: str = "set_d
 
 
 def _collector(settings: Settings) -> Collector:
-    """The collector with these settings; where they are others than before, it goes on with the step after."""
+    """Return the collector with these settings.
+
+    If they changed, it is a new one that continues with the next step number.
+    """
     if _script.collector is not None and _script.settings == settings:
         return _script.collector
     if _script.dump_path is None:
@@ -174,19 +180,19 @@ def _collector(settings: Settings) -> Collector:
 
 
 def close() -> None:
-    """End what is recorded, and wait until it is in the lake. It happens by itself when the program ends."""
+    """End the recording, and wait until it is in the lake. This also happens when the program exits."""
     collector, _script.collector = _script.collector, None
     if collector is not None:
         collector.close()
 
 
 def set_backward_input(*_: Any, **__: Any) -> NoReturn:
-    """Raises UsageError."""
+    """Raises UsageError: this goes with mode acl, which only the device's own dumper has."""
     raise UsageError(f"set_backward_input is not supported: it goes with mode acl; {_ON_THE_DEVICE}")
 
 
 def seed_all(seed: int = config.USUAL_SEED, mode: bool = False, rm_dropout: bool = False) -> None:
-    """Seed random, numpy and the framework with `seed`; with `mode` also ask for deterministic algorithms.
+    """Seed random, numpy and the framework. `mode` turns deterministic algorithms on or off.
 
     Raises UsageError for `rm_dropout`, which would change the training.
     """

@@ -1,7 +1,7 @@
-"""Writes the entries of dump.json and debug.json from rows of ops and tensors: lakeprobe.readers.leaves backwards.
+"""Writes the entries of dump.json and debug.json from rows of ops and tensors, the inverse of lakeprobe.readers.leaves.
 
-What surrounds the leaves of an entry (its frame) and the numbers of a leaf (its form) takes few distinct values in a
-dump; both are worked out once each, so that a leaf costs a look-up and a join.
+The text around the leaves of an entry (its frame) and the fixed text of a leaf (its form) take few distinct values in a
+dump. Each is computed once, so that a leaf costs a look-up and a join.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _frame(
     places: tuple[tuple[str | None, str], ...], depth: int,
 ) -> list[Any]:  # fmt: skip
     """Return an entry's text with a hole for each leaf: (its number among the entry's leaves, its depth)."""
-    is_bare = kind in ("parameters_grad", "debug")  # the value itself, without sections
+    is_bare = kind in ("parameters_grad", "debug")  # only the value, without sections
     found: list[tuple[tuple[Any, ...], Any]]
     found = [((section, *json.loads(path)), Hole(number)) for number, (section, path) in enumerate(places)]
     found += [(tuple(path), {"[]": [], "{}": {}}[sign]) for *path, sign in json.loads(empties or "[]")]
@@ -89,7 +89,7 @@ def _frame(
 
 
 def _nested(found: Iterable[tuple[tuple[Any, ...], Any]]) -> Any:
-    """Return a value with each of the given values at its path; lists are objects whose keys are numbers."""
+    """Return nested objects with each of the given values at its path. Lists are objects whose keys are integers."""
     top: dict[Any, Any] = {"": {}}
     for path, value in found:
         holder = top
@@ -101,7 +101,7 @@ def _nested(found: Iterable[tuple[tuple[Any, ...], Any]]) -> Any:
 
 
 def _in_order(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return `values` in the order of `keys`, which may name others too; values without a key come last."""
+    """Return `values` in the order of `keys`, which may contain absent keys. Values not named there come last."""
     return {key: values[key] for key in keys if key in values} | values
 
 
@@ -123,7 +123,7 @@ def _form(
 ) -> list[Any]:  # fmt: skip
     """Return a leaf's text with holes for what differs between leaves of this form: (function, depth)."""
     others = json.loads(extra or "{}")
-    if fields is None:  # no object: null, or a bare number or text
+    if fields is None:  # not an object but null, or a bare number or text
         return json_text.pieces(None if kind == "null" else Hole(_value_text), depth)
     keys = fields.split(" ")
     values: dict[str, Any]
@@ -141,7 +141,7 @@ def _point_to_point(
     others: dict[str, Any], dtype: str | None, shape: tuple[int, ...] | None, requires_grad: bool | None,
     stat_types: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the tensor of a P2POp. Moves the tensor's fields out of `others`; the rest belongs to the P2POp."""
+    """Return the tensor of a P2POp. Moves the tensor's fields out of `others`. What remains belongs to the P2POp."""
     own = others.pop("tensor")
     keys = own.pop("fields").split(" ")
     kind = {"type": own.pop("type")} if "type" in keys else {}
@@ -167,7 +167,7 @@ def _value_text(leaf: Leaf, depth: int) -> str:
 
 @lru_cache(_CACHED)
 def _recorded(type: str | None, value: str | None, depth: int) -> str:
-    """Return the column tensors.value as JSON text: it has texts as they are, and everything else as JSON."""
+    """Return the column tensors.value as JSON text. The column has texts verbatim, and everything else as JSON."""
     if type == "str" or value is None:
         return json.dumps(value)
     try:
@@ -215,4 +215,4 @@ _STATISTIC_HOLES: dict[tuple[str, str], Any] = {
     for key in _STATISTICS
     for letter, maker in (("f", _float_of), ("i", _integer_of), ("b", _bool_of))
 } | {(key, letter): None for key in _STATISTICS for letter in "ns-"}
-"""The text of a statistic by its letter (tensors.stat_types). That of a text (s) is in tensors.extra."""
+"""The text of a statistic by its letter (tensors.stat_types). Statistics that are texts (s) are in tensors.extra."""

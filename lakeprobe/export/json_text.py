@@ -1,6 +1,6 @@
-"""Writes JSON as msprobe does (`json.dump(…, indent=1)`, bare NaN and Infinity) with holes for what is not known yet.
+"""Writes JSON as msprobe does (`json.dump(…, indent=1)`, bare NaN and Infinity), with holes for text that comes later.
 
-A dump repeats few forms. What stands between the holes of a form is worked out once; then an entry is a join.
+A dump repeats few forms. The text between the holes of a form is computed once. Then an entry is a join.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from lakeprobe.errors import UsageError
 
 _MOST_GAPS = 10_000
-"""Empty places of a list: tools other than msprobe omit what they do not dump."""
+"""The maximum number of gaps in a list. Tools other than msprobe omit what they do not dump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Hole:
 
 
 def pieces(value: Any, depth: int) -> list[Any]:
-    """The JSON text of `value`, which lies `depth` levels deep, as texts and, between them, holes (what, depth).
+    """Return the JSON text of `value`, which is `depth` levels deep, as texts with holes (what, depth) between them.
 
-    An object whose keys are numbers stands for the list that has its values there, and null between them. Raises
-    UsageError for one that would be almost empty.
+    An object with integer keys stands for a list with its values at these indexes, and null elsewhere. Raises
+    UsageError if such a list would be almost empty.
     """
     joined: list[Any] = []
     text = ""
@@ -46,7 +46,7 @@ def text(value: Any, depth: int = 0) -> str:
 
 
 def _walk(value: Any, depth: int) -> Iterator[Any]:
-    """Yield the pieces one by one, with one frame per level: a dump may be nested 400 levels deep."""
+    """Yield the pieces one by one, with one frame per level. A dump may be nested 400 levels deep."""
     brackets = "[]"
     if isinstance(value, Hole):
         yield value.what, depth

@@ -1,7 +1,7 @@
 """Writes the units of a run as msprobe's dumps: dump.json or debug.json, stack.json, construct.json, tensor files.
 
-Rows are read and entries written batch by batch, so that a unit of any size needs constant memory. The files have
-msprobe's layout, so that its own tools and our reader recognise them.
+Rows are read and entries written in batches, so that a unit of any size needs constant memory. The files have msprobe's
+layout, so that its own tools and our reader recognise them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A unit to write, and the folder for all units; picklable."""
+    """A unit to write, and the folder for all units. Picklable."""
 
     lake: Path
     key: UnitKey
@@ -95,10 +95,11 @@ def export(
 
     It writes only the units of `steps` and `ranks`, if any are given. `out` must be new or empty; `replace` replaces an
     earlier export there. The files are written to a draft that is renamed, so `out` is complete or stays as it was.
-    `jobs` is the number of processes; in a script, more than one needs the usual `if __name__ == "__main__":`.
+    `jobs` is the number of processes. In a script, more than one needs the usual `if __name__ == "__main__":`.
 
     Raises UsageError for a run, step or rank that does not exist, for a folder with other files, and for kernel dumps,
-    which msprobe's format cannot hold; LakeError and TensorError if a file cannot be read or written.
+    which
+    msprobe's format cannot hold. Raises LakeError and TensorError if a file cannot be read or written.
     """
     started = time.monotonic()
     source = store.check(store.choose(lake))
@@ -134,7 +135,7 @@ def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) ->
 def _check_target(target: Path, lake: Path, replaced: bool) -> None:
     """Raise UsageError unless an export may replace `target`."""
     if target.is_relative_to(lake.resolve()):
-        raise UsageError(f"{target} lies in the lake; choose a folder outside it")
+        raise UsageError(f"{target} is in the lake; choose a folder outside it")
     if not target.exists():
         return
     if not target.is_dir():
@@ -145,7 +146,7 @@ def _check_target(target: Path, lake: Path, replaced: bool) -> None:
     for file in files:
         inner = file.parent.name == TENSOR_FOLDER
         if not _OURS.fullmatch(f"{TENSOR_FOLDER}/{file.name}" if inner else file.name):
-            raise UsageError(f"{file} is no file of an export, so {target} is not replaced; choose another folder")
+            raise UsageError(f"{file} is not a file of an export, so {target} is not replaced; choose another folder")
     for key in layout.units(lake) if files else ():
         read_from = Path(UnitTables(layout.unit_folder(lake, key)).described["source"]).resolve()
         if read_from.is_relative_to(target) or target.is_relative_to(read_from):
@@ -154,7 +155,7 @@ def _check_target(target: Path, lake: Path, replaced: bool) -> None:
 
 @contextmanager
 def _unchanged(target: Path) -> Iterator[None]:
-    """Turn an error of the file system into a LakeError; `target` is unchanged."""
+    """Turn an error of the file system into a LakeError. `target` is unchanged."""
     try:
         yield
     except OSError as error:
@@ -175,7 +176,7 @@ def _export_unit(task: _Task) -> ExportedUnit:
             kernels.append(name)
             continue
         head = unit.head(name)
-        head.pop("settings", None)  # ours, of a run that was collected
+        head.pop("settings", None)  # lakeprobe's own key of collected runs
         is_debug = kind == "debug" or head.get("level") == "debug"
         folder = _folder(task, name.removesuffix("debug").rstrip() if is_debug else name)
         is_foreign |= not head
@@ -190,7 +191,7 @@ def _export_unit(task: _Task) -> ExportedUnit:
 
 
 def _parts(unit: UnitTables) -> Iterator[tuple[str, Iterator[tuple[Op, list[Leaf]]]]]:
-    """Yield the parts of a unit, each with its entries; a part without dumped ops has none."""
+    """Yield the parts of a unit, each with its entries. A part without dumped ops has no entries."""
     seen = set()
     for name, entries in groupby(unit.entries(), key=lambda entry: entry[0].part):
         seen.add(name)
@@ -201,12 +202,13 @@ def _parts(unit: UnitTables) -> Iterator[tuple[str, Iterator[tuple[Op, list[Leaf
 
 
 def _folder(task: _Task, part: str) -> Path:
-    """The new folder of a part, by msprobe's layout; parts that only other tools know go above like graph and pynative.
+    """Create and return the folder of a part, in msprobe's layout.
 
-    Raises UsageError for a part that leads out of the export.
+    Parts that only other tools have become a folder above it, like graph and pynative. Raises UsageError for a part
+    that leads out of the export.
     """
     if Path(part).is_absolute() or ".." in Path(part).parts:
-        raise UsageError(f"{task.key} has the part {part!r}, which is no path below a folder; it is not exported")
+        raise UsageError(f"{task.key} has the part {part!r}, which is not a path below a folder; it is not exported")
     folder = task.folder / part / f"step{task.key.step}" / f"rank{task.key.rank}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -249,7 +251,7 @@ class _Part:
     report: ExportedUnit
 
     def write(self, file_name: str, head: Mapping[str, Any], entries: Iterable[tuple[Op, list[Leaf]]]) -> None:
-        """Write the dump's main file, and the tensor files."""
+        """Write the dump's main file and the tensor files."""
         with (self.folder / file_name).open("w", encoding="ascii") as file:
             before = "{\n "
             for key, value in head.items():
@@ -276,7 +278,7 @@ class _Part:
         if self.is_foreign:
             data_name = self._msprobes_name(op, leaf, reference)
         if Path(data_name).name != data_name:
-            raise LakeError(f"{self.report.key}: {op.op} has the data_name {data_name!r}, which is no file name")
+            raise LakeError(f"{self.report.key}: {op.op} has the data_name {data_name!r}, which is not a file name")
         path = self.folder / TENSOR_FOLDER / data_name
         if not path.exists():  # two leaves may name one file
             path.parent.mkdir(exist_ok=True)

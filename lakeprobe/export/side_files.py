@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CALLS = ("part", "op", "kind", "parent", "began", "micro_step", "stack")
-"""What the side files record of an op: columns of ops, or of undumped (which has no kind) if dump.json lacks the op."""
+"""What the side files record of an op: columns of ops, or of undumped (without kind) if dump.json lacks the op."""
 
 _MICRO_STEPS = "megatron_micro_step_number"
 _BATCH = 1 << 12
 
 
 def write(folder: Path, layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, list[str]]) -> None:
-    """Write both files for the ops `calls` (columns CALLS) into `folder`; `frames` are the stacks by number.
+    """Write both files for the ops `calls` (columns CALLS) into `folder`. `frames` has the stacks by number.
 
-    `layout` is the part's object in dumps.layout. A file that the dump did not have is not written.
+    `layout` is the part's object in dumps.layout. A file that the dump lacked is not written.
     """
     members = {STACK_FILE: _stacks(layout, calls, frames), CONSTRUCT_FILE: _construct(layout, calls)}
     for name, found in members.items():
@@ -38,7 +38,7 @@ def write(folder: Path, layout: Mapping[str, Any], calls: pa.Table, frames: Mapp
 
 
 def write_members(file: IO[str], members: Iterable[tuple[str, str]], depth: int) -> None:
-    """Write an object that is `depth` levels deep: its names, each with the JSON text of its value."""
+    """Write an object that is `depth` levels deep, from its names and the JSON text of each value."""
     before = "{\n" + " " * (depth + 1)
     empty = True
     for name, text in members:
@@ -48,7 +48,7 @@ def write_members(file: IO[str], members: Iterable[tuple[str, str]], depth: int)
 
 
 def _stacks(layout: Mapping[str, Any], calls: pa.Table, frames: Mapping[int, list[str]]) -> Iterator[tuple[str, str]]:
-    """Write it by op, or grouped by stack as all releases from 8.1.1 on do."""
+    """Yield the members of stack.json: by op, or grouped by stack as in all releases from 8.1.1 on."""
     import pyarrow.compute as pc
 
     has_stack = pc.is_valid(calls["stack"])
@@ -90,38 +90,39 @@ def _construct(layout: Mapping[str, Any], calls: pa.Table) -> Iterator[tuple[str
 
 
 def _in_msprobes_order(calls: Iterable[tuple[str, str | None, str]]) -> Iterator[tuple[str, str | None]]:
-    """Ops with their parents, of `calls` (op, parent, kind) in the order in which they began.
+    """Yield the ops of `calls` (op, parent, kind, in the order in which they began) with their parents.
 
-    In msprobe's file an API stands where it began, and a module behind the first API that runs in it. A module without
-    one stands where it ended, behind those that were open then. Parents that are no ops come before their first API.
+    In msprobe's file, an API is placed where it began, and a module after the first API that runs in it. A module
+    without an API is placed where it ended, after those that were open then. Parents that are not ops come before their
+    first API.
     """
-    waiting: dict[str, str | None] = {}
+    pending: dict[str, str | None] = {}
     parent_of: dict[str, str | None] = {}
     for op, parent, kind in calls:
         if kind == "module":
-            waiting[op] = parent_of[op] = parent
+            pending[op] = parent_of[op] = parent
             continue
-        outer, around = parent, set()
-        while outer is not None and outer not in around:
-            around.add(outer)
+        outer, enclosing = parent, set()
+        while outer is not None and outer not in enclosing:
+            enclosing.add(outer)
             if outer not in parent_of:
                 parent_of[outer] = None
                 yield outer, None
             outer = parent_of[outer]
-        ended = max((place for place, module in enumerate(waiting, 1) if module not in around), default=0)
-        modules = list(waiting.items())
+        ended = max((place for place, module in enumerate(pending, 1) if module not in enclosing), default=0)
+        modules = list(pending.items())
         yield from modules[:ended]
         yield op, parent
         yield from modules[ended:]
-        waiting.clear()
-    yield from waiting.items()
+        pending.clear()
+    yield from pending.items()
 
 
 def _rows(calls: pa.Table, chosen: pa.ChunkedArray, order: str | None, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Return the `columns` of the rows for which `chosen` is true, by the column `order`, in a stable sort."""
+    """Yield the `columns` of the rows for which `chosen` is true, stably sorted by the column `order`."""
     import pyarrow.compute as pc
 
-    places = pc.indices_nonzero(chosen.combine_chunks())  # Arrow before 26 crashes at a column without chunks
+    places = pc.indices_nonzero(chosen.combine_chunks())  # Arrow before 26 crashes on a column without chunks
     if order:
         places = places.take(pc.sort_indices(calls[order].take(places)))
     for start in range(0, len(places), _BATCH):

@@ -1,7 +1,7 @@
-"""Writes a tensor as the `.npy` file of numpy's format or the `.pt` file that torch.save would write, without torch.
+"""Writes a tensor as a `.npy` file of numpy's format, or as the `.pt` file that torch.save would write, without torch.
 
-Elements are read and written block by block, in C order whatever the strides were, so that a tensor of any size needs
-the memory of a few blocks. Sources of the formats: numpy.lib.format; torch/serialization.py, torch/_utils.py (2.13).
+Elements are read and written in blocks, in C order whatever the strides were, so that a tensor of any size needs the
+memory of a few blocks. Sources of the formats: numpy.lib.format; torch/serialization.py, torch/_utils.py (2.13).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STORAGES = {
     "int8": "CharStorage",
     "uint8": "ByteStorage",
 }
-"""torch's storage class by dtype. Other dtypes of torch are in an UntypedStorage, with the dtype given separately."""
+"""torch's storage class by dtype. Other torch dtypes use an UntypedStorage, with the dtype given separately."""
 
 _UNTYPED = (
     *("uint16", "uint32", "uint64"),
@@ -58,14 +58,14 @@ def is_torch_dtype(name: str) -> bool:
 
 
 def write_tensor(reference: TensorReference, path: Path) -> int:
-    """Write the tensor to `path`, in the format that its suffix names. Returns the bytes of its elements.
+    """Write the tensor to `path`, in the format of its suffix. Returns the number of bytes of its elements.
 
-    `.npy` has no name for bfloat16 and float8: those are written as float32, which holds each of their values, as
-    msprobe does. Raises TensorError if the tensor cannot be read, or the format cannot hold it; OSError.
+    `.npy` has no name for bfloat16 and float8. They are written as float32, which holds all their values, as msprobe
+    does. Raises OSError, and TensorError if the tensor cannot be read or the format cannot hold it.
     """
     write = _WRITERS.get(path.suffix)
     if write is None:
-        raise TensorError(f"{path.name} is no name of a tensor file; it must end in {' or '.join(_WRITERS)}")
+        raise TensorError(f"{path.name} is not the name of a tensor file; it must end in {' or '.join(_WRITERS)}")
     return write(reference, path)
 
 
@@ -103,9 +103,9 @@ def _write_pt(reference: TensorReference, path: Path) -> int:
 
 
 def _tensor_pickle(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """The pickle that rebuilds a tensor in C order from the storage "0", by torch's own functions.
+    """Return the pickle that rebuilds a tensor in C order from the storage "0", by torch's own functions.
 
-    It is put together by opcodes, because the standard library pickles no name that it cannot import.
+    It is assembled from opcodes, because the standard library cannot pickle a name that it cannot import.
     """
     strides = contiguous_strides(shape, 1)
     count = int(np.prod(shape, dtype=np.int64))
@@ -150,7 +150,7 @@ def _called(function: bytes, arguments: Iterable[bytes]) -> bytes:
 
 
 def _blocks(reference: TensorReference, dtype: np.dtype[Any]) -> Iterator[memoryview]:
-    """Return the elements in C order, as bytes of `dtype`."""
+    """Yield the elements in C order, as bytes of `dtype`."""
     stored = numpy_dtype(reference.dtype)
     raw: NDArray[np.uint8] = np.empty(max(_BLOCK_BYTES, stored.itemsize), np.uint8)
     size = raw.size // stored.itemsize

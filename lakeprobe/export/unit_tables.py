@@ -1,4 +1,4 @@
-"""Reads the tables of one unit as rows, batch by batch; small tables that an export needs are read at once."""
+"""Reads the tables of one unit as rows, batch by batch. Small tables that an export needs are read at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnitTables:
         self.layouts: dict[str, dict[str, Any]] = json.loads(self.described.get("layout") or "{}")
 
     def head(self, part: str) -> dict[str, Any]:
-        """Return the top-level keys of the dump of `part` except data; none if it was not a dump of msprobe."""
+        """Return the top-level keys of the dump of `part` except data. Empty if it was not a dump of msprobe."""
         head: dict[str, Any] = json.loads(self.described["head"])
         is_by_part = all(isinstance(value, dict) for value in head.values())
         own: dict[str, Any] = head.get(part, {}) if is_by_part else head
@@ -52,7 +52,7 @@ class UnitTables:
                 yield op, []
 
     def calls(self, part: str) -> pa.Table:
-        """Return what the side files of `part` record of the ops (side_files.CALLS): first those in dump.json."""
+        """Return what the side files of `part` record of the ops (side_files.CALLS). Those in dump.json come first."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ class UnitTables:
         return calls if pc.all(is_of_part).as_py() else calls.filter(is_of_part)
 
     def _calls(self, table: str) -> pa.Table:
-        """Return the columns CALLS of `table`; NULL for columns that an older table lacks."""
+        """Return the columns CALLS of `table`, with NULL for columns that an older table lacks."""
         import pyarrow as pa
 
         with self._open(table) as file:
@@ -75,7 +75,7 @@ class UnitTables:
         return pa.table({name: absent[name] if name in absent else read[name] for name in CALLS})
 
     def contents(self) -> dict[str, TensorReference]:
-        """Return the place of each content."""
+        """Return the reference of each content."""
         with self._open("contents") as file:
             rows = file.read().to_pylist()
         return {row["content"]: TensorReference.of(row | {"file": str(self.folder / row["file"])}) for row in rows}

@@ -1,4 +1,4 @@
-"""Ingest: dumps under a path become units of the lake."""
+"""Ingest: turns dumps under a path into units of the lake."""
 
 from lakeprobe.ingest.run import IngestReport, ingest
 

@@ -1,4 +1,4 @@
-"""Takes in the tensors of one unit: hashes each, keeps equal contents once, copies or links the bytes."""
+"""Takes in the tensors of one unit: hashes each, stores equal contents once, and copies or links the bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Contents:
     """The distinct tensor contents of a unit."""
 
     def __init__(self, unit_folder: Path, storage: str) -> None:
-        """Read tensors; with the storage `copy`, write their bytes into `unit_folder`."""
+        """Read tensors. With the storage `copy`, write their bytes into `unit_folder`."""
         self._unit_folder = unit_folder
         self._storage = storage
         self._rows: dict[str, dict[str, Any]] = {}
@@ -31,9 +31,10 @@ class Contents:
         self.too_large = 0
 
     def of(self, folder: Path | None) -> ContentOf:
-        """Answers for a file name in `folder`, or the place of a tensor: its content hash, or what is wrong with it.
+        """Return a function that takes a file name in `folder`, or a tensor's reference.
 
-        Neither if tensors are left out.
+        It returns the content hash and None, or None and what is wrong with the tensor. Both are None if tensors are
+        left out.
         """
 
         def content_of(tensor: str | TensorReference) -> tuple[str | None, str | None]:
@@ -54,11 +55,11 @@ class Contents:
         return self._known[tensor]
 
     def __len__(self) -> int:
-        """How many distinct contents there are."""
+        """Return the number of distinct contents."""
         return len(self._rows)
 
     def _take_in(self, tensor: Path | TensorReference) -> str:
-        from lakeprobe.tensors import content_hash, read_tensor  # which a dump without tensors can do without
+        from lakeprobe.tensors import content_hash, read_tensor  # a dump without tensors does not need these imports
 
         reference = read_tensor(tensor) if isinstance(tensor, Path) else tensor
         if reference.length > LARGEST_VALUE and is_temporary(reference.file):

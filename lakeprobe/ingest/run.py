@@ -1,4 +1,4 @@
-"""Reads all that lies under a path into the lake: every run with all of its units, or nothing if one cannot be read."""
+"""Reads everything under a path into the lake: all units of all runs, or nothing if one of them cannot be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakeprobe.work import Progress, run_all
 _SECONDS_TO_START = 0.7
 _JSON_PER_SECOND = 25e6
 _TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
-"""Bytes read in a second, measured on two cores (benchmarks/README.md); they only decide when to share the work."""
+"""Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class IngestReport:
 
     @property
     def run(self) -> str:
-        """The run. Raises UsageError unless there is exactly one."""
+        """The name of the run. Raises UsageError unless there is exactly one."""
         if len(self.runs) != 1:
             raise UsageError(f"{len(self.runs)} runs were read: {', '.join(self.runs) or 'none'}; use runs")
         return self.runs[0]
 
     @property
     def read(self) -> tuple[UnitReport, ...]:
-        """The units that were read; the others are in the lake already, from the same dump."""
+        """The units that were read. The lake already has the others from the same dump."""
         return tuple(unit for unit in self.units if unit.read)
 
     @property
     def notes(self) -> list[str]:
-        """What was left out or assumed, each with the unit that it is about."""
+        """What was left out or assumed, each with its unit or table."""
         notes = [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
         return notes + [f"table {table.name}: {note}" for table in self.tables for note in table.notes]
 
@@ -68,14 +68,14 @@ def ingest(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Read what lies under `path` (folder, file or archive) into `lake`: dumps into runs, result tables into tables.
+    """Read everything under `path` (folder, file or archive) into `lake`: dumps into runs, result tables into tables.
 
-    A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
-    into the lake, `link` to the dump's files, or `none`. Of dumps only those of `steps` and `ranks` are read, if any
-    are named. What is in the lake already is left alone; `replace` reads it again. `jobs` is the number of processes;
-    from a script, more than one needs the usual `if __name__ == "__main__":`.
+    A run is named after its folder, or `run` if there is only one. `tensors` says where tensor contents go: `copy` into
+    the lake, `link` to the dump's files, or `none`. If `steps` or `ranks` are given, only their dumps are read. What
+    the lake already has is left alone, unless `replace` is set. `jobs` is the number of processes. In a script, more
+    than one needs the usual `if __name__ == "__main__":`.
 
-    Raises DumpError, LakeError and UsageError; the lake is then as it was before.
+    Raises DumpError, LakeError and UsageError. The lake is then as it was before.
     """
     layout.check_storage(tensors)
     started = time.monotonic()
@@ -93,7 +93,10 @@ def ingest(
 
 @contextmanager
 def opened(path: Path, tensors: str) -> Iterator[Path]:
-    """The folder that the archive `path` is; any other path as it is. Raises DumpError and UsageError."""
+    """Yield the folder with the content of the archive `path`, or any other path as it is.
+
+    Raises DumpError and UsageError.
+    """
     if path.is_file() and archive.is_archive(path):
         with archive.opened(path, tensors) as top:
             yield top
@@ -102,9 +105,9 @@ def opened(path: Path, tensors: str) -> Iterator[Path]:
 
 
 def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[str, Located]:
-    """The runs found under `path` by their names: the folder's, or `run` if there is one only.
+    """Return the runs found under `path` by name: the folder's name, or `run` if there is only one run.
 
-    Of several, each is named after the folders on the way to it: L1_stat.golden. Raises UsageError.
+    Several runs are named after the folders on the way to them: L1_stat.golden. Raises UsageError.
     """
     if len(found) == 1:
         return {layout.check_name(run or run_name(found[0]), "run"): found[0]}
@@ -118,7 +121,7 @@ def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[
 
 
 def run_name(located: Located) -> str:
-    """The name of a run that is not given one: its folder's."""
+    """Return the default name of a run, which is its folder's. Raises UsageError if there is none."""
     if not located.root.name:
         raise UsageError(f"{located.root} has no name to call the run by; give one with --run")
     return archive.stem(located.root.name)
@@ -139,10 +142,10 @@ def read_dumps(
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[UnitReport]:
-    """Read the located dumps of each run, then put all units in the lake. If one fails, none is.
+    """Read the located dumps of each run, then put all units in the lake. If one fails, none is put there.
 
-    Without `tensors` their contents go where those of the unit in the lake are, and are copied if there is none.
-    `meanwhile` is called while other processes read.
+    If `tensors` is None, contents are stored as in the unit that the lake has, or copied if it has none. `meanwhile` is
+    called while other processes read.
     """
     with _session(lake) as session:
         tasks, reports = _read_units(session, runs, tensors, again, jobs, progress, meanwhile)
@@ -152,7 +155,7 @@ def read_dumps(
 
 @contextmanager
 def _session(lake: Path) -> Iterator[Session]:
-    """A session to write into `lake`; the units that are there stay readable until it ends."""
+    """Yield a session that writes into `lake`. The units in the lake stay readable until it ends."""
     with staging.unchanged(lake), staging.staged(lake, "ingest") as session, staging.reading(lake):
         yield session
 
@@ -184,12 +187,12 @@ def _read_units(
 def _publish(
     session: Session, what: str, tasks: Sequence[UnitTask], units: Sequence[UnitReport], tables: Sequence[TableReport]
 ) -> None:
-    """Put what was read in the lake, all at once. Raises LakeError if something of it has come there meanwhile."""
+    """Put everything that was read in the lake at once. Raises LakeError if some of it has come there meanwhile."""
     read = [task for task, unit in zip(tasks, units, strict=True) if unit.read]
 
-    def check(there: Snapshot) -> None:
-        check_free(read, there)
-        check_tables_free(tables, there)
+    def check(snapshot: Snapshot) -> None:
+        check_free(read, snapshot)
+        check_tables_free(tables, snapshot)
 
     put = {layout.unit_name(task.key): task.staged for task in read}
     put |= {layout.table_name(table.name): table.staged for table in tables if table.staged}
@@ -202,12 +205,12 @@ def _storage(lake: Path, key: UnitKey) -> str:
 
 
 def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:
-    """`jobs`, or 1 where all is read before another process would have started."""
+    """Return `jobs`, or 1 if everything is read before another process would have started."""
     return jobs if sum(_seconds(task) for task in tasks) > _SECONDS_TO_START else 1
 
 
 def _seconds(task: UnitTask) -> float:
-    """About how long it takes to read the sources of `task`."""
+    """Return an estimate of the seconds to read the sources of `task`."""
     described = sum(file.stat().st_size for source in task.sources for file in source.files)
     if task.tensors == "none":
         return described / _JSON_PER_SECOND
@@ -216,7 +219,7 @@ def _seconds(task: UnitTask) -> float:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files in `folder`; 0 if there is none."""
+    """Return the bytes of the files in `folder`, or 0 if it does not exist."""
     try:
         return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     except OSError:

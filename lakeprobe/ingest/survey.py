@@ -1,4 +1,4 @@
-"""Says what an ingest would read, and as what, without reading it."""
+"""Lists what an ingest would read, and as what, without reading it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from lakeprobe.system.files import absolute
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that would be read: a dump that would be a unit of a run (or a part of one), or a result table.
+    """One thing that would be read: a dump, which is a unit of a run or a part of one, or a result table.
 
-    `name` is the run's or table's, `files` and `bytes` count the files that say what was dumped and the tensor files.
+    `name` is that of the run or table. `files` and `bytes` count the files that describe the dump, and the tensor
+    files.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Item:
 
 
 def survey(path: Path, run: str | None = None, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> list[Item]:
-    """What `ingest` would read with these arguments, in its order. Raises DumpError and UsageError."""
+    """Return what `ingest` would read with these arguments, in its order. Raises DumpError and UsageError."""
     with opened(absolute(path), "none") as top:
         found = locate(top, steps, ranks)
         items = [

@@ -1,4 +1,4 @@
-"""Reads the result tables of other tools into the lake: every table, or none if one cannot be read."""
+"""Reads the result tables of other tools into the lake: all tables, or none if one cannot be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakeprobe.system.files import blocks
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What became of one table. `staged` is the folder it was written to, None where the lake has it already."""
+    """What became of one table. `staged` is the folder it was written to, or None if the lake already has it."""
 
     name: str
     kind: str
@@ -36,40 +36,40 @@ class TableReport:
 
     @property
     def read(self) -> bool:
-        """Whether the table was read; else it is in the lake already."""
+        """Whether the table was read. If not, the lake already has it."""
         return self.staged is not None
 
 
 def read_tables(
     session: Session, found: Sequence[TableFile], replace: bool, run: str | None = None
 ) -> list[TableReport]:
-    """Read the tables that `found` are into folders of the session.
+    """Read the tables in the files `found` into folders of the session.
 
-    Their names begin with `run` if it is given. A table that is in the lake from the same files is left alone. Raises
-    DumpError for a file that cannot be read, and LakeError where the lake has another table of that name and not
-    `replace`.
+    Their names begin with `run` if it is given. A table that the lake has from the same files is left alone. Raises
+    DumpError if a file cannot be read, and LakeError if the lake has another table of that name and `replace` is not
+    set.
     """
-    there = {name.lower(): name for name in layout.tables(session.lake)}
+    known = {name.lower(): name for name in layout.tables(session.lake)}
     return [
-        _read(session, table, there.get(table.name.lower()), session.folder / f"table{number}", replace)
+        _read(session, table, known.get(table.name.lower()), session.folder / f"table{number}", replace)
         for number, table in enumerate(foreign_tables.gather(found, run) if found else ())
     ]
 
 
-def check_tables_free(reports: Sequence[TableReport], there: Snapshot) -> None:
-    """Raise LakeError if a new table has come into the lake meanwhile."""
+def check_tables_free(reports: Sequence[TableReport], snapshot: Snapshot) -> None:
+    """Raise LakeError if another process has written a new table meanwhile."""
     for report in reports:
-        if report.is_new and report.name in layout.tables(there):
+        if report.is_new and report.name in layout.tables(snapshot):
             raise LakeError(
-                f"{there.lake}: {report.name} was written by another process meanwhile; nothing is replaced"
+                f"{snapshot.lake}: {report.name} was written by another process meanwhile; nothing is replaced"
             )
 
 
-def _read(session: Session, table: ForeignTable, there: str | None, staged: Path, replace: bool) -> TableReport:
-    name = there or layout.check_name(table.name, "table")
+def _read(session: Session, table: ForeignTable, existing: str | None, staged: Path, replace: bool) -> TableReport:
+    name = existing or layout.check_name(table.name, "table")
     paths = tuple(file.path for file in table.files)
     origin = Origin(table.kind.kind, tuple(map(str, paths)), _fingerprint(table))
-    if there and not replace:
+    if existing and not replace:
         known = tables.load(session.lake, name)
         if known.origin.fingerprint != origin.fingerprint:
             raise LakeError(
@@ -83,11 +83,11 @@ def _read(session: Session, table: ForeignTable, there: str | None, staged: Path
     rows = tables.write(file, schema, batches, origin)
     files.sync_tree(staged)
     notes = tuple(f"{sheet} has other headers and was left out" for sheet in table.left_out)
-    return TableReport(name, origin.kind, paths, rows, file.stat().st_size, notes, staged, there is None)
+    return TableReport(name, origin.kind, paths, rows, file.stat().st_size, notes, staged, existing is None)
 
 
 def _fingerprint(table: ForeignTable) -> str:
-    """XXH3-128 over the name, step, rank, size and bytes of each file."""
+    """Return the XXH3-128 hash of the name, step, rank, size and bytes of each file."""
     state = xxhash.xxh3_128()
     for file in table.files:
         try:

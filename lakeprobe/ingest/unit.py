@@ -1,4 +1,7 @@
-"""Reads the sources of a unit into a staged folder: the unit of work of an ingest, on picklable arguments."""
+"""Reads the sources of a unit into a staged folder.
+
+Its arguments are picklable, because it is a unit of parallel work.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _NUMBERS = {
     "stacks": ("stack",),
     "undumped": ("stack",),
 }
-"""Columns that count from 0 in each source, and on in the unit."""
+"""Columns that count from 0 in each source and continue across the sources of a unit."""
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,14 +45,14 @@ if TYPE_CHECKING:
 
 
 class Again(StrEnum):
-    """What becomes of a unit that the lake has already."""
+    """What to do with a unit that the lake already has."""
 
     NEVER = "never"
-    """It stays, and another dump in its place is an error."""
+    """Keep it. Another dump for the same unit is an error."""
     CHANGED = "changed"
-    """It is read again if its dump has changed."""
+    """Read it again if its dump has changed."""
     ALWAYS = "always"
-    """It is read again."""
+    """Read it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class UnitTask:
 
 @dataclass(slots=True)
 class UnitReport:
-    """What became of one unit. `read` is False where the lake has it already, from the same dump.
+    """What became of one unit. `read` is False if the lake already has it from the same dump.
 
     `has_changed`: the lake had it from an older dump, and it was read again.
     """
@@ -106,15 +109,15 @@ def ingest_unit(task: UnitTask) -> UnitReport:
     return report
 
 
-def check_free(tasks: Sequence[UnitTask], there: Snapshot) -> None:
-    """Raise LakeError if a unit of `tasks` has come into the lake meanwhile that is not to be read again."""
+def check_free(tasks: Sequence[UnitTask], snapshot: Snapshot) -> None:
+    """Raise LakeError if a unit of `tasks` came into the lake meanwhile and is not to be read again."""
     for task in tasks:
-        if layout.has_unit(there, task.key) and task.again is Again.NEVER:
+        if layout.has_unit(snapshot, task.key) and task.again is Again.NEVER:
             raise LakeError(f"{task.lake}: {task.key} was written by another process meanwhile; nothing is replaced")
 
 
 def _read(task: UnitTask, fingerprint: str, report: UnitReport) -> None:
-    from lakeprobe.ingest.contents import Contents  # numpy and the tensor readers: 0.1 s that comparing needs not
+    from lakeprobe.ingest.contents import Contents  # numpy and the tensor readers take 0.1 s, which comparing saves
 
     with UnitWriter(task.staged) as writer, Contents(task.staged, task.tensors) as contents:
         _write(writer, contents, task, fingerprint, report)
@@ -128,7 +131,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
         summaries.append(read)
         _add(summary, read)
     writer.write_rows("contents", contents.close())
-    writer.write_rows("undumped", [])  # the file is there even where no op is undumped
+    writer.write_rows("undumped", [])  # so that the file always exists
     if summary.unreadable:
         summary.notes.append(f"{summary.unreadable} tensor rows name a file that is missing or cannot be read")
     if contents.too_large:
@@ -162,12 +165,12 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
 
 
 def source_of(sources: Sequence[Source]) -> Path:
-    """The folder of the run that the sources of a unit were read from."""
+    """Return the folder of the run that the sources of a unit were read from."""
     return sources[0].root
 
 
 def _after(summary: Summary, emit: Emit) -> Emit:
-    """`emit` for a source that comes after what `summary` counts: its numbers go on from there."""
+    """Return an `emit` for a source that follows those counted in `summary`. Its numbers continue theirs."""
     first = {"seq": summary.ops, "row": summary.tensor_rows, "first_row": summary.tensor_rows, "stack": summary.stacks}
 
     def emit_on(table: str, batch: pa.RecordBatch) -> None:
@@ -189,7 +192,7 @@ def _add(summary: Summary, read: Summary) -> None:
 
 
 def _head(sources: Sequence[Source], summaries: Sequence[Summary]) -> str:
-    """The head of a unit's one source, or an object with each source's by its part."""
+    """Return the head of a unit's only source, or an object with the head of each source by its part."""
     if len(sources) == 1:
         return summaries[0].head
     heads = {source.part: json.loads(read.head) for source, read in zip(sources, summaries, strict=True)}
@@ -197,7 +200,7 @@ def _head(sources: Sequence[Source], summaries: Sequence[Summary]) -> str:
 
 
 def _give_memory_back() -> None:
-    """Let the system have what reading took; a comparison that follows in this process needs as much again."""
+    """Return the memory that reading took to the system. A comparison in the same process needs as much again."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -206,9 +209,9 @@ def _give_memory_back() -> None:
 
 
 def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
-    """XXH3-128 over the bytes of the dumps' files and, unless left out, the tensor files' names, sizes and times.
+    """Return the XXH3-128 hash of the dumps' files, and of the tensor files' names, sizes and times unless left out.
 
-    A source without files of its own is known by those of its tensors alone.
+    A source without files of its own is always identified by its tensor files.
     """
     state = xxhash.xxh3_128()
     for source in sources:
@@ -228,13 +231,13 @@ def _file_states(folder: Path) -> Iterator[str]:
     for file in folder.iterdir():
         try:
             state = file.stat()
-        except OSError:  # a link that leads nowhere
+        except OSError:  # a dangling link
             state = file.lstat()
         yield f"{file.name} {state.st_size} {state.st_mtime_ns}"
 
 
 def known_fingerprint(lake: Path, key: UnitKey) -> tuple[str, str] | None:
-    """Fingerprint and tensor storage of the unit that is in the lake; None if there is none."""
+    """Return the fingerprint and the tensor storage of the unit in the lake. None if it is not there."""
     if not layout.has_unit(lake, key):
         return None
     row = read_dump(layout.unit_folder(lake, key))
@@ -247,7 +250,10 @@ def _label(key: UnitKey) -> str:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Reading makes millions of small objects and no cycles; looking for cycles takes a third of the time."""
+    """Disable garbage collection.
+
+    Reading makes millions of small objects and no cycles, and collecting takes a third of the time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,1 +1,1 @@
-"""Journals of what was collected, and the units that are made of them: between collecting and the lake."""
+"""Journals of what is collected, and the units made of them. They connect collecting to the lake."""

@@ -1,13 +1,15 @@
-"""The journal of a unit that is being collected: what the training process writes, and all that a kill leaves behind.
+"""The journal of a unit that is being collected: what the training process writes, and what survives if it is killed.
 
 LAKE/.collecting/run=R,step=S,rank=K/journal          records, one after the other
-LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the records name
-LAKE/.collecting/run=R,step=S,rank=K/set_aside        why no unit can be made of it, where that is so
+LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the records refer to
+LAKE/.collecting/run=R,step=S,rank=K/set_aside        the reason why no unit can be made, if there is one
 
-A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. It is handed
-to the system in one write, so a process that is killed loses the batch that it had not written yet and no other. Who
-collects holds a lock on the file (flock). A journal that nobody holds is finished, or its process is gone: in either
-case anybody may make a unit of it (`lakeprobe.journals.recovery`).
+A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. Each record
+is
+handed to the system in one write, so a killed process loses only the batch that it had not written yet. The collecting
+process locks the file (flock). If nobody holds a journal, it is finished or its process is gone, and any process may
+make
+a unit of it (`lakeprobe.journals.recovery`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from lakeprobe.lake.layout import UnitKey
 from lakeprobe.system import files
 
 _REASON = "set_aside"
-"""The file beside a journal that says why no unit can be made of it."""
+"""The file next to a journal that says why no unit can be made of it."""
 _LENGTH = struct.Struct("<Q")
 _encoder = msgspec.msgpack.Encoder()
 
@@ -43,13 +45,13 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     level: str
     source: str
-    """The program that ran, and where."""
+    """The program that ran, and where it ran."""
     head: dict[str, Any]
-    """The top-level keys of a dump.json of these ops, but data."""
+    """The top-level keys of a dump.json of these ops, except data."""
     replace: bool
-    """Whether a unit that is in the lake already is to be replaced."""
+    """Whether to replace a unit that the lake already has."""
     version: str
-    """Of lakeprobe."""
+    """The version of lakeprobe."""
 
     @property
     def key(self) -> UnitKey:
@@ -58,9 +60,10 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Op(msgspec.Struct, array_like=True):
-    """One op as a sink takes it. `stack` is a place in all Batch.stacks so far; a tensor in `body` is its content hash.
+    """One op as a sink takes it.
 
-    A body that msgpack cannot hold (an integer of more than 64 bits) is JSON text.
+    `stack` is an index into the concatenated Batch.stacks so far. A tensor in `body` is its content hash. A body that
+    msgpack cannot hold (an integer of more than 64 bits) is JSON text.
     """
 
     op: str
@@ -71,29 +74,29 @@ class Op(msgspec.Struct, array_like=True):
 
 
 class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Ops, the call stacks that came up first with them, and rows of the table contents for their tensors."""
+    """Ops, the call stacks that first appear with them, and rows of the table contents for their tensors."""
 
     ops: list[msgspec.Raw] = []
     stacks: list[list[str]] = []
     contents: list[dict[str, Any]] = []
     ended: bool = False
-    """Whether the step, or the part of it that was to be collected, was over after these ops."""
+    """Whether the step, or the part of it to be collected, ended after these ops."""
     notes: list[str] = []
-    """What could not be recorded of them."""
+    """Remarks on what could not be recorded."""
 
 
 def folder_of(lake: Path, key: UnitKey) -> Path:
-    """Where the unit `key` is collected."""
+    """Return the folder in which the unit `key` is collected."""
     return layout.collecting_folder(lake) / f"run={key.run},step={key.step},rank={key.rank}"
 
 
 def folders(lake: Path) -> list[Path]:
-    """Where units are being collected, or were when their process ended."""
+    """Return the folders in which units are being collected, or were until their process ended."""
     return sorted(layout.collecting_folder(lake).glob("*/"))
 
 
 def set_aside(folder: Path) -> str | None:
-    """Why no unit can be made of the journal in `folder`; None where that was not found yet."""
+    """Return why no unit can be made of the journal in `folder`. None if no reason has been found."""
     try:
         return (folder / _REASON).read_text(encoding="utf-8").strip()
     except OSError:
@@ -101,16 +104,16 @@ def set_aside(folder: Path) -> str | None:
 
 
 def put_aside(folder: Path, reason: str) -> None:
-    """Say beside the journal in `folder` why no unit can be made of it. Where that cannot be written, nothing is."""
+    """Write next to the journal in `folder` why no unit can be made of it. Does nothing if that cannot be written."""
     with suppress(OSError):
         (folder / _REASON).write_text(reason + "\n", encoding="utf-8")
 
 
 def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
-    """`op` as msgpack. `encoder` says what becomes of tensors."""
+    """Return `op` as msgpack. `encoder` converts tensors."""
     try:
         return encoder.encode(op)
-    except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits; half of a surrogate pair in a text
+    except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits, or half of a surrogate pair
         text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
         return encoder.encode(Op(op.op, text.decode(), op.parent, op.stack, op.began))
 
@@ -119,7 +122,7 @@ class Journal:
     """The journal of one unit, open for writing and locked."""
 
     def __init__(self, lake: Path, head: Head) -> None:
-        """Begin a journal. Raises LakeError if another process collects this unit, and OSError."""
+        """Begin a journal. Raises OSError, and LakeError if another process collects this unit."""
         self.folder = folder_of(lake, head.key)
         self.unit_folder = self.folder / "unit"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -131,14 +134,14 @@ class Journal:
         self.write(head)
 
     def write(self, record: Head | Batch) -> None:
-        """Append `record`. Raises OSError; the journal is then as it was before."""
+        """Append `record`. Raises OSError, and the journal is then as before."""
         if not files.is_still(self.folder / "journal", self._file):
             raise LakeError(f"{self.folder} was removed while it was collected")
         payload = _encoder.encode(record)
         data = memoryview(_LENGTH.pack(len(payload)) + payload)
         end = self._file.tell()
         try:
-            while data:  # the system may take a part only, of a large record
+            while data:  # the system may write only part of a large record
                 data = data[self._file.write(data) or 0 :]
         except OSError:
             self._file.truncate(end)
@@ -146,14 +149,17 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Let go of the journal: from here on it may be made a unit."""
-        files.unlock(self._file)  # closing alone does not, if a child process has the file too
+        """Release the journal. From here on it may become a unit."""
+        files.unlock(self._file)  # closing is not enough if a child process has the file open
         self._file.close()
 
 
 @contextmanager
 def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
-    """The journal in `folder`, held; None if it is gone, or if another process holds it and we do not `wait`."""
+    """Yield the path of the journal in `folder` and hold its lock.
+
+    Yields None if the journal is gone, or if another process holds it and `wait` is false.
+    """
     path = folder / "journal"
     try:
         file = path.open("rb")
@@ -166,9 +172,9 @@ def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
 
 
 def head(path: Path) -> Head | None:
-    """The head of the journal at `path`. None if its process ended before it wrote one: then there is nothing in it.
+    """Return the head of the journal at `path`. None if its process ended before it wrote one.
 
-    Raises DumpError if another release wrote it, whose journals are others.
+    Raises DumpError if another release with another journal format wrote it.
     """
     first = next(_records(path), None)
     try:
@@ -178,7 +184,7 @@ def head(path: Path) -> Head | None:
 
 
 def batches(path: Path) -> Iterator[Batch]:
-    """The batches of the journal at `path`, as far as they are whole."""
+    """Yield the complete batches of the journal at `path`."""
     for record in islice(_records(path), 1, None):
         yield msgspec.msgpack.decode(record, type=Batch)
 

@@ -1,8 +1,8 @@
-"""Makes units of journals: of those that are finished, and of those whose process was killed, as far as they got.
+"""Makes units of journals. A journal whose process was killed gives a unit of the ops that it holds.
 
-A process that collects only appends to a journal. What costs more (rows, Parquet) is done here, in a process of its own
-beside it: `python -m lakeprobe.journals.recovery LAKE`. If that is killed too, the next command that opens the
-lake does it. Nothing here imports a framework.
+The collecting process only appends to a journal. The expensive work (rows, Parquet) happens here, in a separate
+process: `python -m lakeprobe.journals.recovery LAKE`. If that one is killed too, the next command that opens the lake
+does the work. Nothing here imports a framework.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from lakeprobe.system import files, own_process
 from lakeprobe.system.files import blocks
 
 FORMAT = "lakeprobe"
-"""What dumps.format says of a unit that was collected."""
+"""The value of dumps.format for a collected unit."""
 
 _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
-_ODD = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
-"""What an op can raise that is not as ops are."""
+_MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
+"""Errors that a malformed op can raise."""
 _NOT_KEPT = "the tensor was not kept when it was collected"
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A unit that was made of a journal. `complete` is False if its process was cut off in the middle of the step."""
+    """A unit made of a journal. `complete` is False if its process was cut off in the middle of the step."""
 
     key: UnitKey
     complete: bool
@@ -55,9 +55,9 @@ class Recovered:
 
 
 def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[LakeprobeError]]:
-    """Make units of all journals of `lake` that no process holds. Returns them, and why others could not be made.
+    """Make units of all journals of `lake` that no process holds. Returns the units, and the errors of the others.
 
-    Those that were set aside, since no unit can be made of them, are tried `again` or left alone.
+    Journals that were set aside, because no unit can be made of them, are retried only with `again`.
     """
     made: list[Recovered] = []
     errors: list[LakeprobeError] = []
@@ -73,17 +73,17 @@ def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[L
 
 
 def build_or_set_aside(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
-    """As `build`. A journal of which no unit can be made, now or later, stays where it is with the reason beside it.
+    """Call `build`. If no unit can ever be made of the journal, leave it in place and write the reason next to it.
 
     Raises DumpError and LakeError, whatever is wrong with the journal.
     """
     try:
         return build(lake, folder, wait=wait)
     except LakeprobeError as error:
-        if not isinstance(error.__cause__, OSError):  # a full disk will have room again
+        if not isinstance(error.__cause__, OSError):  # not if the disk is full, because it may have room later
             journal.put_aside(folder, str(error))
         raise
-    except Exception as error:  # of a journal that is not as we write them; it must not keep other runs out
+    except Exception as error:  # the journal is malformed; it must not block other runs
         reason = f"{folder / 'journal'}: no unit can be made of it ({type(error).__name__}: {error})"
         journal.put_aside(folder, reason)
         raise DumpError(reason) from error
@@ -92,8 +92,8 @@ def build_or_set_aside(lake: Path, folder: Path, *, wait: bool = False) -> Recov
 def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
     """Make a unit of the journal in `folder`, put it in place, and remove the folder.
 
-    None if there is no op in it, or if another process does this now (with `wait`: after that has done it).
-    Raises DumpError and LakeError; the journal is then still there.
+    Returns None if the journal has no op, or if another process is making the unit. With `wait`, waits for that
+    process. Raises DumpError and LakeError, and keeps the journal.
     """
     with staging.unchanged(lake), journal.taken(folder, wait) as path:
         if path is None:
@@ -108,7 +108,7 @@ def build(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:
 def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
     fingerprint = _hash(path)
     known = _fingerprint_of(lake, head.key)
-    if known == fingerprint:  # who put it there was killed before the journal was removed
+    if known == fingerprint:  # the process that made it was killed before it removed the journal
         return None
     if known is not None and not head.replace:
         raise LakeError(f"{head.key} came into {lake} while it was collected; what was collected is in {path.parent}")
@@ -126,13 +126,13 @@ def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
     return Recovered(head.key, row["complete"], row["ops"])
 
 
-def _check(head: Head, there: Snapshot) -> None:
-    if layout.has_unit(there, head.key) and not head.replace:
-        raise LakeError(f"{head.key} came into {there.lake} while it was collected")
+def _check(head: Head, snapshot: Snapshot) -> None:
+    if layout.has_unit(snapshot, head.key) and not head.replace:
+        raise LakeError(f"{head.key} came into {snapshot.lake} while it was collected")
 
 
 class _RefusedError(Exception):
-    """An op that cannot become rows, by its place in the journal."""
+    """An op that cannot become rows, by its index in the journal."""
 
     def __init__(self, place: int, reason: str) -> None:
         super().__init__(place, reason)
@@ -140,12 +140,15 @@ class _RefusedError(Exception):
 
 
 def _write_tables(folder: Path, path: Path, head: Head) -> dict[str, Any]:
-    """Write the tables of a unit but dumps, whose row is returned. An op that cannot become rows is left out."""
+    """Write all tables of a unit except dumps, and return the row of dumps.
+
+    Ops that cannot become rows are left out.
+    """
     left_out: dict[int, str] = {}
     while True:
         try:
             return _write_without(left_out, folder, path, head)
-        except _RefusedError as refused:  # its rows are half in the batch, so begin anew
+        except _RefusedError as refused:  # start over, because some of its rows are in the batch already
             left_out[refused.place] = refused.reason
 
 
@@ -170,7 +173,7 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
                 if place not in left_out:
                     try:
                         _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
-                    except _ODD as error:
+                    except _MALFORMED as error:
                         raise _RefusedError(place, str(error)) from error
                 place += 1
             ended = batch.ended
@@ -225,18 +228,18 @@ def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> 
 
 
 def _adapt(value: Any, of_name: dict[str, str]) -> None:
-    """Make the leaves of a body what `lakeprobe.readers.leaves` takes. `of_name` gets content hashes by data_name.
+    """Convert the leaves of a body to the form that `lakeprobe.readers.leaves` takes.
 
-    The wide statistics become a tuple, which no dump.json can have.
+    `of_name` gets content hashes by data_name. The wide statistics become a tuple, which no dump.json can have.
     """
-    waiting = [value]
-    while waiting:
-        container = waiting.pop()
+    pending = [value]
+    while pending:
+        container = pending.pop()
         if container.__class__ is list:
-            waiting += [item for item in container if item.__class__ in _CONTAINERS]
+            pending += [item for item in container if item.__class__ in _CONTAINERS]
         elif container.__class__ is not dict:
             continue
-        elif container.get("dtype").__class__ is str:  # a tensor's leaf; of arguments the value would be a leaf
+        elif container.get("dtype").__class__ is str:  # a tensor's leaf; among named arguments, dtype is a leaf itself
             if "wide" in container:
                 container["wide"] = tuple(container["wide"])
             if "data_name" in container and container.get("tensor").__class__ is str:
@@ -245,24 +248,24 @@ def _adapt(value: Any, of_name: dict[str, str]) -> None:
             for key, item in container.items():
                 kind = item.__class__
                 if kind in _CONTAINERS:
-                    waiting.append(item)
-                elif kind not in _PLAIN:  # bytes, which msgpack has and JSON has not
+                    pending.append(item)
+                elif kind not in _PLAIN:  # bytes, which exist in msgpack but not in JSON
                     container[key] = str(item)
 
 
 def _link_values(journaled: Path, folder: Path, contents: list[dict[str, Any]]) -> None:
-    """Put the values of a journal into the unit's folder as well. The journal keeps them until the unit is in the lake.
+    """Put a journal's values into the unit's folder too. The journal keeps them until the unit is in the lake.
 
-    Those of a batch that was not written any more stay where they are: their file has no end.
+    Values of an unwritten batch are left behind, because their file is incomplete.
     """
-    whole = {row["file"] for row in contents}
+    complete = {row["file"] for row in contents}
     for file in sorted(journaled.glob("values-*.parquet")):
-        if file.name in whole and not (folder / file.name).exists():
+        if file.name in complete and not (folder / file.name).exists():
             files.link_or_copy(file, folder / file.name)
 
 
 def _hash(path: Path) -> str:
-    """XXH3-128 over the journal."""
+    """Return the XXH3-128 hash of the journal."""
     state = xxhash.xxh3_128()
     for block in blocks(path):
         state.update(block)
@@ -270,18 +273,18 @@ def _hash(path: Path) -> str:
 
 
 def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
-    """The fingerprint of the unit `key`; None if there is none."""
+    """Return the fingerprint of the unit `key`. None if the lake does not have it."""
     return str(read_dump(layout.unit_folder(lake, key))["fingerprint"]) if layout.has_unit(lake, key) else None
 
 
 def main() -> int:
-    """Build the journals whose folders stdin names, a line each; at its end also those that nobody holds any more.
+    """Build the journals whose folders stdin names, one per line, and at the end also all journals that nobody holds.
 
-    stdin ends with the process that collects, however that ends. Errors go to stderr, a line each.
+    stdin ends when the collecting process ends, for whatever reason. Errors go to stderr, one line each.
     """
     lake = Path(sys.argv[1])
     own_process.prepare()
-    os.nice(10)  # the training comes first
+    os.nice(10)  # the training has priority
     code = 0
     for line in sys.stdin:
         try:

@@ -1,4 +1,4 @@
-"""Brings into a lake what processes left in it that were killed while they collected."""
+"""Brings into a lake what killed processes left in it while they collected."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lakeprobe.lake import layout
 
 
 def settle(lake: Path) -> None:
-    """What every command does first with a lake: recover what is left, and say on stderr what came in, or could not.
+    """Recover what is left in a lake, before a command uses it. Reports on stderr what came in and what could not.
 
-    What could not come in is set aside: it is said once, then by `ls` and `check` alone, and tried no more.
+    What could not come in is set aside. It is reported once here, then only by `ls` and `check`, and not retried.
     """
     if any(layout.collecting_folder(lake).glob("*/")):
         recover(lake)
 
 
 def recover(lake: Path, *, again: bool = False) -> int:
-    """Make units of what is left in `lake`, and of what was set aside `again`. Returns the exit code of a command."""
+    """Make units of what is left in `lake`. `again` also retries what was set aside. Returns a command's exit code."""
     from lakeprobe.journals import recovery
 
     made, errors = recovery.recover(lake, again=again)
@@ -29,13 +29,13 @@ def recover(lake: Path, *, again: bool = False) -> int:
 
 
 def tell_set_aside(lake: Path) -> int:
-    """Say on stderr what could not come into `lake`, and why. Returns how many units that are."""
+    """Report on stderr what could not come into `lake`, and why. Returns the number of such units."""
     if not any(layout.collecting_folder(lake).glob("*/")):
         return 0
     from lakeprobe.journals import journal
 
     reasons = [(folder, journal.set_aside(folder)) for folder in journal.folders(lake)]
-    told = [(folder, reason) for folder, reason in reasons if reason is not None]
-    for folder, reason in told:
+    known = [(folder, reason) for folder, reason in reasons if reason is not None]
+    for folder, reason in known:
         diagnostics.note(f"{folder.name} is set aside: {reason}; try again with: lakeprobe recover, or remove {folder}")
-    return len(told)
+    return len(known)

@@ -1,1 +1,1 @@
-"""The lake: where units and comparisons lie on disk, how they are put there, and the SQL views over them."""
+"""The lake: the layout of units and comparisons on disk, how they are put there, and the SQL views over them."""

@@ -1,4 +1,4 @@
-"""Audits: the queries in sql/audits, whose rows are violations of what a lake promises."""
+"""Audits: queries in sql/audits that return violations of what a lake promises."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit: its name, and the promise of the lake that it holds to account (the first line of its SQL)."""
+    """An audit: its name, and the promise of the lake that it checks (the first line of its SQL)."""
 
     name: str
     promise: str
 
 
 def names() -> list[str]:
-    """The names of all audits."""
+    """Return the names of all audits."""
     return sorted(path.stem for path in (resources.folder("sql") / "audits").glob("*.sql"))
 
 
 def run(sql: Callable[[str], duckdb.DuckDBPyRelation]) -> list[tuple[Audit, list[str], list[Any]]]:
-    """Run every audit. Returns those with violations, each with its columns and rows."""
+    """Run every audit. Returns the audits that found violations, each with its columns and rows."""
     found = []
     for name in names():
         text = resources.sql(f"audits/{name}")

@@ -1,4 +1,4 @@
-"""A comparison that is in the lake: what was compared, by which rule, and where its results lie."""
+"""A comparison in the lake: what was compared, by which rule, and where its results are."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
 SUSPECTS_FILE, PAIRS_FILE = "suspects.parquet", "pairs.parquet"
 ROW_GROUP = 20480
-"""Rows of a row group of results: a multiple of DuckDB's vector, small enough that all cores read."""
+"""Rows in a row group of results: a multiple of DuckDB's vector size, small enough that all cores get work."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedUnit:
-    """One pair of units of a comparison: the target's step and rank, the golden run's, and where the results lie.
+    """One pair of units of a comparison: step and rank of target and golden run, and the folder of the results.
 
-    `is_rounding`: ops round differently in the two, so what differs first is told by `suspects`.
-    `dumped`: ops, kernels or saved values. `is_structure`: both dumps name their ops and record no values.
-    `cut_off`: of how many of the two collecting was cut off in the middle of the step.
+    `is_rounding`: ops round differently in the two runs, so `suspects` tells what differs first.
+    `dumped`: ops, kernels or saved values.
+    `is_structure`: both dumps name their ops and record no values.
+    `cut_off`: for how many of the two units collecting was cut off in the middle of the step.
     """
 
     step: int
@@ -47,10 +48,10 @@ class ComparedUnit:
 
 @dataclass(frozen=True, slots=True)
 class StoredComparison:
-    """What comparison.yaml says.
+    """The content of comparison.yaml.
 
-    `unpaired` units have no counterpart, `incomplete` ones were cut off. `metrics` are those that only the rule knows:
-    columns of results that schemas/data/metrics.yaml does not declare.
+    `unpaired` units have no counterpart. `incomplete` units were cut off. `metrics` are those that only the rule
+    defines: columns of results that schemas/data/metrics.yaml does not declare.
     """
 
     name: str
@@ -63,7 +64,7 @@ class StoredComparison:
     incomplete: tuple[UnitKey, ...] = ()
     metrics: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    """Every threshold as the rule left it; none of a comparison of an older release."""
+    """All thresholds that the rule used. Empty for a comparison of an older release."""
 
 
 _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))
@@ -77,15 +78,15 @@ def describe(path: Path, described: dict[str, Any]) -> None:
 
 
 def load(lake: Path | Snapshot, name: str) -> StoredComparison:
-    """The comparison `name`, of this release or an older one.
+    """Return the comparison `name`, of this release or an older one.
 
-    Raises UsageError if there is none, and LakeError for one that is damaged or that a newer release made.
+    Raises UsageError if there is none, and LakeError if it is damaged or a newer release made it.
     """
     folder = layout.comparison_folder(lake, name)
     if folder is None:
         snapshot = layout.snapshot_of(lake)
-        there = ", ".join(layout.comparisons(snapshot)) or "none"
-        raise UsageError(f"there is no comparison {name} in {snapshot.lake} (there: {there})")
+        known = ", ".join(layout.comparisons(snapshot)) or "none"
+        raise UsageError(f"there is no comparison {name} in {snapshot.lake} (there: {known})")
     path = folder / DESCRIPTION_FILE
     try:
         described = resources.read_yaml(path)

@@ -1,4 +1,4 @@
-"""DuckDB connections: one with the views of a lake, a locked one that rules run on, and the writer beside it."""
+"""DuckDB connections: one with the views of a lake, a locked one that runs rules, and a writer for the locked one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CELL_MACROS = (
     "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
     "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell",
 )  # fmt: skip
-"""The macros that write values as msprobe's tables do."""
+"""The macros that format values as msprobe's tables do."""
 
 _ROWS_PER_THREAD = 122_880
-"""DuckDB hands a thread that many rows of a table at a time; more threads than such pieces only cost."""
+"""DuckDB hands a thread this many rows of a table at a time. More threads than such chunks only cost time."""
 
 
 def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A connection to an empty database in memory that has lakeprobe's macros. The caller closes it."""
+    """Return a connection to an empty in-memory database with lakeprobe's macros. The caller closes it."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": threads} if threads else {})
@@ -43,20 +43,20 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def query_errors() -> Iterator[None]:
-    """Turn an error of DuckDB, which may come as late as when rows are fetched, into a RuleError or LakeError."""
+    """Turn an error of DuckDB into a RuleError or LakeError. It may be raised as late as when rows are fetched."""
     import duckdb
 
     try:
         yield
     except duckdb.IOException as error:
-        gone = "; lakeprobe check tells what is gone of the lake" if "No files found" in str(error) else ""
+        gone = "; run lakeprobe check to see what is missing" if "No files found" in str(error) else ""
         raise LakeError(f"{str(error).strip()}{gone}") from error
     except duckdb.Error as error:
         raise RuleError(str(error).strip()) from error
 
 
 def useful_threads(rows: int, most: int) -> int:
-    """How many of `most` threads are of use for tables of `rows` rows."""
+    """Return how many of `most` threads are useful for tables of `rows` rows."""
     return max(1, min(most, rows // _ROWS_PER_THREAD))
 
 
@@ -67,7 +67,7 @@ def define_macros(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | float) -> None:
-    """Set the SQL variable `name`, which `getvariable(name)` gives back."""
+    """Set the SQL variable `name`, which `getvariable(name)` returns."""
     literal = quote_text(value) if isinstance(value, str) else f"'{float(value)!r}'::DOUBLE"
     connection.execute(f"SET VARIABLE {resources.quote_identifier(name)} = {literal}")
 
@@ -75,9 +75,9 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
 def write_parquet(
     writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, query: str, path: Path, row_group: int
 ) -> None:
-    """Write the rows that `query` gives on the locked `connection` to `path`, in their order.
+    """Write the rows that `query` returns on the locked `connection` to `path`, in their order.
 
-    `writer` is a connection to another database, on which nobody else's SQL ever runs. Rows pass as an Arrow stream.
+    `writer` is a connection to another database, which runs no SQL of users. Rows pass between them as an Arrow stream.
     """
     writer.register("passed", connection.sql(query).__arrow_c_stream__())
     form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {row_group}"
@@ -86,16 +86,16 @@ def write_parquet(
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
-    """The columns of a table or view of ours, each with its SQL type."""
+    """Return the columns of one of our tables or views, each with its SQL type."""
     found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
     return dict(found)
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let `connection` reach nothing from here on but its own tables: no file, to read or to write, and no setting.
+    """Restrict `connection` to its own tables from here on. It can neither read nor write files, nor change settings.
 
-    It can still spill where `temp_directory` says. Tables that are to be safe from every statement must be temporary:
-    a statement may open a connection of its own (json_execute_serialized_sql), which sees no temporary table of ours.
+    It can still spill to `temp_directory`. Tables that no statement may change must be temporary: a statement may open
+    a connection of its own (json_execute_serialized_sql), which does not see our temporary tables.
     """
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")

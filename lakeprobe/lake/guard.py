@@ -1,7 +1,7 @@
-"""Runs a user's statements on a lake so that no file is written: DuckDB knows no right to read without one to write.
+"""Runs a user's statements on a lake so that no file is written. DuckDB has no read-only access to files.
 
-A statement is let through by its kind, and by its plan: DuckDB binds it and says which operators it would run, after
-views, macros, query() and whatever else it is made of are gone.
+Both the kind and the plan of a statement decide whether it may run. DuckDB binds it and lists the operators that it
+would run, with views, macros, query() and the like resolved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMS = {
     ".json": "FORMAT json, ARRAY true",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-"""What a file can be written as, by the end of its name."""
+"""The formats that a file can be written in, by its suffix."""
 
 _IN_MEMORY = frozenset({
     "SELECT", "MULTI", "EXPLAIN", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "SET",
@@ -32,15 +32,15 @@ _IN_MEMORY = frozenset({
 """Kinds of statements that stay in memory, unless their plan says otherwise."""
 
 _WRITING = re.compile("COPY|EXPORT|ATTACH|JSON_EXECUTE_SERIALIZED_SQL")
-"""Operators that write files, or run a statement whose plan is not shown."""
+"""Operators that write files, or that run a statement whose plan is not shown."""
 
 _EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
 _NOT_PLANNED = frozenset({"PRAGMA"})
-"""Kinds that DuckDB has no plan of; they call a function of their own name."""
+"""Kinds for which DuckDB has no plan. They call a function of their own name."""
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keep `connection` from what writes files aside: settings that name files to write, secrets, extensions."""
+    """Forbid what writes files indirectly on `connection`: settings that name output files, secrets, extensions."""
     for setting in (
         "allow_persistent_secrets = false", "autoinstall_known_extensions = false", "lock_configuration = true",
     ):  # fmt: skip
@@ -48,9 +48,9 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def run(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation | None:
-    """Run the statements of `query`; the rows of the last, if it has any.
+    """Run the statements of `query`. Returns the rows of the last one, if it has any.
 
-    Raises RuleError for a statement that might write a file, before it does, and duckdb.Error.
+    Raises duckdb.Error, and RuleError before it runs a statement that might write a file.
     """
     relation = None
     for statement in connection.extract_statements(query):
@@ -70,24 +70,24 @@ def _check(connection: duckdb.DuckDBPyConnection, kind: str, text: str) -> None:
 
 
 def _plan(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[str]:
-    """The names of the operators that the statement `text` would run."""
+    """Yield the names of the operators that the statement `text` would run."""
     [(_, plan)] = connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
-    waiting: list[dict[str, Any]] = json.loads(plan)
-    while waiting:
-        node = waiting.pop()
+    pending: list[dict[str, Any]] = json.loads(plan)
+    while pending:
+        node = pending.pop()
         yield node["name"]
-        waiting += node["children"]
+        pending += node["children"]
 
 
 def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, path: Path, lake: Path) -> None:
-    """Write `rows` into a file, csv, json or parquet by the end of its name.
+    """Write `rows` to a csv, json or parquet file, depending on its suffix.
 
-    Raises UsageError for another ending and for a file in the lake, and LakeError.
+    Raises UsageError for another suffix and for a file in the lake, and LakeError.
     """
     if path.suffix.lower() not in FORMS:
         raise UsageError(f"{path} ends in none of {', '.join(FORMS)}; these can be written")
     if lake.resolve() in (folder := path.resolve().parent, *folder.parents):
-        raise UsageError(f"{path} lies in the lake {lake}; write to another folder")
+        raise UsageError(f"{path} is in the lake {lake}; write to another folder")
     draft = path.with_name(f".{path.name}.draft")
     try:
         rows.create_view("written_rows", replace=True)

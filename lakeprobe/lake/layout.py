@@ -1,4 +1,4 @@
-"""Where everything lies in a lake, and what is in it by the names that people use: runs, units, comparisons.
+"""Defines the layout of a lake on disk, and lists its content by the names that people use: runs, units, comparisons.
 
 LAKE/lake.yaml                                              format version
 LAKE/log/N.json                                             what was published (`lakeprobe.lake.log`)
@@ -6,13 +6,13 @@ LAKE/run=R/step=S/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents,values-0}
 LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
-LAKE/series/run=R/rank=K/part=N/P/series.parquet            what a monitored training measured
-LAKE/noise/noise=N/P/noise.parquet                          what repeats of a golden run differ from it by
+LAKE/series/run=R/rank=K/part=N/P/series.parquet            what lakeprobe.monitor measured
+LAKE/noise/noise=N/P/noise.parquet                          how far repeats of a golden run differ from it
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
-LAKE/.staging/                                              what is being written, readers, and locks
-LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
+LAKE/.staging/                                              what is being written, notes of readers, and locks
+LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left behind when it ended
 
-P names the publication with which a thing came, so what replaces it lies elsewhere. Older releases had no P.
+P names the publication that brought a thing, so a replacement goes into another folder. Older releases had no P.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<par
 _UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
 NOISE_FILE, TABLE_FILE, SERIES_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "series.parquet", "note.txt"
 STORAGES = ("copy", "link", "none")
-"""Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
+"""Where tensor contents go. copy: into the lake. link: they stay in the dump's files. none: they are left out."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,12 +43,12 @@ class UnitKey:
     rank: int
 
     def __str__(self) -> str:
-        """For messages."""
+        """Return the key for messages."""
         return f"run {self.run} step {self.step} rank {self.rank}"
 
 
 def unit_name(key: UnitKey) -> str:
-    """What the log calls the unit `key`."""
+    """Return the name of the unit `key` in the log."""
     return f"run={key.run}/step={key.step}/rank={key.rank}"
 
 
@@ -63,22 +63,22 @@ def series_label(run: str, rank: int) -> str:
 
 
 def comparison_name(name: str) -> str:
-    """What the log calls the comparison `name`."""
+    """Return the name of the comparison `name` in the log."""
     return f"comparisons/comparison={name}"
 
 
 def noise_name(name: str) -> str:
-    """What the log calls the noise `name`."""
+    """Return the name of the noise `name` in the log."""
     return f"noise/noise={name}"
 
 
 def table_name(name: str) -> str:
-    """What the log calls the table `name`."""
+    """Return the name of the table `name` in the log."""
     return f"tables/table={name}"
 
 
 def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:
-    """The folder of the unit `key`. Raises LakeError if there is none."""
+    """Return the folder of the unit `key`. Raises LakeError if there is none."""
     folder = snapshot_of(lake).folder(unit_name(key))
     if folder is None:
         raise LakeError(f"{snapshot_of(lake).lake} has no {key} any more")
@@ -86,49 +86,49 @@ def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:
 
 
 def has_unit(lake: Path | Snapshot, key: UnitKey) -> bool:
-    """Whether the unit `key` is in the lake."""
+    """Return whether the unit `key` is in the lake."""
     return unit_name(key) in snapshot_of(lake).places
 
 
 def comparison_folder(lake: Path | Snapshot, name: str) -> Path | None:
-    """The folder of the comparison `name`; None if there is none."""
+    """Return the folder of the comparison `name`. None if there is none."""
     return snapshot_of(lake).folder(comparison_name(name))
 
 
 def noise_file(lake: Path | Snapshot, name: str) -> Path | None:
-    """The file of the noise `name`, what repeats of a golden run differ from it by; None if there is none."""
+    """Return the file of the noise `name`: how far repeats of a golden run differ from it. None if there is none."""
     folder = snapshot_of(lake).folder(noise_name(name))
     return folder and folder / NOISE_FILE
 
 
 def note_file(lake: Path, name: str) -> Path:
-    """Where the note lies on what the log calls `name`; of a run it is called run=R."""
+    """Return the path of the note on what the log calls `name`. A run is called run=R."""
     return lake / name / NOTE_FILE
 
 
 def staging_folder(lake: Path) -> Path:
-    """Where units and comparisons are written before they are put in place."""
+    """Return the folder in which units and comparisons are written before they are put in place."""
     return lake / ".staging"
 
 
 def collecting_folder(lake: Path) -> Path:
-    """Where units are collected before they are put in place."""
+    """Return the folder in which units are collected before they are put in place."""
     return lake / ".collecting"
 
 
 def check_storage(tensors: str) -> None:
-    """Raise UsageError if `tensors` is none of STORAGES."""
+    """Raise UsageError if `tensors` is not one of STORAGES."""
     if tensors not in STORAGES:
         raise UsageError(f"--tensors {tensors} does not exist; use one of {', '.join(STORAGES)}")
 
 
 def snapshot_of(lake: Path | Snapshot) -> Snapshot:
-    """What is in a lake now; of a snapshot, what was in it then."""
+    """Return what is in a lake now. A snapshot is returned as it is."""
     return lake if isinstance(lake, Snapshot) else log.read(lake)
 
 
 def units(lake: Path | Snapshot, run: str | None = None) -> list[UnitKey]:
-    """The units in the lake, or in one run, sorted."""
+    """Return the units in the lake, or in one run, sorted."""
     keys = (_UNIT.fullmatch(name) for name in snapshot_of(lake).places)
     return sorted(
         UnitKey(found["run"], int(found["step"]), int(found["rank"]))
@@ -137,7 +137,7 @@ def units(lake: Path | Snapshot, run: str | None = None) -> list[UnitKey]:
 
 
 def runs(lake: Path | Snapshot) -> list[str]:
-    """The names of the runs that have a unit."""
+    """Return the names of the runs that have a unit."""
     return sorted(
         {name.partition("/")[0].removeprefix("run=") for name in snapshot_of(lake).places if name[:4] == "run="}
     )
@@ -158,17 +158,17 @@ def series_parts(lake: Path | Snapshot, run: str) -> dict[int, list[int]]:
 
 
 def comparisons(lake: Path | Snapshot) -> list[str]:
-    """The names of the comparisons."""
+    """Return the names of the comparisons."""
     return _names(lake, comparison_name(""))
 
 
 def noises(lake: Path | Snapshot) -> list[str]:
-    """The names under which repeats were measured."""
+    """Return the names of the noises."""
     return _names(lake, noise_name(""))
 
 
 def tables(lake: Path | Snapshot) -> list[str]:
-    """The names of the result tables of other tools."""
+    """Return the names of the result tables of other tools."""
     return _names(lake, table_name(""))
 
 
@@ -177,7 +177,7 @@ def _names(lake: Path | Snapshot, kind: str) -> list[str]:
 
 
 def check_name(name: str, what: str) -> str:
-    """`name`, if it can name a run or comparison (letters, digits, blanks and . _ + -). Raises UsageError."""
+    """Return `name` if it can name a run or comparison (letters, digits, blanks and . _ + -). Raises UsageError."""
     if not _NAME.fullmatch(name) or name.startswith(".") or len(name) > _LONGEST_NAME:
         raise UsageError(
             f"{name!r} cannot name a {what}: use letters, digits, blanks and . _ + - only, not a dot at either end"

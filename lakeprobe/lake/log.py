@@ -1,15 +1,15 @@
-"""The log of a lake: which units, comparisons, noises and tables it has, and in which folders they lie.
+"""The log of a lake: which units, comparisons, noises and tables it has, and in which folders they are.
 
-LAKE/log/0000000001.json        a publication: what came and what went at one moment
-LAKE/log/0000000064.state.json  all that there is after the 64th, so that not every file has to be read
+LAKE/log/0000000001.json        a publication: what was added and removed at one moment
+LAKE/log/0000000064.state.json  the state after the 64th publication, so that not every file has to be read
 
-A publication is one file, which is written in full and then gets its name, the next number, by a link: that succeeds
-for one process only, and nobody sees a part of it. So all that an ingest, a comparison or a removal changes is seen at
-once, on any file system, and a process that finds its number taken looks at what changed and takes the next one.
-Files of the log are never changed. What they name is not changed either: a thing that is replaced gets a new folder.
-So what the log said at some moment, a `Snapshot`, can be read for as long as its folders are there (`lake.staging`).
+A publication is one file. It is written in full, and then a hard link gives it its name, the next number. The link
+succeeds for only one process, and nobody sees a partial file. So all changes of an ingest, a comparison or a removal
+appear at once, on any file system. A process that finds its number taken looks at what changed and takes the next
+number. Files of the log never change, and neither does what they name: a replaced thing gets a new folder. So a
+`Snapshot`, the state of the log at some moment, can be read as long as its folders exist (`lake.staging`).
 
-A lake without a log is of an older release: its folders say what it has. Its first publication writes that down.
+A lake without a log comes from an older release, and its folders say what it has. Its first publication records that.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lakeprobe.version import __version__
 _PUBLICATION = re.compile(r"(\d{10})\.json")
 _STATE = re.compile(r"(\d{10})\.state\.json")
 _STATE_EVERY = 64
-"""Publications after which the state is written down; to read that many files takes less than starting Python."""
+"""The state is written after this many publications. Reading that many files takes less time than starting Python."""
 DRAFT = ".draft-"
-"""What the name of a file begins with that is going to be one of the log; it ends with the word for its process."""
+"""The prefix of a file that is to become one of the log. The name ends with the owner name of its process."""
 _THING = (
     r"run=[^/]+/step=\d+/rank=\d+|series/run=[^/]+/rank=\d+/part=\d+"
     r"|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
@@ -44,9 +44,9 @@ _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a thing lies: the folder, relative to the lake, and its files, relative to the folder.
+    """Where a thing is: the folder, relative to the lake, and its files, relative to the folder.
 
-    A table of an older release is a file and no folder; it has no files.
+    A table of an older release is a file instead of a folder, and has no files.
     """
 
     path: str
@@ -55,19 +55,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was in the lake after the publication `number`: things by name, such as run=npu/step=0/rank=0."""
+    """The content of the lake after the publication `number`: things by name, such as run=npu/step=0/rank=0."""
 
     lake: Path
     number: int
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def folder(self, name: str) -> Path | None:
-        """Where the thing `name` lies; None if there is none."""
+        """Return the folder of the thing `name`. None if there is none."""
         place = self.places.get(name)
         return None if place is None else self.lake / place.path
 
     def files(self, kind: str, is_wanted: Callable[[str], bool]) -> list[Path]:
-        """The files of all things whose names begin with `kind`, those that are wanted by their name in the folder."""
+        """Return the files of all things whose names begin with `kind`, filtered by `is_wanted` on the file's name."""
         return [
             self.lake / place.path / file
             for name, place in self.places.items() if name.startswith(kind)
@@ -77,7 +77,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A snapshot that was read, the file that it ends with, and the number that the next publication gets."""
+    """A snapshot that was read, the stamp of its last file, and the number that the next publication gets."""
 
     snapshot: Snapshot
     stamp: tuple[int, int, int]
@@ -89,22 +89,22 @@ _known: dict[Path, _Known] = {}
 
 
 def folder_of(lake: Path) -> Path:
-    """Where the log lies."""
+    """Return the folder of the log."""
     return lake / "log"
 
 
 def read(lake: Path) -> Snapshot:
-    """What is in the lake now. Raises LakeError for a log that cannot be read."""
+    """Return what is in the lake now. Raises LakeError if the log cannot be read."""
     return _read(lake).snapshot
 
 
 def is_current(snapshot: Snapshot) -> bool:
-    """Whether nothing was published since."""
+    """Return whether nothing was published after the snapshot."""
     return not _file(snapshot.lake, snapshot.number + 1).exists()
 
 
 def begin(lake: Path) -> None:
-    """Begin the log of a new lake: nothing is in it. Raises OSError."""
+    """Begin the log of a new, empty lake. Raises OSError."""
     folder_of(lake).mkdir(parents=True, exist_ok=True)
     _create(lake, 1, "new lake", {}, ())
 
@@ -116,10 +116,10 @@ def append(
     removed: Iterable[str] = (),
     before: Callable[[Snapshot], None] = lambda _: None,
 ) -> Snapshot:
-    """Publish that the things of `put` lie where it says, and that those of `removed` are no more.
+    """Publish that the things in `put` are at their places, and that those in `removed` no longer exist.
 
-    `before` is told what is there when this comes in; it may refuse by raising. Raises LakeError, and OSError with
-    which nothing is published.
+    `before` gets the snapshot that the publication follows, and may raise to refuse. Raises LakeError, and OSError if
+    nothing was published.
     """
     if not (put or removed):
         return read(lake)
@@ -129,46 +129,51 @@ def append(
         before(known.snapshot)
         if _create(lake, known.following, what, put, removed):
             if known.following % _STATE_EVERY == 0:
-                with suppress(OSError):  # it only makes reading quicker
+                with suppress(OSError):  # it only makes reading faster
                     _write_state(lake, known.following)
             return read(lake)
 
 
 def adopt(lake: Path) -> None:
-    """Give a lake of an older release a log: what its folders say."""
+    """Give a lake of an older release a log that describes its folders."""
     if not _numbers(lake)[0]:
         folder_of(lake).mkdir(exist_ok=True)
         _create(lake, 1, "adopted from an older release", from_folders(lake), ())
 
 
 def damaged(lake: Path) -> list[Path]:
-    """The publications that cannot be read: those that a process was writing when it died, where there are no links."""
+    """Return the publications that cannot be read.
+
+    On a file system without hard links, a process that dies while it writes leaves such a file.
+    """
     return [path for number in _numbers(lake)[0] if _load(path := _file(lake, number)) is None]
 
 
 def rebuild(lake: Path) -> list[str]:
-    """Make the log fit the folders: what is gone is removed from it, and where a part of it is damaged or missing, the
-    newest folder of each thing counts. Returns what was changed, a line each.
+    """Make the log fit the folders. Returns what was changed, one line each.
+
+    Things that are gone are removed from the log. If a part of the log is damaged or missing, the newest folder of each
+    thing counts.
     """
     broken = damaged(lake)
     known = read(lake).places
-    there = from_folders(lake) if broken or not _numbers(lake)[0] else known
-    there = {name: place for name, place in there.items() if _is_whole(lake, place)}
-    put = {name: place for name, place in there.items() if known.get(name) != place}
-    removed = [name for name in known if name not in there]
+    found = from_folders(lake) if broken or not _numbers(lake)[0] else known
+    found = {name: place for name, place in found.items() if _is_whole(lake, place)}
+    put = {name: place for name, place in found.items() if known.get(name) != place}
+    removed = [name for name in known if name not in found]
     for path in broken:
         path.rename(path.with_suffix(".damaged"))
-    if broken:  # a state that was made before may have what is not there
+    if broken:  # a state written earlier may name what no longer exists
         for number in _numbers(lake)[1]:
             _state_file(lake, number).unlink()
     _known.pop(lake, None)
     if put or removed:
         append(lake, "repair", put, removed)
-    return [f"found again: {name}" for name in put] + [f"not there any more: {name}" for name in removed]
+    return [f"found again: {name}" for name in put] + [f"no longer there: {name}" for name in removed]
 
 
 def missing(snapshot: Snapshot) -> list[str]:
-    """The things of which a file is not there."""
+    """Return the names of the things that lack a file."""
     return [name for name, place in snapshot.places.items() if not _is_whole(snapshot.lake, place)]
 
 
@@ -186,7 +191,7 @@ def _read(lake: Path) -> _Known:
         return known
     try:
         known = _read_files(lake)
-    except FileNotFoundError:  # a state that gave way to a newer one meanwhile
+    except FileNotFoundError:  # a newer state replaced this one meanwhile
         return _read(lake)
     except OSError as error:
         raise LakeError.from_system(error, lake, "the log of the lake cannot be read") from error
@@ -196,7 +201,7 @@ def _read(lake: Path) -> _Known:
 
 
 def _is_last(lake: Path, known: _Known) -> bool:
-    """Whether no publication came behind the one that is known, and the lake is still that lake."""
+    """Return whether no publication follows the known one, and the lake was not replaced."""
     try:
         is_same = _stamp(_file(lake, known.following - 1)) == known.stamp
     except OSError:
@@ -222,13 +227,13 @@ def _read_files(lake: Path) -> _Known:
 
 
 def _state(lake: Path, states: list[int]) -> tuple[dict[str, Place], int]:
-    """The last state that was written down, and its number."""
+    """Return the last written state and its number."""
     entry = _load(_state_file(lake, states[-1])) if states else None
     return (dict(entry.put), states[-1]) if entry else ({}, 0)
 
 
 def _numbers(lake: Path) -> tuple[list[int], list[int]]:
-    """The numbers of the publications, and those of the states, sorted."""
+    """Return the numbers of the publications and of the states, each sorted."""
     try:
         names = [path.name for path in folder_of(lake).iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -241,14 +246,14 @@ def _numbers(lake: Path) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a file of the log says: the things that came, and the names of those that went."""
+    """The content of a file of the log: the things that were added, and the names of those that were removed."""
 
     put: Mapping[str, Place]
     removed: tuple[str, ...]
 
 
 def _load(path: Path) -> _Entry | None:
-    """What a file of the log says; None if it ends too early. What would lie outside the lake is left out."""
+    """Return the content of a file of the log. None if it is truncated. Places outside the lake are left out."""
     try:
         entry = json.loads(path.read_bytes())
         put = {name: Place(str(place), tuple(map(str, inside))) for name, (place, inside) in entry["put"].items()}
@@ -264,13 +269,13 @@ def _is_ours(name: str, place: Place) -> bool:
 
 
 def has_publication(path: str) -> bool:
-    """Whether a place has a folder of its own, as all have that are no older than the log."""
+    """Return whether a place has the folder of a publication. Everything newer than the log has one."""
     found = _PLACE.fullmatch(path)
     return found is not None and found["publication"] is not None
 
 
 def is_place(path: str) -> bool:
-    """Whether a thing of a lake may lie in `path`, relative to the lake."""
+    """Return whether `path`, relative to the lake, is a valid place for a thing."""
     return _PLACE.fullmatch(path) is not None and ".." not in path.split("/")
 
 
@@ -284,7 +289,7 @@ def _apply(entry: _Entry, places: dict[str, Place]) -> None:
 
 
 def _create(lake: Path, number: int, what: str, put: Mapping[str, Place], removed: Iterable[str]) -> bool:
-    """Write the publication `number`; False if there is one already."""
+    """Write the publication `number`. Returns False if it exists."""
     with _draft(lake, {"what": what, "put": _described(put), "removed": list(removed)}) as draft:
         if not files.create_whole(draft, _file(lake, number)):
             return False
@@ -304,7 +309,7 @@ def _described(places: Mapping[str, Place]) -> dict[str, tuple[str, tuple[str, .
 
 @contextmanager
 def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
-    """A file with `entry` that is on the disk; it is removed in the end, if it still has this name."""
+    """Yield a file with `entry` that is flushed to the disk. It is removed at the end if it still has this name."""
     path = folder_of(lake) / f"{DRAFT}{uuid.uuid4().hex}.{owner.me()}"
     described = {"lakeprobe": __version__, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | entry
     try:
@@ -316,7 +321,7 @@ def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
 
 
 def _write_state(lake: Path, number: int) -> None:
-    """Write down what there is after the publication `number`, unless one before it is missing or damaged."""
+    """Write the state after the publication `number`, unless an earlier publication is missing or damaged."""
     numbers, states = _numbers(lake)
     places, first = _state(lake, states)
     following = range(first + 1, number + 1)
@@ -343,7 +348,7 @@ def _state_file(lake: Path, number: int) -> Path:
 
 
 def place_of(lake: Path, path: str) -> Place:
-    """The place `path` with the files that lie in it."""
+    """Return the place `path` with the files in it."""
     folder = lake / path
     found = (str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else ()
     return Place(path, tuple(sorted(file for file in found if not file.startswith("."))))
@@ -356,17 +361,20 @@ _KINDS = (
     ("noise/noise=*", "noise.parquet"),
     ("tables/table=*", "table.parquet"),
 )
-"""Where things of each kind lie, and a file that each has."""
+"""The path pattern of each kind of thing, and a file that each thing of the kind has."""
 
 
 def publications(lake: Path) -> list[str]:
-    """The folders, relative to the lake, of everything that was published and still lies there."""
+    """Return the folders, relative to the lake, of everything that was published and still exists."""
     found = (str(folder.relative_to(lake)) for pattern, _ in _KINDS for folder in lake.glob(f"{pattern}/*/"))
     return [path for path in found if has_publication(path)]
 
 
 def from_folders(lake: Path) -> dict[str, Place]:
-    """What the folders of a lake say is in it: the newest of each thing, or what an older release put in its place."""
+    """Return what the folders of a lake contain.
+
+    The newest folder of each thing counts, or the one that an older release made.
+    """
     found: dict[str, Place] = {}
     for pattern, sign in _KINDS:
         for folder in lake.glob(pattern):

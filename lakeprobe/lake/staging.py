@@ -1,13 +1,13 @@
-"""Puts finished folders into the lake at one moment, and removes what nobody needs any more.
+"""Puts finished folders into the lake atomically, and removes what nobody needs any more.
 
-Who writes has a session: a folder under LAKE/.staging with his name (`lakeprobe.system.owner`), in which all is
-written in full. Then the folders move to where they are to lie, which nobody reads yet, and with one line of the log
-(`lakeprobe.lake.log`) all of them are in the lake, and what they replace is out of it. Before that the session notes
-down which folders these are. So whoever comes later, after a kill too, can tell: of the folders that an ended session
-noted, those that the log does not name are left over.
+A writer has a session: a folder under LAKE/.staging with the writer's owner name (`lakeprobe.system.owner`). Everything
+is written there in full. The session then records which folders it adds and replaces, moves its folders to their final
+places, which nobody reads yet, and appends one entry to the log (`lakeprobe.lake.log`). With that entry all of them are
+in the lake, and what they replace is out of it. So even after a kill, later processes can tell what is left over: the
+folders that an ended session recorded and that the log does not name.
 
-Who reads notes down as well, by a file in LAKE/.staging, since when: with which publication. What was replaced later
-is removed when he has ended. Who must not write there reads all the same, but nothing waits for him.
+A reader leaves a file in LAKE/.staging that names the last publication when it began to read. What is replaced later is
+removed after the reader has ended. A reader without write permission reads anyway, but nothing waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakeprobe.system import files, owner
 
 _MOST_ATTEMPTS = 10
 _PLACES = "places.json"
-"""The file of a session with the folders that it puts in place, and those that they replace."""
+"""The file of a session that lists the folders that it puts in place, and those that they replace."""
 _NOTES = (f"run=*/{layout.NOTE_FILE}", f"comparisons/comparison=*/{layout.NOTE_FILE}")
 _NOTE = re.compile(rf"(run=[^/]+|comparisons/comparison=[^/]+)/{re.escape(layout.NOTE_FILE)}")
 _READER, _ENDED, _PRESENT, _LOCK = "reader", "ended", "present", ".lock"
@@ -41,7 +41,7 @@ _READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who writes into `lake`, in `folder`. What he publishes lies in folders with the name `publication`."""
+    """A writer to `lake`, which works in `folder`. What it publishes is in folders named `publication`."""
 
     lake: Path
     folder: Path
@@ -50,7 +50,10 @@ class Session:
 
 @contextmanager
 def unchanged(lake: Path) -> Iterator[None]:
-    """Turn an error of the file system (full disk, no permission) into a LakeError: what fails here changes nothing."""
+    """Turn an error of the file system (full disk, no permission) into a LakeError.
+
+    It says that nothing has changed.
+    """
     try:
         yield
     except OSError as error:
@@ -62,9 +65,9 @@ def unchanged(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def staged(lake: Path, label: str) -> Iterator[Session]:
-    """A session, with a new folder under LAKE/.staging. At its end what it left over is removed.
+    """Yield a session with a new folder under LAKE/.staging. At the end, what the session left over is removed.
 
-    What sessions left over whose process has ended is removed first.
+    What sessions of ended processes left over is removed first.
     """
     files.make_folders(layout.staging_folder(lake))
     if store.exists(lake):
@@ -76,7 +79,7 @@ def staged(lake: Path, label: str) -> Iterator[Session]:
     try:
         yield session
     finally:
-        with suppress(OSError, LakeError):  # who comes next removes it
+        with suppress(OSError, LakeError):  # the next session removes it
             _clear(lake, session.folder)
 
 
@@ -88,12 +91,12 @@ def publish(
     before: Callable[[Snapshot], None] = lambda _: None,
     notes: Mapping[Path, Path | None] = MappingProxyType({}),
 ) -> None:
-    """Put the folders of the session that `put` has by name in the lake, and take out what is `removed`, at once.
+    """Put the session's folders in `put`, keyed by name, into the lake and remove those in `removed`, in one step.
 
-    `before` is told what is in the lake when this comes in; it may refuse by raising. Of `notes`, each with the one
-    that it is made of if it is new, those go in the end whose run or comparison is not in the lake. The folders were
-    synced before (`files.sync_tree`); when this returns they are in the lake for good. Raises LakeError, and OSError
-    with which nothing changes.
+    `before` gets the snapshot that the publication follows, and may raise to refuse. `notes` maps each note to the file
+    it is made from, or to None if it exists. Notes on runs and comparisons that are not in the lake afterwards are
+    removed. The folders must have been synced (`files.sync_tree`). When this returns, they are in the lake durably.
+    Raises LakeError, and OSError if nothing changed.
     """
     removed = tuple(removed)
     lake = session.lake
@@ -114,19 +117,19 @@ def publish(
             note.parent.mkdir(parents=True, exist_ok=True)
             note.unlink(missing_ok=True)
             files.link_or_copy(original, note)
-    # all folders above, also those that were there: who made them may not have synced what they are in
+    # Sync all parent folders, also existing ones: whoever made them may not have synced the folders that contain them.
     above = {lake / parent for place in places.values() for parent in Path(place.path).parents}
     files.sync(*sorted(above))
     log.append(lake, what, places, removed, note_down)
 
 
 def _move(folder: Path, target: Path) -> None:
-    """Rename `folder` to `target`, whose parents are made."""
+    """Rename `folder` to `target`, whose parents are created."""
     for _ in range(_MOST_ATTEMPTS):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             folder.rename(target)
-        except FileNotFoundError:  # an empty folder above was removed meanwhile
+        except FileNotFoundError:  # an empty parent folder was removed meanwhile
             if not folder.exists():
                 raise
         else:
@@ -146,8 +149,8 @@ def _note(folder: Path, paths: list[str]) -> None:
 def locked(lake: Path, label: str) -> Iterator[None]:
     """Hold the lock `label` of the lake. Raises LakeError at once if another process holds it.
 
-    The lock goes with its process, however that ends. It saves work: that no two publications meet is seen to by the
-    log, also on file systems that have no locks.
+    The lock ends with its process, for whatever reason. It only saves duplicate work. The log prevents conflicting
+    publications, also on file systems without locks.
     """
     path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +158,7 @@ def locked(lake: Path, label: str) -> Iterator[None]:
         with path.open("w") as file:
             if not files.lock(file):
                 raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
-            if files.is_still(path, file):  # who held it has removed it
+            if files.is_still(path, file):  # false if the previous holder has removed it
                 try:
                     yield
                 finally:
@@ -167,35 +170,35 @@ def locked(lake: Path, label: str) -> Iterator[None]:
 
 
 class Reader:
-    """Somebody who reads a lake as it is now. What is replaced from now on stays until he has closed."""
+    """Reads a lake as it was when reading began. What is replaced later stays until `close`."""
 
     def __init__(self, lake: Path) -> None:
-        """Begin to read. Raises LakeError for a log that cannot be read."""
+        """Begin to read. Raises LakeError if the log cannot be read."""
         self.lake = lake
         self._note: Path | None = None
         self.snapshot = log.read(lake)
         self.renew()
 
     def renew(self) -> Snapshot:
-        """Read the lake as it is now from here on."""
+        """Read the lake as it is now, from here on."""
         if self._note is not None and log.read(self.lake).number == self.snapshot.number:
             return self.snapshot
         while True:
             self.snapshot = log.read(self.lake)
             former, self._note = self._note, _note_reader(self.snapshot)
             _remove(former)
-            if log.read(self.lake).number == self.snapshot.number:  # none came before the note was there
+            if log.read(self.lake).number == self.snapshot.number:  # nothing was published before the note existed
                 return self.snapshot
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         note, self._note = self._note, None
         _remove(note)
 
 
 @contextmanager
 def reading(lake: Path) -> Iterator[Snapshot]:
-    """What is in the lake now; its folders stay until the block ends, whatever replaces them."""
+    """Yield what is in the lake now. Its folders stay until the block ends, whatever replaces them."""
     reader = Reader(lake)
     try:
         yield reader.snapshot
@@ -204,7 +207,7 @@ def reading(lake: Path) -> Iterator[Snapshot]:
 
 
 def _note_reader(snapshot: Snapshot) -> Path | None:
-    """Note down that somebody reads. None where that cannot be written, and where there is nothing to read."""
+    """Leave a note that somebody reads. Returns None if it cannot be written, or if there is nothing to read."""
     if not snapshot.places:
         return None
     folder = layout.staging_folder(snapshot.lake)
@@ -246,9 +249,9 @@ def is_present(lake: Path, label: str) -> bool:
 
 
 def sweep(lake: Path) -> None:
-    """Remove what is left over: of sessions, readers and locks whose process has ended, and what no reader needs.
+    """Remove what ended sessions, readers and locks left over, and what no reader needs any more.
 
-    What cannot be removed stays for the next one.
+    What cannot be removed stays for the next sweep.
     """
     with suppress(OSError):
         for path in left_over(lake):
@@ -260,14 +263,14 @@ def sweep(lake: Path) -> None:
 
 
 def left_over(lake: Path) -> list[Path]:
-    """What is in .staging, and the drafts in the log, of processes that have ended."""
+    """Return what ended processes left over: entries of .staging, and drafts in the log."""
     found = [path for path in _children(layout.staging_folder(lake)) if not _is_in_use(lake, path)]
     drafts = (path for path in _children(log.folder_of(lake)) if path.name.startswith(log.DRAFT))
     return sorted([*found, *(path for path in drafts if not _is_in_use(lake, path))])
 
 
 def orphans(lake: Path) -> list[str]:
-    """Folders that neither the log nor a session names, relative to the lake."""
+    """Return the folders, relative to the lake, that neither the log nor a session names."""
     known = _wanted(lake)
     for session in _children(layout.staging_folder(lake)):
         known.update(_noted(session))
@@ -276,15 +279,15 @@ def orphans(lake: Path) -> list[str]:
 
 
 def _wanted(lake: Path) -> set[str]:
-    """Where everything lies that is in the lake, and where the notes on it may lie."""
-    there = log.read(lake)
-    runs = {*layout.runs(there), *layout.monitored(there)}
-    tops = [*(f"run={run}" for run in runs), *map(layout.comparison_name, layout.comparisons(there))]
-    return {place.path for place in there.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
+    """Return the places of everything in the lake, and of the notes on it."""
+    snapshot = log.read(lake)
+    runs, comparisons = {*layout.runs(snapshot), *layout.monitored(snapshot)}, layout.comparisons(snapshot)
+    tops = [*(f"run={run}" for run in runs), *map(layout.comparison_name, comparisons)]
+    return {place.path for place in snapshot.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
 
 
 def repair(lake: Path) -> list[str]:
-    """Make the log fit the folders, and remove what is left over. Returns what was done, a line each."""
+    """Make the log fit the folders, and remove what is left over. Returns what was done, one line each."""
     store.adopt(lake)
     sweep(lake)
     done = log.rebuild(lake)
@@ -318,7 +321,10 @@ def _is_held(path: Path) -> bool:
 
 
 def _clear(lake: Path, folder: Path) -> None:
-    """Remove the folder of an ended session, and what it noted and is not in the lake; that stays while it is read."""
+    """Remove the folder of an ended session, and what it listed that is not in the lake.
+
+    What readers still use stays until they have ended.
+    """
     wanted = _wanted(lake)
     paths = [path for path in _noted(folder) if path not in wanted]
     if not _has_older_reader(lake):
@@ -332,7 +338,7 @@ def _clear(lake: Path, folder: Path) -> None:
 
 
 def _noted(folder: Path) -> list[str]:
-    """The folders that a session noted. What would not be a place in a lake is left out."""
+    """Return the paths that a session listed. Paths that are not valid places in a lake are left out."""
     try:
         noted = json.loads((folder / _PLACES).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -342,13 +348,13 @@ def _noted(folder: Path) -> list[str]:
 
 
 def _is_left(lake: Path, path: str) -> bool:
-    """Whether something of an abandoned folder is still there."""
+    """Return whether something of an abandoned folder is left."""
     place = lake / path
     return os.path.lexists(place) if log.has_publication(path) else bool(_files_in(place))
 
 
 def _files_in(place: Path) -> list[Path]:
-    """What an older release put into a folder: beside it there may be a note, and the folders of publications."""
+    """Return what an older release put into a folder. Notes and the folders of publications may be there too."""
     if not place.is_dir():
         return [place] if os.path.lexists(place) else []
     return [
@@ -369,7 +375,7 @@ def _remove_place(lake: Path, path: str) -> None:
 
 
 def _has_older_reader(lake: Path) -> bool:
-    """Whether somebody reads the lake as it was before the last publication."""
+    """Return whether somebody reads the lake in a state before the last publication."""
     number = log.read(lake).number
     for path in _children(layout.staging_folder(lake)):
         found = _READ_SINCE.match(path.name)

@@ -1,4 +1,4 @@
-"""Opens a lake: checks its format version, and makes a new one where there is none."""
+"""Opens a lake: checks its format version, and creates a lake if there is none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
-    """The lake that is meant: `path`, else $LAKEPROBE_LAKE, else ./lake; absolute."""
+    """Return the absolute path of the lake: `path`, else $LAKEPROBE_LAKE, else ./lake."""
     chosen = path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
     if _ADDRESS.match(str(chosen)):
         raise LakeError(f"{chosen} is an address, but a lake is a folder; mount it and give the folder")
@@ -32,24 +32,24 @@ def choose(path: str | os.PathLike[str] | None) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a lake at `path`, of whatever format."""
+    """Return whether there is a lake at `path`, of any format."""
     return (path / _FILE).is_file()
 
 
 def is_writable(path: Path) -> bool:
-    """Whether the lake at `path` can be written to; one that is not there yet can."""
+    """Return whether the lake at `path` can be written to. True if it does not exist yet."""
     return not exists(path) or os.access(path, os.W_OK)
 
 
 def shadow(lake: Path) -> Path:
-    """A new lake in the folder for temporary files that has the units, tables and noises of `lake`, as links.
+    """Create a temporary lake with links to the units, tables and noises of `lake`, and return its path.
 
-    Each unit is a link of its own, so that one whose dump has changed can be read again here.
+    Each unit is a link of its own, so that a unit whose dump has changed can be read again here.
     """
     path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
-    there = {name: place for name, place in log.read(lake).places.items() if not name.startswith("comparisons/")}
+    places = {name: place for name, place in log.read(lake).places.items() if not name.startswith("comparisons/")}
     put = {}
-    for name, place in there.items():
+    for name, place in places.items():
         put[name] = place if log.has_publication(place.path) else log.Place(f"{name}/linked", place.files)
         here, original = path / put[name].path, lake / place.path
         if original.is_file():  # a table of an older release
@@ -64,7 +64,7 @@ def shadow(lake: Path) -> Path:
 
 
 def check_place(path: Path) -> Path:
-    """`path`, if there is a lake or could be one. Raises LakeError."""
+    """Return `path` if it is a lake or could become one. Raises LakeError."""
     if exists(path):
         return check(path)
     if "\\" in str(path):
@@ -78,7 +78,7 @@ def check_place(path: Path) -> Path:
 
 
 def create(path: Path) -> Path:
-    """The lake at `path`, made if there is none. Raises LakeError."""
+    """Return the lake at `path`, which is created if there is none. Raises LakeError."""
     if exists(check_place(path)):
         return path
     try:
@@ -92,7 +92,7 @@ def create(path: Path) -> Path:
 
 
 def _describe(path: Path) -> None:
-    """Write lake.yaml. Its draft has the name of its process, so that what a killed one leaves is removed."""
+    """Write lake.yaml. The draft's name contains the owner, so that it is removed if the process is killed."""
     draft = layout.staging_folder(path) / f"{_FILE}.{uuid.uuid4().hex}.{owner.me()}"
     try:
         draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
@@ -103,7 +103,7 @@ def _describe(path: Path) -> None:
 
 
 def adopt(path: Path) -> None:
-    """Give a lake of an older release a log and the format of this one; its units stay where they are."""
+    """Give a lake of an older release a log and the current format. Its units stay where they are."""
     log.adopt(path)
     if _version(path) != FORMAT_VERSION:
         layout.staging_folder(path).mkdir(exist_ok=True)
@@ -112,7 +112,7 @@ def adopt(path: Path) -> None:
 
 
 def check(path: Path) -> Path:
-    """The lake at `path`. Raises LakeError if there is none, or if another release of lakeprobe wrote it."""
+    """Return the lake at `path`. Raises LakeError if there is none, or if another release of lakeprobe wrote it."""
     version = _version(path)
     if version not in READABLE_VERSIONS:
         advice = "ingest the dumps into a new one" if version in range(FORMAT_VERSION) else "install a newer lakeprobe"

@@ -1,10 +1,9 @@
-"""The result tables of other tools that are in a lake: where each lies, what it says of itself, and its view.
+"""The result tables of other tools in a lake: the file of each, its metadata, and its view.
 
-One file a table. What it was read from is in the file's own metadata, so there is nothing beside it that could
-disagree.
+Each table is one file. The file's own metadata says what it was read from, so no second file can disagree.
 
-Views: a table is asked for by its name. The lake's own tables, what lakeprobe ships and comparisons go before it: a
-table of such a name is asked for as "tables.NAME".
+A table is queried by its name. If the lake's own tables, lakeprobe's bundled tables or a comparison use that name, the
+table is queried as "tables.NAME".
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _METADATA = b"lakeprobe"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a table was read from: its kind, the files, and a hash of them."""
+    """What a table was read from: its kind, the files, and a hash of the files."""
 
     kind: str
     sources: tuple[str, ...]
@@ -38,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table in the lake, with its rows, and its bytes on disk."""
+    """A table in the lake, with its number of rows and its bytes on disk."""
 
     name: str
     origin: Origin
@@ -47,7 +46,7 @@ class StoredTable:
 
 
 def file_of(lake: Path | Snapshot, name: str) -> Path:
-    """Where the table `name` lies. Raises LakeError if there is none."""
+    """Return the file of the table `name`. Raises LakeError if there is none."""
     path = layout.snapshot_of(lake).folder(layout.table_name(name))
     if path is None:
         raise LakeError(f"{layout.snapshot_of(lake).lake} has no table {name} any more")
@@ -55,7 +54,7 @@ def file_of(lake: Path | Snapshot, name: str) -> Path:
 
 
 def load(lake: Path | Snapshot, name: str) -> StoredTable:
-    """What the file of the table `name` says. Raises LakeError for one that is damaged."""
+    """Return the metadata of the table `name`. Raises LakeError if it is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,12 +69,12 @@ def load(lake: Path | Snapshot, name: str) -> StoredTable:
 
 
 def stored(lake: Path | Snapshot) -> list[StoredTable]:
-    """The tables, by name. Raises LakeError."""
+    """Return the tables, sorted by name. Raises LakeError."""
     return [load(lake, name) for name in layout.tables(lake)]
 
 
 def write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], origin: Origin) -> int:
-    """Write a table to `path`, which is not yet in its place, and say how many rows it has."""
+    """Write a table to `path`, which is a staged file. Returns the number of rows."""
     import pyarrow.parquet as pq
 
     described = schema.with_metadata({_METADATA: json.dumps(asdict(origin))})
@@ -87,12 +86,12 @@ def write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], orig
             rows += len(batch)
         writer.close()
     finally:
-        writer.is_open = False  # else its deletion would write on, to a full disk perhaps
+        writer.is_open = False  # otherwise its destructor would write on, perhaps to a full disk
     return rows
 
 
 def define(connection: duckdb.DuckDBPyConnection, lake: Snapshot, taken: Iterable[str]) -> None:
-    """Define a view for each table, under its name, or "tables.NAME" where that is one of `taken`."""
+    """Define a view for each table under its name, or under "tables.NAME" if the name is one of `taken`."""
     reserved = {name.lower() for name in taken}
     for name in layout.tables(lake):
         view = f"tables.{name}" if name.lower() in reserved else name

@@ -1,4 +1,4 @@
-"""Writes the tables of one unit, batch by batch, into a staged folder, and reads what a unit says of itself."""
+"""Writes the tables of one unit, batch by batch, into a staged folder, and reads a unit's row of dumps."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_PLACES = "DELTA_BINARY_PACKED"
+_INTEGERS = "DELTA_BINARY_PACKED"
 _NAMES = "DELTA_BYTE_ARRAY"
 _ENCODINGS = {
-    "ops": {"seq": _PLACES, "first_row": _PLACES, "stack": _PLACES, "call": _PLACES, "op": _NAMES},
-    "tensors": {"row": _PLACES, "seq": _PLACES, "op": _NAMES, "name": _NAMES},
+    "ops": {"seq": _INTEGERS, "first_row": _INTEGERS, "stack": _INTEGERS, "call": _INTEGERS, "op": _NAMES},
+    "tensors": {"row": _INTEGERS, "seq": _INTEGERS, "op": _NAMES, "name": _NAMES},
 }
-"""Columns that grow from row to row, or begin like the row before."""
+"""Encodings of columns that grow from row to row, or that share a prefix with the row before."""
 _HARDLY_REPEAT = frozenset(("content", "max", "min", "mean", "norm"))
-"""Columns that zstd packs better than a dictionary does."""
+"""Columns that zstd compresses better than a dictionary does."""
 _SEARCHED = ("row", "seq", "part", "op", "name", "content", "stack")
-"""Columns whose least and greatest value per row group is kept, for readers that look for a row."""
+"""Columns with min and max per row group, for readers that look for a row."""
 
 
 class UnitWriter:
-    """Appends batches to the Parquet files of a unit. As a context, lets go of files that a failure left open."""
+    """Appends batches to the Parquet files of a unit.
+
+    As a context manager, it releases files that a failure left open.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Write into `folder`, which exists."""
+        """Write into the existing `folder`."""
         self.folder = folder
         self._writers: dict[str, pq.ParquetWriter] = {}
 
@@ -68,11 +71,11 @@ class UnitWriter:
 
     def __exit__(self, *_: object) -> None:
         for writer in self._writers.values():
-            writer.is_open = False  # else its deletion would write on, to a full disk perhaps
+            writer.is_open = False  # otherwise its destructor would write on, perhaps to a full disk
 
 
 def read_dump(folder: Path) -> dict[str, Any]:
-    """The row of dumps of the unit in `folder`, by column. Raises LakeError."""
+    """Return the row of dumps of the unit in `folder`, by column. Raises LakeError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

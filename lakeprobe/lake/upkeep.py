@@ -1,7 +1,7 @@
 """Removes and renames the runs and comparisons of a lake, and keeps notes on them.
 
-Each is one publication (`lakeprobe.lake.log`): all of it is seen at one moment, or nothing of it. What gets another
-name gets other folders, whose files are links to those that it had. A run takes along what names it: the comparisons in
+Each change is one publication (`lakeprobe.lake.log`), so it is visible all at once or not at all. A renamed thing gets
+new folders, whose files are links to the old ones. Renaming a run also changes what refers to it: the comparisons in
 which it is a side, and the noises that were measured of it.
 """
 
@@ -22,7 +22,7 @@ from lakeprobe.system import files
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run or comparison: what it is, its name, and where its note lies."""
+    """A run or comparison: its kind, its name, and the path of its note."""
 
     what: str
     name: str
@@ -30,92 +30,96 @@ class Kept:
 
 
 def find(lake: Path, name: str) -> Kept:
-    """The run or comparison `name`. Raises UsageError if there is neither."""
-    there = log.read(lake)
-    if name in layout.runs(there) or name in layout.monitored(there):
+    """Return the run or comparison `name`. Raises UsageError if there is neither."""
+    snapshot = log.read(lake)
+    if name in layout.runs(snapshot) or name in layout.monitored(snapshot):
         return Kept("run", name, layout.note_file(lake, f"run={name}"))
-    if name in layout.comparisons(there):
+    if name in layout.comparisons(snapshot):
         return Kept("comparison", name, layout.note_file(lake, layout.comparison_name(name)))
-    names = ", ".join([*layout.runs(there), *layout.comparisons(there)]) or "nothing"
+    names = ", ".join([*layout.runs(snapshot), *layout.comparisons(snapshot)]) or "nothing"
     raise UsageError(f"{name} is neither a run nor a comparison in {lake} (there: {names})")
 
 
 def users_of(lake: Path | Snapshot, run: str) -> list[str]:
-    """The comparisons in which `run` is a side."""
+    """Return the names of the comparisons in which `run` is a side."""
     return [name for name in layout.comparisons(lake) if run in _sides(lake, name)]
 
 
 def remove(lake: Path, name: str) -> None:
-    """Remove a run or comparison. Comparisons of a run keep their rows. Raises UsageError and LakeError."""
+    """Remove a run or comparison. Comparisons of a removed run keep their rows. Raises UsageError and LakeError."""
     kept = find(lake, name)
     with staging.unchanged(lake), staging.staged(lake, "remove") as session:
         staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept), notes={kept.note: None})
 
 
 def rename(lake: Path, name: str, new: str) -> None:
-    """Give a run or comparison another name; comparisons follow their run. Raises UsageError and LakeError."""
+    """Rename a run or comparison. Comparisons follow a renamed run. Raises UsageError and LakeError."""
     kept = find(lake, name)
     layout.check_name(new, kept.what)
 
-    def check(there: Snapshot) -> None:
-        taken = {"run": [*layout.runs(there), *layout.monitored(there)], "comparison": layout.comparisons(there)}
+    def check(snapshot: Snapshot) -> None:
+        runs = [*layout.runs(snapshot), *layout.monitored(snapshot)]
+        taken = {"run": runs, "comparison": layout.comparisons(snapshot)}
         if kept.what == "comparison":
-            taken |= {"view": sorted(views.NAMES), "table": layout.tables(there)}
+            taken |= {"view": sorted(views.NAMES), "table": layout.tables(snapshot)}
         for what, names in taken.items():
             if new.lower() in {other.lower() for other in names}:
                 raise UsageError(f"{new} is the name of a {what} already; choose another")
 
     check(log.read(lake))
-    with staging.unchanged(lake), staging.staged(lake, "rename") as session, staging.reading(lake) as there:
-        things = list(_things(there, kept))
-        put = dict(_renamed(session, there, kept, new))
+    with staging.unchanged(lake), staging.staged(lake, "rename") as session, staging.reading(lake) as snapshot:
+        things = list(_things(snapshot, kept))
+        put = dict(_renamed(session, snapshot, kept, new))
         note = kept.note.parent.with_name(kept.note.parent.name.replace(f"={name}", f"={new}")) / kept.note.name
         for folder in put.values():
             files.sync_tree(folder)
         staging.publish(session, f"rename {name} {new}", put, things, check, {kept.note: None, note: kept.note})
 
 
-def _things(there: Snapshot, kept: Kept) -> Iterator[str]:
-    """What the log calls the units of a run, or a comparison."""
+def _things(snapshot: Snapshot, kept: Kept) -> Iterator[str]:
+    """Yield the names in the log of a run's units, or of a comparison."""
     if kept.what == "comparison":
         yield layout.comparison_name(kept.name)
     else:
-        yield from (layout.unit_name(key) for key in layout.units(there, kept.name))
-        for rank, parts in layout.series_parts(there, kept.name).items():
+        yield from (layout.unit_name(key) for key in layout.units(snapshot, kept.name))
+        for rank, parts in layout.series_parts(snapshot, kept.name).items():
             yield from (layout.series_name(kept.name, rank, part) for part in parts)
 
 
-def _renamed(session: Session, there: Snapshot, kept: Kept, new: str) -> Iterator[tuple[str, Path]]:
-    """Every thing that a rename changes by its name then, with its new folder in the session."""
-    for number, name in enumerate(_things(there, kept)):
-        yield name.replace(f"={kept.name}", f"={new}", 1), _linked(there, name, session.folder / f"{number}")
+def _renamed(session: Session, snapshot: Snapshot, kept: Kept, new: str) -> Iterator[tuple[str, Path]]:
+    """Yield each thing that a rename changes: its new name, and its new folder in the session."""
+    for number, name in enumerate(_things(snapshot, kept)):
+        yield name.replace(f"={kept.name}", f"={new}", 1), _linked(snapshot, name, session.folder / f"{number}")
     if kept.what == "comparison":
         return
-    for user in users_of(there, kept.name):
+    for user in users_of(snapshot, kept.name):
         name = layout.comparison_name(user)
-        folder = _linked(there, name, session.folder / f"comparison-{user}", but=comparison.DESCRIPTION_FILE)
-        described = _described(there, user)
+        folder = _linked(snapshot, name, session.folder / f"comparison-{user}", but=comparison.DESCRIPTION_FILE)
+        described = _described(snapshot, user)
         sides = {side: new for side in ("target", "golden") if described[side] == kept.name}
         comparison.describe(folder, described | sides)
         yield name, folder
-    for noise in layout.noises(there):
+    for noise in layout.noises(snapshot):
         folder = session.folder / f"noise-{noise}"
-        if _rename_golden(layout.noise_file(there, noise), folder, kept.name, new):
+        if _rename_golden(layout.noise_file(snapshot, noise), folder, kept.name, new):
             yield layout.noise_name(noise), folder
 
 
-def _linked(there: Snapshot, name: str, folder: Path, but: str = "") -> Path:
-    """A new `folder` with the files of the thing `name`, all but one."""
-    place = there.places[name]
+def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
+    """Fill a new `folder` with the files of the thing `name`, except `but`, and return it."""
+    place = snapshot.places[name]
     for file in place.files:
         if file != but:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            files.link_or_copy(there.lake / place.path / file, folder / file)
+            files.link_or_copy(snapshot.lake / place.path / file, folder / file)
     return folder
 
 
 def _rename_golden(file: Path | None, folder: Path, name: str, new: str) -> bool:
-    """Write a noise that was measured of the run `name` into `folder` as one of `new`; False if it is of another."""
+    """Write a noise measured of the run `name` into `folder` as one of `new`.
+
+    Returns False if it belongs to another run.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,13 +133,16 @@ def _rename_golden(file: Path | None, folder: Path, name: str, new: str) -> bool
 
 
 def note(lake: Path, name: str) -> str:
-    """The note on a run or comparison; empty where there is none. Raises UsageError."""
+    """Return the note on a run or comparison, or an empty text. Raises UsageError."""
     path = find(lake, name).note
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def write_note(lake: Path, name: str, text: str) -> None:
-    """Put `text` down as the note on a run or comparison; an empty one removes it. Raises UsageError and LakeError."""
+    """Write `text` as the note on a run or comparison.
+
+    An empty text removes the note. Raises UsageError and LakeError.
+    """
     path = find(lake, name).note
     with staging.unchanged(lake):
         if text:
@@ -148,19 +155,19 @@ def write_note(lake: Path, name: str, text: str) -> None:
 def _sides(lake: Path | Snapshot, name: str) -> tuple[str, str]:
     try:
         stored = comparison.load(lake, name)
-    except LakeError:  # a damaged comparison is of nothing
+    except LakeError:  # a damaged comparison has no sides
         return "", ""
     return stored.target, stored.golden
 
 
-def _described(there: Snapshot, name: str) -> dict[str, object]:
-    path = there.lake / there.places[layout.comparison_name(name)].path / comparison.DESCRIPTION_FILE
+def _described(snapshot: Snapshot, name: str) -> dict[str, object]:
+    path = snapshot.lake / snapshot.places[layout.comparison_name(name)].path / comparison.DESCRIPTION_FILE
     described: dict[str, object] = resources.read_yaml(path)
     return described
 
 
 def _write(path: Path, text: str) -> None:
-    """Write `path` whole or not at all."""
+    """Write `path` atomically."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         draft.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Stores tensor contents as a Parquet file whose bytes can be mapped in place.
+"""Stores tensor contents as a Parquet file whose bytes can be memory-mapped.
 
-The file is ordinary Parquet (columns content and data, see schemas/values.yaml), uncompressed and plainly encoded,
-so that any tool can read it; a page of such a column ends with its values, each as four bytes of length and then
-its bytes. From the sizes in the footer follows where each value begins, and a metric maps it there without a copy.
+The file is ordinary Parquet (columns content and data, see schemas/values.yaml), uncompressed and plainly encoded, so
+that any tool can read it. A page of such a column ends with its values, each as a length of four bytes and the bytes.
+The sizes in the footer determine where each value begins, and a metric maps it from there without a copy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 LARGEST_VALUE = 1 << 30
-"""Bytes of the largest tensor that is copied; Parquet pages end at 2 GiB. A larger one stays where it is."""
+"""Bytes of the largest tensor that is copied, because Parquet pages end at 2 GiB. Larger ones stay in the dump's
+files."""
 
 _GROUP = 1 << 23
 _LENGTH = struct.Struct("<I")
 
 
 class ValuesWriter:
-    """Writes one values-*.parquet; small contents share a row group, large ones have one of their own."""
+    """Writes one values-*.parquet. Small contents share a row group, and each large one has its own."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file `path`."""
@@ -49,7 +50,7 @@ class ValuesWriter:
     def add(self, content: str, data: npt.NDArray[np.uint8]) -> None:
         """Append the bytes `data` of the tensor `content`."""
         self._contents.append(content)
-        # a small one may be a map of a file, of which no process can have many open
+        # A small one may be a memory-mapped file. A process cannot keep many of these open.
         self._buffers.append(data if data.nbytes >= _GROUP else data.copy())
         self._pending += data.nbytes
         if self._pending >= _GROUP:
@@ -70,11 +71,11 @@ class ValuesWriter:
         self._contents, self._buffers, self._pending = [], [], 0
 
     def abandon(self) -> None:
-        """Let go of the file, whose folder is about to be removed, without writing its end."""
+        """Release the file without finishing it, because its folder is about to be removed."""
         self._writer.is_open = False
 
     def close(self) -> dict[str, int]:
-        """Finish the file. Returns for each content the offset of its first byte."""
+        """Finish the file. Returns the offset of the first byte of each content."""
         import pyarrow.parquet as pq
 
         self._flush()
@@ -89,7 +90,7 @@ class ValuesWriter:
 
 
 def _offsets(path: Path, file: Any, chunk: Any, group: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Where each value of a row group begins: its page ends with the values, one after the other."""
+    """Yield the offset of each value of a row group. Its page ends with the values, one after the other."""
     end: int = chunk.data_page_offset + chunk.total_compressed_size
     place = end - sum(size + _LENGTH.size for _, size in group)
     for content, size in group:

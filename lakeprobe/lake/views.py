@@ -1,7 +1,7 @@
-"""The views of a lake on a DuckDB connection: the tables of units, of comparisons and of other tools.
+"""The views of a lake on a DuckDB connection: tables of units, of comparisons and of other tools.
 
-They read the files that the log named when they were defined, each by its name: what comes or goes later changes
-nothing of them, and no folder has to be searched.
+The views read the files that the log named when they were defined, each by its path. Later changes do not affect them,
+and no folder has to be searched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BUNDLED = {
     "slot_table": ("slots", ("target_api", "golden_api", "direction", "target_slot", "golden_slot")),
     "class_table": ("classes", ("target_class", "golden_class")),
 }
-"""Views of the tables that we ship: what APIs, arguments and cells of MindSpore are in PyTorch."""
+"""Views of the tables that lakeprobe ships: the PyTorch counterparts of MindSpore's APIs, arguments and cells."""
 
 NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
@@ -41,17 +41,17 @@ _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents
 
 
 def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None:
-    """Define the views of a lake as it is now (or as the snapshot has it), and one per comparison and table."""
-    there = layout.snapshot_of(lake)
-    connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(there.lake).count("/") + 1})
+    """Define the views of a lake as it is now, or as in the snapshot, and one view per comparison and table."""
+    snapshot = layout.snapshot_of(lake)
+    connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(snapshot.lake).count("/") + 1})
     for name in (*UNIT_TABLES, *_PARTITIONS):
-        _define(connection, name, _files(there, name))
+        _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
         source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, header = true, columns = {{{types}}})"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
-    comparisons = layout.comparisons(there)
-    tables.define(connection, there, taken=(*NAMES, *comparisons))
+    comparisons = layout.comparisons(snapshot)
+    tables.define(connection, snapshot, taken=(*NAMES, *comparisons))
     for name in comparisons:
         if name.lower() not in NAMES:
             connection.execute(
@@ -61,7 +61,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
-    """Give the connection `other` to the same database what the views of `connection` stand on."""
+    """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
     for name in (_DEPTH, *map(_variable, (*UNIT_TABLES, *_PARTITIONS))):
         [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
         if value is not None:
@@ -89,7 +89,7 @@ def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequenc
 
 
 def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
-    """Define a view of the lake. A file that an older release wrote has NULL where a column came later."""
+    """Define a view of the lake. A file of an older release has NULL in columns that were added later."""
     connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
     query, references = empty(name), _NO_REFERENCES
     if files:
@@ -104,7 +104,7 @@ def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Pa
 
 
 def _define_columns(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Define the macro columns_of_NAME, the schema with which the files of a table are read."""
+    """Define the macro columns_of_NAME, which is the schema for reading the files of a table."""
     columns = ", ".join(
         f"{quote_text(column)}: {{name: {quote_text(column)}, type: {quote_text(type)}, default_value: NULL}}"
         for column, type in ((column.name, column.type) for column in table(name).columns)
@@ -113,30 +113,30 @@ def _define_columns(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def _variable(name: str) -> str:
-    """The variable with the files of a view."""
+    """Return the name of the variable with the files of a view."""
     return f"{name}_files"
 
 
 def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) -> str:
-    """`query` with all columns of the table `name` in their order, and behind them the metrics that only rules know."""
+    """Return `query` with all columns of the table `name` in their order, then metrics that only rules define."""
     return f"({empty(name, with_partitions=with_partitions)}) UNION ALL BY NAME ({query})"
 
 
-def _files(there: Snapshot, name: str) -> list[Path]:
-    """The files of a view."""
+def _files(snapshot: Snapshot, name: str) -> list[Path]:
+    """Return the files of a view."""
     if name == NOISE:
-        return there.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
+        return snapshot.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
     if name == SERIES:
-        return there.files("series/", lambda file: file == layout.SERIES_FILE)
+        return snapshot.files("series/", lambda file: file == layout.SERIES_FILE)
     if name in _COMPARED:
-        return there.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
+        return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
     if name == "values":
-        return there.files("run=", lambda file: file.startswith("values-"))
-    return there.files("run=", lambda file: file == f"{name}.parquet")
+        return snapshot.files("run=", lambda file: file.startswith("values-"))
+    return snapshot.files("run=", lambda file: file == f"{name}.parquet")
 
 
 def empty(name: str, *, with_partitions: bool = True) -> str:
-    """A query with the columns of the table `name` and no rows."""
+    """Return a query with the columns of the table `name` and no rows."""
     types = {column.name: column.type for column in table(name).columns}
     if with_partitions:
         types = {_PARTITIONS.get(name, "run"): "VARCHAR", "step": "INTEGER", "rank": "INTEGER"} | types

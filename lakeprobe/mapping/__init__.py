@@ -1,1 +1,1 @@
-"""Which names of the target are which names of golden: as msprobe's mapping files or an old compare.json say it."""
+"""Pairs names of the target with names of golden, from msprobe's mapping files, an old compare.json, or a search."""

@@ -1,8 +1,8 @@
 """Aligns the ops of two runs whose names differ: by module path, kind, shapes, and statistics as fingerprints.
 
-Nothing here reads a lake or writes a mapping. An alignment is worked out twice over: a heavy increasing chain through
-the few likely pairs of two long sequences (O(n log n)), then every pair inside the short gaps that it leaves. A pair
-that could as well be another one is left out: who corrects a mapping finds a gap sooner than a mistake.
+Nothing here reads a lake or writes a mapping. An alignment has two stages: a heaviest increasing chain through the few
+likely pairs of two long sequences (O(n log n)), then all pairs in the short gaps of that chain. A pair is left out if
+another one is just as likely, because whoever corrects a mapping finds a gap sooner than a mistake.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from lakeprobe.mapping.votes import ops_by_tensors
 _Item = TypeVar("_Item")
 
 _MOST_ALIKE = 4
-"""A fingerprint that more leaves of one run have is no evidence of which op is meant."""
+"""A fingerprint shared by more leaves of one run than this says nothing about which op is meant."""
 
 _LARGEST_GAP = 250_000
-"""Pairs of ops in a gap of the chain up to which all are weighed."""
+"""The largest gap of the chain, in pairs of ops, in which all pairs are scored."""
 
 SEQUENCE = "the same sequence of ops"
-"""How ops pair that stand between paired neighbours in the same sequence on both sides."""
+"""How ops pair that follow each other in the same sequence on both sides, between paired neighbours."""
 
 _MODULES = ("module", "parameters_grad")
 
 _KNOWN = 100.0
-"""What speaks for a pair that was found before. See `_Alignment.score`."""
+"""The weight of a pair that was found before. See `_Alignment.score`."""
 
 
 @dataclass(eq=False, slots=True)
 class Pair:
-    """A target op and the golden op that it is held to be; `how` says by what."""
+    """A target op and its golden op. `how` names the evidence."""
 
     target: Op
     golden: Op
@@ -46,9 +46,9 @@ class Pair:
 
 
 def align(target: Unit, golden: Unit, matches: Matches) -> list[Pair]:
-    """The ops that are the same in both runs, each at most once, in the target's order.
+    """Return the ops that are the same in both runs, each at most once, in the target's order.
 
-    `matches` says which tensor is which; ops pair by them first, and none pairs against them.
+    `matches` pairs the tensors of the runs. They pair ops first, and no later pair contradicts them.
     """
     if len(target.ops) == len(golden.ops) and all(map(_same_ops, target.ops, golden.ops)):
         return [Pair(op, other, SEQUENCE) for op, other in zip(target.ops, golden.ops, strict=True)]
@@ -64,7 +64,7 @@ def align(target: Unit, golden: Unit, matches: Matches) -> list[Pair]:
 
 
 class _Alignment:
-    """The pairs found so far, and what they say about the next ones."""
+    """The pairs found so far, and what follows from them for other pairs."""
 
     def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
         self.target, self.golden = target, golden
@@ -78,7 +78,7 @@ class _Alignment:
             self.taken.add(golden.name)
 
     def modules(self) -> None:
-        """Forward calls of modules: where the paths are the same, by path and call; the others by their order."""
+        """Pair forward calls of modules: by path and call if these are equal, the others in order."""
         ours, theirs = (
             [op for op in side if op.kind == "module" and op.direction == "forward"]
             for side in (self.target, self.golden)
@@ -95,9 +95,9 @@ class _Alignment:
             self.paths.setdefault(pair.target.path, pair.golden.path)
 
     def later_modules(self) -> None:
-        """Backward calls and parameter gradients of modules, by what their forward calls paired with.
+        """Pair backward calls and parameter gradients of modules whose forward calls are paired.
 
-        Where a dump has not the forward call, they pair by number if both sides have equally many.
+        If a dump lacks the forward call, they pair by number, provided that both sides have equally many.
         """
         ours, theirs = (
             [op for op in side if op.kind in _MODULES and op.direction != "forward"]
@@ -122,10 +122,10 @@ class _Alignment:
                     self.add(op, other, _by_path(op, other))
 
     def calls(self, direction: str) -> None:
-        """All ops of one direction in their order; pairs that are known stay, and hold the others in place."""
+        """Pair all ops of one direction in order. Known pairs stay, and constrain the others."""
         ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
         if all(op.name in self.pairs for op in ours) or all(op.name in self.taken for op in theirs):
-            return  # nothing is left that could pair
+            return  # no op is left to pair
         self.in_order(ours, theirs)
         for index, other_index in self.after_forward(ours, theirs):
             op, other = ours[index], theirs[other_index]
@@ -133,7 +133,7 @@ class _Alignment:
                 self.add(op, other, "paired forward call")
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
-        """Places of backward calls whose forward calls are a pair."""
+        """Yield the indexes of backward calls whose forward calls are paired."""
         places = {op.forward: index for index, op in enumerate(theirs) if op.forward is not None}
         for index, op in enumerate(ours):
             forward = self.of_forward(op)
@@ -141,11 +141,11 @@ class _Alignment:
                 yield index, places[forward.golden]
 
     def of_forward(self, op: Op) -> Pair | None:
-        """The pair of the call that `op` is the backward of."""
+        """Return the pair of the forward call that `op` is the backward of, or None."""
         return None if op.forward is None else self.pairs.get(op.forward.name)
 
     def in_order(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
-        """Add what begins and ends alike, then a heavy chain of likely pairs, and then what fits in its gaps."""
+        """Add pairs of equal ends, then a heaviest chain of likely pairs, then pairs that fit into its gaps."""
         ours, theirs = self.without_equal_ends(ours, theirs)
         place = {op.name: index for index, op in enumerate(theirs)}
         weights: dict[tuple[int, int], float] = {}
@@ -170,9 +170,9 @@ class _Alignment:
             self.add(ours[index], theirs[other_index], "order and fingerprint")
 
     def without_equal_ends(self, ours: Sequence[Op], theirs: Sequence[Op]) -> tuple[Sequence[Op], Sequence[Op]]:
-        """The ops between those that are the same at both ends, which are added.
+        """Add the pairs that are the same at both ends, and return the ops between them.
 
-        Ops of the same name, shapes and values are the same; where all names are, the values need not be.
+        Ops with the same name, shapes and values are the same. If all names are the same, the values may differ.
         """
         alike = _same_ops if len(ours) == len(theirs) and all(map(_same_ops, ours, theirs)) else _equal_ops
         start = _count(alike, ours, theirs)
@@ -182,7 +182,7 @@ class _Alignment:
         return ours[start : len(ours) - end], theirs[start : len(theirs) - end]
 
     def gap(self, ours: Sequence[Op], theirs: Sequence[Op]) -> None:
-        """Add the best pairs of what lies between two neighbours of the chain."""
+        """Add the best pairs of the ops between two neighbours of the chain."""
         ours = [op for op in ours if op.name not in self.pairs]
         theirs = [op for op in theirs if op.name not in self.taken]
         if [_form(op) for op in ours] == [_form(op) for op in theirs]:
@@ -194,10 +194,11 @@ class _Alignment:
                 self.add(ours[index], theirs[other_index], "order")
 
     def score(self, target: Op, golden: Op) -> float:
-        """How much speaks for the pair; 0 or less if it is not to be made.
+        """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less.
 
         Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
-        output, and must not merely hand on their input. Modules that pair with others do not share their calls.
+        output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module
+        that is paired with another.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
             return 0.0
@@ -220,7 +221,7 @@ class _Alignment:
         return score + (1.0 if target.name == golden.name else 0.0)
 
     def _context(self, target: Op, golden: Op) -> float:
-        """What the pairs of the enclosing module and of the forward call say, and how alike the paths end."""
+        """Return the evidence of the paths' ends, and of the pairs of the enclosing module and of the forward call."""
         score = 0.0
         if target.kind == "module":
             score += min(3, common_end(target.path.split("."), golden.path.split(".")))
@@ -235,7 +236,10 @@ class _Alignment:
 
 
 def _are_steps(target: Op, golden: Op) -> bool:
-    """Whether what the two put out is far apart, and a step to what agrees."""
+    """Return whether the outputs of the two are far apart.
+
+    Then they are only steps on the way to a tensor that agrees.
+    """
     outputs = [
         (leaf, other)
         for leaf in target.leaves
@@ -246,13 +250,13 @@ def _are_steps(target: Op, golden: Op) -> bool:
 
 
 def _wired_otherwise(target: Op, golden: Op) -> bool:
-    """Whether one slot of the two shows tensors that both runs have, and not the same one."""
+    """Return whether some slot of the two has tensors that both runs have, but different ones."""
     slots = {leaf.slot: leaf for leaf in golden.leaves}
     return any(are_elsewhere(leaf, slots[leaf.slot]) for leaf in target.leaves if leaf.slot in slots)
 
 
 def _contradict(target: Op, golden: Op) -> bool:
-    """Whether what one of the two puts out is put out by another op of the other run."""
+    """Return whether another op of the other run makes what one of the two ops makes."""
     return any(
         leaf.tensor is not None
         and leaf.tensor.partner is not None
@@ -269,7 +273,7 @@ def _by_path(op: Op, other: Op) -> str:
 
 
 def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[Op, Op]]:
-    """Ops that share a rare fingerprint, or have the same name but for its first word."""
+    """Yield ops that share a rare fingerprint, or whose names differ only in the first word."""
     for keys in (lambda op: op.fingerprints, _own_names):
         alike: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
         for side, found in zip((ours, theirs), alike, strict=True):
@@ -283,12 +287,12 @@ def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[Op,
 
 
 def _form(op: Op) -> Hashable:
-    """What ops of one sequence have in common whatever their values are."""
+    """Return what equivalent ops have in common, whatever their values are."""
     return (op.kind, op.direction, op.family, tuple((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves))
 
 
 def _count(alike: Callable[[Op, Op], bool], ours: Iterable[Op], theirs: Iterable[Op]) -> int:
-    """How many pairs there are before the first that is not alike."""
+    """Return the number of pairs before the first that is not alike."""
     return sum(1 for _ in takewhile(lambda same: same, map(alike, ours, theirs)))
 
 
@@ -307,7 +311,7 @@ def _own_names(op: Op) -> tuple[Hashable, ...]:
 
 
 def heaviest_chain(weights: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """The pairs, increasing on both sides, whose weights add up to most. O(n log n) for n pairs."""
+    """Return the pairs, increasing on both sides, with the largest total weight. O(n log n) for n pairs."""
     pairs = sorted(weights, key=lambda pair: (pair[0], -pair[1]))
     if (
         all(one[0] < two[0] and one[1] < two[1] for one, two in pairwise(pairs))
@@ -329,7 +333,7 @@ def heaviest_chain(weights: dict[tuple[int, int], float]) -> list[tuple[int, int
 
 
 def _best_up_to(tree: list[tuple[float, int]], place: int) -> tuple[float, int]:
-    """The largest entry among the first `place` of a Fenwick tree of maxima."""
+    """Return the largest entry among the first `place` of a Fenwick tree of maxima."""
     best = (0.0, -1)
     while place > 0:
         if tree[place][0] > best[0]:
@@ -348,7 +352,7 @@ def _raise(tree: list[tuple[float, int]], place: int, entry: tuple[float, int]) 
 def best_path(
     ours: Sequence[_Item], theirs: Sequence[_Item], score: Callable[[_Item, _Item], float]
 ) -> Iterable[tuple[int, int]]:
-    """The pairs, increasing on both sides, whose scores add up to most, by weighing all of them. O(n·m)."""
+    """Yield the pairs, increasing on both sides, with the largest total score, by dynamic programming. O(n·m)."""
     scores = [[score(op, other) for other in theirs] for op in ours]
     totals = [[0.0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
     for row in range(len(ours) - 1, -1, -1):
@@ -367,7 +371,10 @@ def best_path(
 
 
 def _nearness(target: Op, golden: Op) -> float:
-    """Up to 1 if the statistics in equal slots of equal shape are close: a defect moves them, it does not swap them."""
+    """Return up to 1 if statistics in equal slots of equal shape are close.
+
+    A defect moves them, but does not swap them.
+    """
     slots = {leaf.slot: leaf for leaf in golden.leaves}
     pairs = [(leaf, slots[leaf.slot]) for leaf in target.leaves[:8] if leaf.slot in slots]
     near = [1 - distance(leaf, other) for leaf, other in pairs if leaf.shape == other.shape]

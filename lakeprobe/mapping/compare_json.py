@@ -1,4 +1,4 @@
-"""An old compare.json: what msprobe up to 8.3 was told to compare in a file, before its paths were options."""
+"""Reads an old compare.json, in which msprobe up to 8.3 took the paths that are options today."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from lakeprobe.mapping.files import Api
 from lakeprobe.system.files import open_regular
 
 _SIDES = {"npu_path": "target_path", "bench_path": "golden_path"}
-"""Paths that must be given: the key of old, and the name of today."""
+"""Paths that must be given: the old key and today's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldCompare:
-    """What compare.json asks for. Paths are relative to the working directory, as msprobe has it.
+    """The content of compare.json. Paths are relative to the working directory, as in msprobe.
 
-    ranks and steps: numbers to compare, none for all. common: the paths are folders of single tensors, which are
-    recognised without it. map_dict: names of saved values in the target and in golden. notes: what is given and has no
-    effect.
+    ranks and steps: numbers to compare. Empty means all.
+    common: the paths are folders of single tensors. These are recognised without it.
+    map_dict: names of saved values in the target and in golden.
+    notes: remarks on options that have no effect.
     """
 
     target: Path
@@ -39,15 +40,15 @@ class OldCompare:
 
     @property
     def apis(self) -> tuple[Api, ...]:
-        """map_dict as lines of an API mapping: each saved value is a debug point of its name."""
+        """map_dict as lines of an API mapping. Each saved value is a debug point of its name."""
         return tuple((f"debug.{target}", f"debug.{golden}") for target, golden in self.map_dict)
 
 
 def read(path: Path) -> OldCompare:
-    """What the compare.json at `path` asks for.
+    """Return what the compare.json at `path` asks for.
 
-    Raises UsageError for a file that cannot be read or is no JSON, for an unknown key, a value of the wrong type, and
-    a path that is missing or leads nowhere.
+    Raises UsageError if the file cannot be read or is not JSON, and for an unknown key, a value of the wrong type, and
+    a missing or wrong path.
     """
     given = _object(path)
     for key, value in given.items():
@@ -75,7 +76,10 @@ def _is_text(value: object) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    """Neither a NUL nor half a character, which JSON can write and no path or table can hold."""
+    """Return whether the text has neither a NUL nor half a surrogate pair.
+
+    JSON allows both, but paths and tables do not.
+    """
     return "\0" not in text and text.encode("utf-8", "ignore").decode() == text
 
 
@@ -111,7 +115,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "common": (_is_flag, "true or false"),
     "map_dict": (_are_names, 'names of both sides, such as {"input": "x"}'),
 }
-"""The keys of compare.json: what a value must be, in code and in words. null counts as not given."""
+"""The keys of compare.json: a check of the value, and its description. null counts as not given."""
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -122,19 +126,19 @@ def _object(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from error
     if len(data) > LARGEST_MAPPING:
-        raise UsageError(f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB; it is no compare.json")
+        raise UsageError(f"{path} has more than {LARGEST_MAPPING // 1_000_000} MB; it is not a compare.json")
     example = 'write {"npu_path": "…", "bench_path": "…"}'
     try:
         given = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: _without_twins(path, pairs))
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path} line {error.lineno}: it is no JSON ({error.msg}); {example}") from None
+        raise UsageError(f"{path} line {error.lineno}: it is not JSON ({error.msg}); {example}") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path} line {line}: it is no UTF-8; save the file as UTF-8") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
-        raise UsageError(f"{path} is no compare.json; {example}") from None
+        raise UsageError(f"{path} line {line}: it is not UTF-8; save the file as UTF-8") from None
+    except (ValueError, RecursionError):  # a number with thousands of digits, or thousands of brackets
+        raise UsageError(f"{path} is not a compare.json; {example}") from None
     if not isinstance(given, dict):
-        raise UsageError(f"{path} is no compare.json, it holds {_short(given)}; {example}")
+        raise UsageError(f"{path} is not a compare.json, it holds {_short(given)}; {example}")
     return given
 
 

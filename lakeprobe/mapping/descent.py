@@ -1,8 +1,9 @@
-"""Pairs tensors behind a difference: no values agree there, but what is made of the same is the same.
+"""Pairs tensors downstream of a difference. Their values disagree, but they are made of the same tensors.
 
-A tensor that only one run has is made of tensors that both have: its support, those from which ways over the ops lead
-to it. Two tensors of equally many elements and of one support stand at the same place of two implementations, whatever
-the steps between are. First, parameters that only one run has pair with what is left of the other run's.
+A tensor that only one run has is made of tensors that both have. Those from which paths over the ops lead to it are its
+support. Two tensors with the same number of elements and the same support are at the same place of two implementations,
+whatever the steps in between. Before that, parameters that only one run has are paired with the other run's remaining
+parameters.
 """
 
 from __future__ import annotations
@@ -20,32 +21,36 @@ from lakeprobe.mapping.tensors import Matches, Tensor, Tensors, presume
 from lakeprobe.mapping.units import OUTPUT, PARAMETERS, Numbers, Unit
 
 _MOST_MEMBERS = 64
-"""Tensors of one support and size up to which all ways to pair them are weighed; of more, only the last pair."""
+"""The largest class of tensors with the same support and size in which all pairings are scored.
+
+Larger classes pair only their last tensors.
+"""
 
 _LEAST_SCORE = 0.9
-"""What has to speak for a pair of tensors of one support: to be near (up to 1), of one kind (0.5), the last (0.4)."""
+"""The least score of a pair of tensors with the same support: closeness (up to 1), same kind (0.5), last of both
+(0.4)."""
 
 _FAR = 0.5
-"""How far apart the statistics of a parameter may be at most that is wrong in one run."""
+"""The largest distance between the statistics of a parameter that is wrong in one run."""
 
 _ASSOCIATIVE = {"add", "iadd", "radd", "mul", "imul", "rmul"}
-"""Kinds of op of which several make the same in any order."""
+"""Kinds of op that can be chained in any order with the same result."""
 
 _MOST_DANGLING = 32
-"""Outputs that nothing took in yet, among which is looked for what an input without maker is a part of."""
+"""The number of latest unused outputs that are searched for the source of an input without a maker."""
 
 _MOST_BITS = 4_000_000_000
-"""Bits of all supports up to which they are worked out: half a gigabyte."""
+"""The largest total size of all supports in bits: half a gigabyte."""
 
 _Made = dict[Tensor, Op]
-"""The forward op that puts a tensor out first."""
+"""The forward op that makes a tensor first."""
 
 _Results = dict[Tensor, set[Tensor]]
-"""What is made of each tensor in one op."""
+"""The tensors that are made of each tensor in one op."""
 
 
 def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
-    """Say which tensors of the two runs are at the same place, and note in `matches` which ops are rootless."""
+    """Presume which tensors of the two runs are at the same place, and note the ops without roots in `matches`."""
     sides = (_forward(target.ops), _forward(golden.ops))
     shown = [
         _first_shown(unit, ops, of_side)
@@ -76,14 +81,14 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
         for side, ops in enumerate(sides):
             _mark_partial(ops, made[side])
     if all(supports):
-        for ours, theirs in _classes(supports, int.bit_length):  # the newest: not all ways are recorded
+        for ours, theirs in _classes(supports, int.bit_length):  # not all paths are recorded
             _presume_best(ours, theirs, made, results)
 
 
 def _classes(
     supports: Sequence[dict[Tensor, int]], key: Callable[[int], int]
 ) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """The tensors without place of both sides that agree in size and in what `key` says of their supports."""
+    """Return the unplaced tensors of both sides in classes of equal size and equal `key` of their supports."""
     classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for side, of_side in enumerate(supports):
         for tensor, support in of_side.items():
@@ -94,21 +99,21 @@ def _classes(
 
 
 def _forward(ops: Sequence[Op]) -> list[Op]:
-    """The forward ops, without those of the optimizer: what is called behind the last backward op."""
+    """Return the forward ops without those of the optimizer, which are called after the last backward op."""
     backward = [op.seq for op in ops if op.direction != "forward"]
     end = max(backward, default=math.inf)
     return [op for op in ops if op.direction == "forward" and op.seq < end]
 
 
 def _known(matches: Matches) -> list[tuple[Tensor, Tensor]]:
-    """The tensors that both runs have, in the order in which the target's were seen."""
+    """Return the pairs of tensors that both runs have, in the order in which the target shows them."""
     return sorted((*matches.pairs(), *matches.presumed_pairs()), key=lambda pair: pair[0].leaf.row)
 
 
 def _first_shown(unit: Unit, forward: list[Op], tensors: Tensors) -> tuple[_Made, list[Tensor]]:
-    """The op that makes each tensor, and the parameters: what modules hold, in the order in which it is used.
+    """Return the op that makes each tensor, and the parameters, which modules hold, in order of use.
 
-    What only hands on what it takes in makes nothing. Without modules, parameters are what ops take in that none made.
+    Ops that only pass on their input make nothing. Without modules, the parameters are the inputs that no op makes.
     """
     columns = unit.columns
     is_forward = numpy.zeros(len(unit.ops), dtype=bool)
@@ -128,14 +133,14 @@ def _first_shown(unit: Unit, forward: list[Op], tensors: Tensors) -> tuple[_Made
 
 
 def _in_order(numbers: Numbers) -> list[int]:
-    """The distinct numbers in the order in which they come first."""
+    """Return the distinct numbers in order of first occurrence."""
     distinct, first = numpy.unique(numbers, return_index=True)
     found: list[int] = distinct[numpy.argsort(first)].tolist()
     return found
 
 
 def _shown(op: Op) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors that an op takes in and those that it puts out."""
+    """Return the tensors that an op takes in and those that it puts out."""
     shown: tuple[list[Tensor], list[Tensor]] = ([], [])
     for leaf in op.leaves:
         if leaf.tensor is not None:
@@ -144,9 +149,9 @@ def _shown(op: Op) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Parameters that only one run has: of equally many elements, and beside the same one that both runs have.
+    """Yield pairs of parameters that only one run has, with the same size and next to a common parameter.
 
-    The k-th pairs with the k-th, where equally many are left.
+    If equally many of a size are left, the k-th pairs with the k-th.
     """
     left: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     neighbours: dict[Tensor, set[Tensor]] = {}
@@ -171,7 +176,10 @@ def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:
-    """Per tensor that an op of this run makes and the other run has not, its support: a bit for each known tensor."""
+    """Return the support of each tensor that this run makes and the other run lacks.
+
+    It has one bit per known tensor.
+    """
     supports: dict[Tensor, int] = {}
     dangling: dict[Tensor, None] = {}
     for op in ops:
@@ -192,9 +200,9 @@ def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[T
 
 
 def _whole(part: Tensor, dangling: dict[Tensor, None]) -> Tensor | None:
-    """The last output that nothing took in and that `part` may be cut from or made of.
+    """Return the latest unused output that `part` may be cut from or made of, or None.
 
-    Not all ops are recorded: slices and parts of a tensor leave no trace in some dumps.
+    Not all ops are recorded. Some dumps do not show slices and parts of a tensor.
     """
     for whole in islice(reversed(dangling), _MOST_DANGLING):
         ours, theirs = part.leaf, whole.leaf
@@ -220,9 +228,9 @@ def _results(ops: Sequence[Op]) -> _Results:
 
 
 def _mark_partial(ops: Sequence[Op], made: _Made) -> None:
-    """Mark sums and products that only go into another of their kind, which has its place in both runs.
+    """Mark sums and products that only go into another of their kind, which is placed in both runs.
 
-    One program adds a and b first, another b and c.
+    One program may add a and b first, the other b and c.
     """
     found = {tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor.presumed is None}
     taken: set[Tensor] = set()
@@ -242,7 +250,7 @@ def _mark_partial(ops: Sequence[Op], made: _Made) -> None:
 def _presume_best(
     ours: list[Tensor], theirs: list[Tensor], made: tuple[_Made, ...], results: tuple[_Results, ...]
 ) -> None:
-    """Pair tensors of one class, in the order in which they are made, as most speaks for it."""
+    """Pair tensors of one class in the order in which they are made, with the largest total score."""
     lasts = tuple(_lasts(tensors, of_side) for tensors, of_side in zip((ours, theirs), results, strict=True))
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         ours = [tensor for tensor in ours if tensor in lasts[0]]
@@ -262,5 +270,5 @@ def _presume_best(
 
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:
-    """The tensors of which no op makes another of the same support and size."""
+    """Return the tensors that no op turns into another one with the same support and size."""
     return {tensor for tensor in tensors if not any(other in results.get(tensor, ()) for other in tensors)}

@@ -1,7 +1,7 @@
-"""msprobe's mapping files, unchanged, as rows: which API, cell, row and layer of the target is which of golden.
+"""Reads msprobe's mapping files as they are, into rows that pair APIs, cells, rows and layers of target and golden.
 
-Names come out as they were written; only row names are brought to the form that the lake has. What the rows do to a
-comparison is said in SQL.
+Names stay as they were written, except that row names are brought to the lake's form. SQL defines what the rows mean
+for a comparison.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECTIONS = (
     ("parameters", None, "parameters"),
     ("parameters_grad", "parameters_grad", None),
 )
-"""Of an API mapping: the name of a list, the direction it is for, and the first part of its slots."""
+"""The sections of an API mapping: the name of a list, its direction, and the first part of its slots."""
 
 _API_KEYS = ("api", "args", "output", "outputs", "parameters", "parameters_grad")
 _KNOWN_KEYS = tuple(f"{side}_{key}" for key in _API_KEYS for side in ("ms", "pt"))
@@ -39,20 +39,18 @@ _KNOWN_KEYS = tuple(f"{side}_{key}" for key in _API_KEYS for side in ("ms", "pt"
 _EXTENSION = re.compile(r"\.(npy|pt)$")
 _KWARGS = re.compile(r"(\.(?:forward|backward)(?:\.\d+)?)\.(?:kwargs|input_kwargs|input_args)\.")
 _TOP_LAYER = {"Cell": "TopLayer"}
-"""Older layer mappings call the class of the model itself Cell."""
+"""Older layer mappings call the model's own class Cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mappings:
-    """What the mapping files say, each kind in the order of its file. Empty where there is no file.
+    """The content of the mapping files, each kind in the order of its file. Empty without a file.
 
-    apis: target_api, golden_api.
-    slots: target_api, golden_api, direction (None: any), target_slot, golden_slot. Of a section (input, output,
-    parameters, or the direction parameters_grad) that is named here, only the slots that are named pair. A section
-    with an empty list is one slot: its bare name, with golden_slot None.
-    cells: target_text, golden_text (which may be empty).
-    data: target_name, golden_name: names of rows, as the lake has them.
-    layers: class, target_scope, golden_scope.
+    apis: target_api, golden_api. slots: target_api, golden_api, direction (None: any), target_slot, golden_slot. Of a
+    section named here (input, output, parameters, or the direction parameters_grad), only the named slots pair. A
+    section with an empty list is one slot: its bare name, with golden_slot None. cells: target_text, golden_text (which
+    may be empty). data: target_name, golden_name, which are names of rows in the lake's form. layers: class,
+    target_scope, golden_scope.
     """
 
     apis: tuple[Api, ...] = ()
@@ -63,14 +61,14 @@ class Mappings:
 
     @property
     def is_empty(self) -> bool:
-        """No file says anything."""
+        """Whether no file maps anything."""
         return self == Mappings()
 
 
 def read(
     api: Path | None = None, cell: Path | None = None, data: Path | None = None, layer: Path | None = None
 ) -> Mappings:
-    """What the four kinds of mapping files say. Raises UsageError with the line of what is wrong."""
+    """Return the content of the four kinds of mapping files. Raises UsageError with the line of a mistake."""
     apis, slots = read_apis(api) if api else ((), ())
     return Mappings(
         apis=apis,
@@ -82,7 +80,7 @@ def read(
 
 
 def read_apis(path: Path) -> tuple[tuple[Api, ...], tuple[Slot, ...]]:
-    """The apis and slots (see Mappings) of an API mapping: one mapping, or a list of them."""
+    """Return the apis and slots (see Mappings) of an API mapping: one mapping, or a list of them."""
     root = _root(path, "API mapping", _API_EXAMPLE)
     entries = root.items if isinstance(root, List) else (root,)
     lines: dict[str, int] = {}
@@ -103,7 +101,7 @@ def read_apis(path: Path) -> tuple[tuple[Api, ...], tuple[Slot, ...]]:
 
 
 def read_cells(path: Path) -> tuple[tuple[str, str], ...]:
-    """The cells (see Mappings) of a cell mapping, lines `text: text`."""
+    """Return the cells (see Mappings) of a cell mapping with lines `text: text`."""
     return tuple(
         (_name(key, key, _CELL_EXAMPLE), _replacement(key, value))
         for key, value in _pairs(_root(path, "cell mapping", _CELL_EXAMPLE), _CELL_EXAMPLE)
@@ -111,7 +109,7 @@ def read_cells(path: Path) -> tuple[tuple[str, str], ...]:
 
 
 def read_data(path: Path) -> tuple[tuple[str, str], ...]:
-    """The data (see Mappings) of a data mapping, lines `row: row`; a row may be written as its data_name."""
+    """Return the data (see Mappings) of a data mapping with lines `row: row`. A row may be given by its data_name."""
     target_lines: dict[str, int] = {}
     golden_lines: dict[str, int] = {}
     rows = []
@@ -130,7 +128,7 @@ def read_data(path: Path) -> tuple[tuple[str, str], ...]:
 
 
 def read_layers(path: Path) -> tuple[tuple[str, str, str], ...]:
-    """The layers (see Mappings) of a layer mapping: classes, and below each, lines `scope: scope`."""
+    """Return the layers (see Mappings) of a layer mapping: classes, and below each, lines `scope: scope`."""
     lines: dict[tuple[str, str], int] = {}
     rows = []
     for class_key, scopes in _pairs(_root(path, "layer mapping", _LAYER_EXAMPLE), _LAYER_EXAMPLE):
@@ -159,14 +157,14 @@ def _root(path: Path, kind: str, example: str) -> Node:
 
 def _pairs(node: Node, example: str) -> tuple[tuple[Text, Node], ...]:
     if not isinstance(node, Mapping):
-        raise node.error("it is no mapping of names", f"write {example}")
+        raise node.error("it is not a mapping of names", f"write {example}")
     return node.pairs
 
 
 def _name(key: Text, node: Node, example: str) -> str:
-    """The text of `node`, the key itself or its value; it may not be empty."""
+    """Return the text of `node`, which is the key itself or its value. It must not be empty."""
     if not isinstance(node, Text):
-        raise key.error(f"the value of {key.value!r} is no text", f"write {example}")
+        raise key.error(f"the value of {key.value!r} is not text", f"write {example}")
     if not node.value.strip():
         what = "a name before the colon" if node is key else f"the value of {key.value!r}"
         raise key.error(f"{what} is missing", f"write {example}")
@@ -174,14 +172,15 @@ def _name(key: Text, node: Node, example: str) -> str:
 
 
 def _replacement(key: Text, value: Node) -> str:
-    """What stands in the place of a cell text: nothing, if that is what the quotes say."""
+    """Return the replacement of a cell text. It may be empty only if it is quoted."""
     if isinstance(value, Text) and value.is_missing:
         raise key.error(f"the value of {key.value!r} is missing", f'write {_CELL_EXAMPLE}, or "" to remove the text')
     return value.value if isinstance(value, Text) and not value.value else _name(key, value, _CELL_EXAMPLE)
 
 
 def _row(key: Text, name: str) -> str:
-    """A row's name as the lake has it: no extension of a tensor file, `.input.` before a keyword."""
+    """Return a row's name in the lake's form: without a tensor file's extension, and with `.input.` before a
+    keyword."""
     row = _KWARGS.sub(r"\1.input.", _EXTENSION.sub("", name), count=1)
     if names.parse(row).kind in ("api", "module"):
         raise key.error(f"{name!r} is an op, not a row", f"write its rows, such as {row}.input.0")
@@ -189,7 +188,7 @@ def _row(key: Text, name: str) -> str:
 
 
 def _scope(key: Text, written: str) -> str:
-    """Names with dots between them; what follows a bracket is a remark."""
+    """Return a scope: names with dots between them. What follows a bracket is ignored."""
     scope = written.partition("(")[0].strip()
     if not all(scope.split(".")):
         raise key.error(f"the scope {written!r} has an empty part", "write names with one dot between them")
@@ -197,7 +196,7 @@ def _scope(key: Text, written: str) -> str:
 
 
 def _by_known_key(entry: Mapping) -> dict[str, tuple[Text, Node]]:
-    """The values by key, `outputs` under `output`; each with the key as it was written."""
+    """Return the values by key, with `outputs` under `output`. Each comes with the key as it was written."""
     lists: dict[str, tuple[Text, Node]] = {}
     for key, value in entry.pairs:
         if key.value not in _KNOWN_KEYS:
@@ -228,7 +227,7 @@ def _api(entry: Mapping, lists: dict[str, tuple[Text, Node]], name: str) -> str:
 
 
 def _slots(target: str, golden: str, lists: dict[str, tuple[Text, Node]]) -> Iterator[Slot]:
-    """The slots of all sections that are given, in the order of the sections."""
+    """Yield the slots of all given sections, in the order of the sections."""
     for section, direction, prefix in _SECTIONS:
         ours, theirs = lists.get(f"ms_{section}"), lists.get(f"pt_{section}")
         if not ours and not theirs:
@@ -252,14 +251,14 @@ def _without_other(given: tuple[Text, Node] | None) -> UsageError:
     assert given
     key = given[0]
     other = {"ms": "pt", "pt": "ms"}[key.value[:2]] + key.value[2:]
-    return key.error(f"{key.value} stands without {other}", "write both, or neither to pair all by their own names")
+    return key.error(f"{key.value} is given without {other}", "write both, or neither to pair all by their own names")
 
 
 def _elements(key: Text, value: Node) -> tuple[str, ...]:
-    """Indexes and names of a list, as they were written."""
+    """Return the indexes and names of a list, as they were written."""
     example = f"{key.value}: [0, 1]"
     if not isinstance(value, List):
-        raise key.error(f"{key.value} is no list", f"write {example}")
+        raise key.error(f"{key.value} is not a list", f"write {example}")
     lines: dict[str, int] = {}
     for item in value.items:
         if not isinstance(item, Text) or not item.value.strip():

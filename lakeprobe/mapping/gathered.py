@@ -1,8 +1,8 @@
 """Finds tensors that hold some rows of a tensor of the other run.
 
-One program gathers the rows that it computes on, the other computes on all of them and masks what it does not want, as
-two mixtures of experts do. No statistics of the two are equal, but the range of some rows lies within the range of all.
-What is made of them row by row keeps to this; where it does not, the two programs differ.
+One program may gather the rows that it computes on, while the other computes on all rows and masks the unwanted ones,
+as two mixtures of experts do. Their statistics differ, but the range of some rows is within the range of all. Results
+computed row by row keep this property. Where it breaks, the two programs differ.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lakeprobe.mapping.units import OUTPUT, Unit
 _ACROSS_ROWS = frozenset({
     "batchnorm", "cumprod", "cumsum", "dropout", "flip", "indexadd", "logsoftmax", "roll", "softmax", "sort",
 })  # fmt: skip
-"""Kinds of op that make a row of more than that row, or of chance."""
+"""Kinds of op whose output rows depend on more than one input row, or on chance."""
 
 
 def compare_gathered(
     pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches
 ) -> tuple[list[RowPair], dict[Tensor, str]]:
-    """The pairs of rows in which some rows leave the range of all; and a note on each tensor of which they do not."""
+    """Return the pairs in which some rows leave the range of all rows, and notes on tensors in which they do not."""
     if not _may_differ_in_rows(pairs, target, golden):
         return [], {}
     found: list[RowPair] = []
@@ -42,7 +42,7 @@ def compare_gathered(
 
 
 def _may_differ_in_rows(pairs: Sequence[Pair], target: Unit, golden: Unit) -> bool:
-    """Whether the ops of a pair put out unequally many elements."""
+    """Return whether the ops of some pair have outputs with different numbers of elements."""
     sizes = []
     for unit, places in (
         (target, [pair.target.place for pair in pairs]),
@@ -57,17 +57,20 @@ def _may_differ_in_rows(pairs: Sequence[Pair], target: Unit, golden: Unit) -> bo
 
 
 class _Gathered:
-    """What is known of the tensors of one run that hold some rows."""
+    """Tracks the tensors of one run that hold some rows of the other run's."""
 
     def __init__(self, partners: Mapping[Op, Op]) -> None:
         self.partners = partners
-        self.wholes: dict[Tensor, Tensor] = {}  # per tensor that holds some rows the other run's that holds all
-        self.counts: set[tuple[int, int]] = set()  # of some rows and of all
+        self.wholes: dict[Tensor, Tensor] = {}  # per tensor that holds some rows, the other run's tensor with all rows
+        self.counts: set[tuple[int, int]] = set()  # numbers of some rows and of all rows
         self.used: set[Op] = set()
-        self.behind: set[Tensor] = set()  # what leaves the range, and what is made of it
+        self.behind: set[Tensor] = set()  # tensors that leave the range, and what is made of them
 
     def follow(self, op: Op) -> tuple[Leaf, Leaf] | None:
-        """Go on from what `op` takes in to what it puts out; the two leaves if some rows leave the range of all."""
+        """Track the rows from the inputs of `op` to its outputs.
+
+        Returns the two leaves if some rows leave the range of all.
+        """
         taken = _alone(op, "input") if _goes_by_row(op) else []
         if not self.behind.isdisjoint(taken):
             self.behind.update(_alone(op, "output"))
@@ -91,7 +94,7 @@ class _Gathered:
         return None
 
     def begin(self, op: Op, taken: Sequence[Tensor]) -> None:
-        """Note what an op takes in that is some rows of what its counterpart takes in beside the same weights."""
+        """Note inputs of an op that are some rows of its counterpart's inputs, if both use the same weights."""
         other = self.partners.get(op)
         if not taken or other is None or not _weights(op) & {leaf.tensor for leaf in other.leaves}:
             return
@@ -107,7 +110,7 @@ class _Gathered:
                 self.counts.add((_rows(leaf), _rows(whole)))
 
     def counterpart(self, op: Op, wholes: Sequence[Tensor]) -> Op | None:
-        """The op of the same kind that takes in all rows where `op` takes in some, and the same weights."""
+        """Return the op of the same kind that takes all rows where `op` takes some, and the same weights."""
         weights = _weights(op)
         if weights and op in self.partners:
             others = [self.partners[op]]
@@ -125,11 +128,11 @@ class _Gathered:
         return found[0] if len(found) == 1 else None
 
     def may_be_rows(self, part: Leaf, whole: Leaf) -> bool:
-        """Whether `part` has as many of the rows of `whole` as were gathered."""
+        """Return whether `part` has as many rows of `whole` as were gathered."""
         return _has_rows_of(part, whole) and (_rows(part), _rows(whole)) in self.counts
 
     def notes(self) -> dict[Tensor, str]:
-        """Per tensor that only one run has what it holds."""
+        """Return what each tensor that only one run has holds."""
         notes = {}
         for part, whole in self.wholes.items():
             notes[part] = f"holds some rows of {whole.leaf.name}, within their range"
@@ -139,13 +142,13 @@ class _Gathered:
 
 
 def _goes_by_row(op: Op) -> bool:
-    """Whether `op` makes a row of that row only."""
+    """Return whether each output row of `op` depends on one input row only."""
     is_call = op.kind == "api" and op.direction == "forward"
     return is_call and not (op.is_view or op.is_query or op.family in _ACROSS_ROWS)
 
 
 def _weights(op: Op) -> set[Tensor]:
-    """The other run's tensors that `op` takes in too."""
+    """Return the other run's tensors that `op` takes in too."""
     return {leaf.tensor.partner for leaf in op.leaves if leaf.tensor is not None and leaf.tensor.partner is not None}
 
 
@@ -155,7 +158,7 @@ def _alone(op: Op, role: str) -> list[Tensor]:
 
 
 def _has_rows_of(part: Leaf, whole: Leaf) -> bool:
-    """Whether `part` has rows as long as those of `whole`, and fewer; a vector has none."""
+    """Return whether `part` has rows of the same length as `whole`, and fewer elements. Vectors have no rows."""
     if not part.shape or not whole.shape or len(part.shape) < 2 or part.kind != whole.kind:
         return False
     return part.shape[-1] == whole.shape[-1] and part.elements < whole.elements
@@ -166,7 +169,7 @@ def _rows(leaf: Leaf) -> int:
 
 
 def _is_within(part: Leaf, whole: Leaf) -> bool:
-    """Whether the range of `part` lies within the range of `whole`."""
+    """Return whether the range of `part` is within the range of `whole`."""
     if part.max is None or part.min is None or whole.max is None or whole.min is None:
         return True
     slack = TOLERANCE * max(abs(whole.max), abs(whole.min))

@@ -1,6 +1,6 @@
-"""What our tables (schemas/data) know of ops: what kind one is in two frameworks, and how its arguments are called.
+"""What our tables (schemas/data) know of ops: their kind in two frameworks, and the names of their arguments.
 
-They propose; what was recorded decides (mapping/row_pairs.py).
+The tables only propose. The recorded values decide (mapping/row_pairs.py).
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from functools import lru_cache
 from lakeprobe import resources
 
 _OPERATORS = {"truediv": "div", "batchmatmul": "matmul"}
-"""Kinds of op under another name that no table has, since PyTorch knows both names."""
+"""Kinds of op under other names. The tables lack these, because PyTorch has both names."""
 
 _BY_PLACE = {"mean": "running_mean", "variance": "running_var", "scale": "weight"}
-"""Arguments of MindSpore's primitives that our table of slots has by their places only."""
+"""Arguments of MindSpore's primitives that our table of slots has only by position."""
 
 
 def family(name: str, framework: str = "") -> str:
-    """The kind of an op, spelled in one way and in PyTorch's words: __add__ → add, Dense → linear."""
+    """Return the kind of an op, in one spelling and in PyTorch's words: __add__ → add, Dense → linear."""
     word = _word(name)
     return _OPERATORS.get(word) or (_families().get(word, word) if framework == "mindspore" else word)
 
 
 def argument(framework: str, op: str, slot: str) -> str | None:
-    """How the argument in `slot` of `op` is called, in PyTorch's words; None where no signature tells.
+    """Return the name of the argument in `slot` of `op`, in PyTorch's words. None if no signature has it.
 
-    `op` is its name in a dump (Functional.layer_norm.0.forward), `slot` a place or name there (input.1, input.weight).
+    `op` is its name in a dump (Functional.layer_norm.0.forward). `slot` is an index or name there (input.1,
+    input.weight).
     """
     section, _, place = slot.partition(".")
     if section != "input" or "." in place:
@@ -41,7 +42,7 @@ def argument(framework: str, op: str, slot: str) -> str | None:
 
 
 def slot_name(name: str) -> str:
-    """The name of an argument or parameter in PyTorch's words: gamma → weight, axis → dim."""
+    """Return the name of an argument or parameter in PyTorch's words: gamma → weight, axis → dim."""
     return _slot_names().get(name, name)
 
 
@@ -52,14 +53,14 @@ def _word(name: str) -> str:
 
 
 def _api(op: str) -> str:
-    """Functional.softmax of Functional.softmax.0.forward, Primitive.Add of Primitive.add.Add.0.forward."""
+    """Return Functional.softmax for Functional.softmax.0.forward, Primitive.Add for Primitive.add.Add.0.forward."""
     parts = op.split(".")
     return f"{parts[0]}.{parts[2]}" if parts[0] == "Primitive" and len(parts) > 3 else ".".join(parts[:2])
 
 
 @lru_cache
 def _families() -> dict[str, str]:
-    """Per kind of op of MindSpore the one that it is in PyTorch, where that is only one."""
+    """Return PyTorch's kind for each of MindSpore's kinds of op that has exactly one."""
     found: dict[str, set[str]] = defaultdict(set)
     for table in ("apis", "classes"):
         for theirs, ours in _rows(table):
@@ -69,7 +70,7 @@ def _families() -> dict[str, str]:
 
 @lru_cache
 def _slot_names() -> dict[str, str]:
-    """Per name of an argument of MindSpore the one that it mostly has in PyTorch."""
+    """Return PyTorch's most frequent name for each of MindSpore's argument names."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for *_, theirs, ours in _rows("slots"):
         name, other = theirs.rpartition(".")[2], ours.rpartition(".")[2]
@@ -80,7 +81,7 @@ def _slot_names() -> dict[str, str]:
 
 @lru_cache
 def _arguments(framework: str) -> dict[str, tuple[str, ...]]:
-    """Per op its arguments that can be given by place, in their order (benchmarks/signatures.py)."""
+    """Return for each op its positional arguments in order (benchmarks/signatures.py)."""
     if not resources.data(f"signatures/{framework}").exists():
         return {}
     found = {}

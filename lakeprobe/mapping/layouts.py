@@ -1,6 +1,6 @@
-"""Says how one tensor is laid out otherwise in two programs: transposed, fused, or padded.
+"""Describes tensors with a different layout in the two programs: transposed, fused, or padded.
 
-Statistics tell as far as they are equal in any order of the elements. These are notes, and no difference.
+The evidence is statistics, which do not depend on the order of elements. The results are notes, not differences.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lakeprobe.mapping.tensors import Matches, Tensor, Tensors
 from lakeprobe.mapping.units import PARAMETERS, Numbers, Unit
 
 _MOST_PARTS = 8
-"""Tensors that one holds at most: query, key and value, the gates of an LSTM in both directions."""
+"""The maximum number of tensors fused into one, such as query, key and value, or an LSTM's gates in both directions."""
 
 
 def of_pair(leaf: Leaf, other: Leaf) -> str:
-    """How the shapes of two leaves that are one tensor differ: transposed (NCHW and NHWC alike), or reshaped."""
+    """Return how the shapes of two leaves of one tensor differ: transposed (also NCHW against NHWC), or reshaped."""
     if leaf.shape == other.shape or leaf.shape is None or other.shape is None:
         return "same shape"
     ours, theirs = ([length for length in shape if length != 1] for shape in (leaf.shape, other.shape))
@@ -28,7 +28,7 @@ def of_pair(leaf: Leaf, other: Leaf) -> str:
 
 
 def of_parameters(target: Unit, golden: Unit, matches: Matches) -> dict[Tensor, str]:
-    """Per parameter that only one run has as it is, where it is in the other run."""
+    """Return for each parameter that only one run has in this form where it is in the other run."""
     units = zip((target, golden), matches.sides, matches.partner, strict=True)
     left = [_left(unit, tensors, partner) for unit, tensors, partner in units]
     notes: dict[Tensor, str] = {}
@@ -47,7 +47,7 @@ def of_parameters(target: Unit, golden: Unit, matches: Matches) -> dict[Tensor, 
 
 
 def _left(unit: Unit, tensors: Tensors, partner: Numbers) -> list[Tensor]:
-    """The parameters without partner, in the order in which they are used."""
+    """Return the parameters without partner, in order of use."""
     columns = unit.columns
     leaf = numpy.flatnonzero((columns.role == PARAMETERS) & (tensors.of_leaf >= 0))
     leaf = leaf[partner[tensors.of_leaf[leaf]] < 0]
@@ -60,7 +60,7 @@ def _name(tensor: Tensor) -> str:
 
 
 def _parts(whole: Tensor, others: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Neighbours among `others` that make up `whole`."""
+    """Yield neighbours among `others` that make up `whole`."""
     for start in range(len(others)):
         elements = 0
         for end in range(start, min(start + _MOST_PARTS, len(others))):
@@ -73,7 +73,7 @@ def _parts(whole: Tensor, others: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _make_up(parts: list[Leaf], whole: Leaf) -> bool:
-    """Whether max, min and norm of the parts are those of the whole."""
+    """Return whether max, min and norm of the parts match those of the whole."""
     norms = [leaf.norm for leaf in parts if leaf.norm is not None]
     largest = [leaf.max for leaf in parts if leaf.max is not None]
     smallest = [leaf.min for leaf in parts if leaf.min is not None]
@@ -87,7 +87,7 @@ def _make_up(parts: list[Leaf], whole: Leaf) -> bool:
 
 
 def _is_padded(leaf: Leaf, other: Leaf) -> bool:
-    """Whether one holds the other and zeros beyond it, as a vocabulary that is rounded up does."""
+    """Return whether one is the other padded with zeros, like a vocabulary that is rounded up."""
     if not leaf.shape or not other.shape or leaf.shape[1:] != other.shape[1:] or leaf.shape[0] == other.shape[0]:
         return False
     return _near(leaf.max, other.max) and _near(leaf.min, other.min) and _near(leaf.norm, other.norm)

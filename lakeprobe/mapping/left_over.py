@@ -1,7 +1,7 @@
-"""Says why a row found no counterpart: one implementation takes steps that the other does not.
+"""Explains why a row has no counterpart: one implementation takes steps that the other does not.
 
-What only one run has is harmless where it lies on a way between tensors that both have: a product without its bias, a
-view, a mask that is made otherwise. These rows are counted apart, each with its reason.
+What only one run has is harmless if it is on a path between tensors that both have: a product without its bias, a view,
+a mask that is made differently. These rows are counted separately, each with its reason.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lakeprobe.mapping.tensors import Tensor, Tensors
 from lakeprobe.mapping.units import GRADIENT, OUTPUT, Numbers, Unit
 
 _MASKED = -5e3
-"""A number as low as this in a tensor of scores is a mask's."""
+"""A number as low as this in a tensor of scores comes from a mask."""
 
 INSIDE, STRUCTURE = "inside", "structure"
-"""How a row without counterpart ends that has its reason: a step on the way, or what computes nothing."""
+"""Outcomes of a row without counterpart that has a reason: a step in between, or an op that computes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The rows of one side without counterpart, as columns: how each ends and why.
+    """The rows of one side without counterpart, as columns: the outcome and the reason of each.
 
-    `seqs` are the ops of the rows; where `rows` has None, it stands for all rows of the op that are not named.
+    `seqs` are the ops of the rows. None in `rows` stands for all rows of the op that are not listed.
     """
 
     seqs: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class LeftOver:
     reasons: list[str] = field(default_factory=list)
 
     def add(self, seq: int, row: int | None, outcome: str, reason: str) -> None:
-        """Add a row, or with None an op."""
+        """Add a row, or all rows of an op if `row` is None."""
         self.seqs.append(seq)
         self.rows.append(row)
         self.outcomes.append(outcome)
@@ -50,10 +50,10 @@ def explain(
     others: Sequence[Leaf],
     notes: Mapping[Tensor, str],
 ) -> LeftOver:
-    """The reasons of what is left of one side.
+    """Return the reasons for the rows of one side without counterpart.
 
-    `paired` has its paired leaves, and `others` what each is compared with. `partner` says per tensor whether the other
-    run has it (-1: no), and `notes` what is known of some of them (mapping/layouts.py).
+    `paired` has the paired leaves of the side, and `others` the leaf that each is compared with. `partner` has for each
+    tensor its number in the other run, or -1. `notes` has what is known of some tensors (mapping/layouts.py).
     """
     places = numpy.array([leaf.place for leaf in paired], dtype=numpy.int64)
     compared = numpy.zeros(len(unit.leaves), dtype=bool)
@@ -80,7 +80,7 @@ def explain(
 
 
 def _firsts(unit: Unit, tensors: Tensors, places: Numbers) -> tuple[Numbers, Numbers]:
-    """Per op, and per tensor, which of the paired leaves at `places` is its first; -1 where none is."""
+    """Return for each op and each tensor the index of its first paired leaf in `places`, or -1."""
     number = numpy.flatnonzero(places >= 0)
     found = []
     for order, of_leaf, count in (
@@ -88,14 +88,14 @@ def _firsts(unit: Unit, tensors: Tensors, places: Numbers) -> tuple[Numbers, Num
         (slice(None), tensors.of_leaf, len(tensors.all)),
     ):
         keys, first = numpy.unique(of_leaf[places[number[order]]], return_index=True)
-        firsts = numpy.full(count + 1, -1, dtype=numpy.int64)  # what shows no tensor has the key -1: the last
+        firsts = numpy.full(count + 1, -1, dtype=numpy.int64)  # leaves without a tensor have the key -1, the last entry
         firsts[keys] = number[order][first]
         found.append(firsts[:count])
     return found[0], found[1]
 
 
 def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
-    """Whether the two are the same but for the number that a mask puts in: -1e9, -10000, the dtype's least, -inf."""
+    """Return whether the two differ only in the number that a mask puts in: -1e9, -10000, the dtype's minimum, -inf."""
     if leaf.min is None or leaf.min > _MASKED or other.min is None or leaf.max is None or other.max is None:
         return False
     if leaf.kind != "float" or leaf.min == other.min or max(leaf.min, other.min) > _MASKED:
@@ -104,12 +104,12 @@ def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
 
 
 def masks(leaf: Leaf, other: Leaf) -> str:
-    """What the two masks put in."""
+    """Return what the two masks put in."""
     return f"masked with {leaf.min:.4g} here and with {other.min:.4g} there, and equal but for that"
 
 
 def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[Leaf]) -> LeftOver:
-    """Why a paired op has a row over: an argument or a tensor that the other's call does not have."""
+    """Explain leftover rows of paired ops: arguments or tensors that the other's call does not have."""
     places = numpy.flatnonzero(counterpart >= 0)
     ops = [unit.ops[place] for place in places.tolist()]
     names = [others[number].op.name for number in counterpart[places].tolist()]
@@ -122,7 +122,7 @@ def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[Leaf]) -> Left
 
 
 def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) -> tuple[str, str] | None:
-    """Why an op has no counterpart; None if there is no reason known."""
+    """Return why an op has no counterpart. None if no reason is known."""
     if op.is_view or op.is_query:
         return STRUCTURE, "a view, or a query of a shape"
     if not has_evidence:
@@ -135,9 +135,9 @@ def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) ->
 
 
 def _between(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) -> dict[Op, tuple[str, str]]:
-    """The ops without counterpart that stand between ops that are compared, unless a difference begins there.
+    """Return the ops without counterpart between ops that are compared, unless a difference begins there.
 
-    A part of a tensor and a sum of gradients leave no trace in a dump, so that no way of tensors need lead to them.
+    Dumps do not show parts of a tensor and sums of gradients, so there may be no path of tensors to these ops.
     """
     found: dict[Op, tuple[str, str]] = {}
     ends = _agreement(unit, tensors, partner, compared)
@@ -163,7 +163,7 @@ def _between(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) 
 
 
 def _agreement(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) -> list[bool | None]:
-    """Per op whether what it puts out is in both runs; None if it is not compared."""
+    """Return for each op whether both runs have its outputs. None if the op is not compared."""
     columns = unit.columns
     is_made = compared & _is_made(unit)
     agrees = ~columns.is_evidence
@@ -177,13 +177,13 @@ def _agreement(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers
 
 
 def _ways(unit: Unit, tensors: Tensors, known: Numbers) -> tuple[list[bool], list[bool]]:
-    """Per op whether it takes in a tensor that is compared or what was made of one, and whether it leads to one."""
+    """Return for each op whether it is reached from a compared tensor, and whether it leads to one."""
     columns, of_leaf = unit.columns, tensors.of_leaf
     shows = of_leaf >= 0
     is_known = numpy.zeros(len(of_leaf), dtype=bool)
     is_known[shows] = known[of_leaf[shows]]
     is_made = _is_made(unit)
-    between = numpy.unique(columns.op[shows & ~is_known]).tolist()  # only these hand on what is not known
+    between = numpy.unique(columns.op[shows & ~is_known]).tolist()  # only these ops pass on unknown tensors
     found = []
     for is_start, order in ((~is_made, between), (is_made, between[::-1])):
         touched = (numpy.bincount(columns.op[is_known & is_start], minlength=len(unit.ops)) > 0).tolist()
@@ -193,7 +193,7 @@ def _ways(unit: Unit, tensors: Tensors, known: Numbers) -> tuple[list[bool], lis
 
 
 def _follow(unit: Unit, order: Iterable[int], touched: list[bool], is_start: Sequence[bool]) -> None:
-    """Go from op to op over the tensors that one hands to the next, and mark those that are reached."""
+    """Mark the ops that are reached by following tensors from op to op."""
     reached: set[Tensor] = set()
     for place in order:
         starts = [leaf.tensor for leaf in unit.ops[place].leaves if is_start[leaf.place] and leaf.tensor is not None]
@@ -205,5 +205,5 @@ def _follow(unit: Unit, order: Iterable[int], touched: list[bool], is_start: Seq
 
 
 def _is_made(unit: Unit) -> Numbers:
-    """Per leaf whether its op makes it."""
+    """Return for each leaf whether its op makes it."""
     return numpy.asarray((unit.columns.role == OUTPUT) | (unit.columns.role == GRADIENT))

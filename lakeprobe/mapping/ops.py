@@ -1,4 +1,4 @@
-"""What a search knows of ops and of their tensors and scalars, and how two of them are held against each other."""
+"""Ops with their tensors and scalars, as a search sees them, and how to compare two of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from lakeprobe.mapping.tensors import Tensor
 
 TOLERANCE = 1e-4
-"""How far apart two statistics may be, relative to the tensor's magnitude, and still be called the same."""
+"""The largest difference of equal statistics, relative to the tensor's magnitude."""
 
 _GRID = 1e3
-"""Steps per factor e of the grid that statistics are put on to find equal ones; close ones may fall to two sides."""
+"""Grid steps per factor e for statistics. Equal ones share a grid point, but close ones may fall on different
+points."""
 
 _SAME_FAMILY, _PART_OF = 3.0, 1.5
-"""What speaks for a pair of ops: that they are of one kind, or one a part of the other."""
+"""The weight of two ops that are of one kind, or where one is a part of the other."""
 
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
@@ -30,7 +31,8 @@ VIEWS = frozenset({
     "squeeze", "stopgradient", "stridedslice", "t", "tensorsplit", "to", "transpose", "type", "typeas",
     "unbind", "unflatten", "unsqueeze", "view", "viewas",
 })  # fmt: skip
-"""Kinds of op that give their input another shape, place or dtype, or a part of it, and compute nothing."""
+"""Kinds of op that compute nothing. They only change the shape, place or dtype of their input, or select a part of
+it."""
 
 QUERIES = frozenset(
     {
@@ -50,15 +52,16 @@ QUERIES = frozenset(
         "stride",
     }
 )
-"""Kinds of op that ask for a tensor's shape or the like."""
+"""Kinds of op that query a tensor's shape or the like."""
 
 
 @dataclass(eq=False, slots=True)
 class Leaf:
-    """A tensor or scalar of `op`; `kind` is its element class (int, float, …) or, of a scalar, `scalar`.
+    """A tensor or scalar of `op`. `kind` is its element class (int, float, …), or `scalar`.
 
-    `elements`: how many elements the shape has; 1 for a scalar. `place`: where it is among the tensors of its unit.
-    `view`: the same number for a tensor and its reshaped self in the same run; -1 where the dump does not tell.
+    `elements`: the number of elements, 1 for a scalar.
+    `place`: its index among the tensors of its unit.
+    `view`: a number that a tensor shares with its reshaped views in the same run. -1 if the dump does not tell.
     `tensor`: the tensor that it shows (mapping/tensors.py).
     """
 
@@ -86,7 +89,7 @@ class Leaf:
 
     @property
     def fingerprint(self) -> Hashable | None:
-        """What equal tensors have in common in two frameworks; None where it would say nothing (all 0 or 1)."""
+        """What equal tensors have in common in two frameworks. None if it would say nothing (all 0 or 1)."""
         if self.digest is not None:
             return (self.elements, self.digest)
         if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
@@ -99,12 +102,12 @@ _TRIVIAL = (0.0, 1.0, -1.0)
 
 @dataclass(eq=False, slots=True)
 class Op:
-    """An op with its leaves. `path` is the module's path or the API's name; `parent` the enclosing module's op.
+    """An op with its leaves. `path` is the module's path or the API's name, `parent` the enclosing module's op.
 
-    `carries`: whether an output is an input in another form (reshape, cast, dropout of nothing): its values are no
-    clue. `is_view`: whether it only gives its input another shape, place or dtype. `is_query`: whether it only asks for
-    a tensor's shape or the like. `place`: where it is among the ops of its unit. `forward`: the call that it is the
-    backward of.
+    `carries`: whether an output is an input in another form (reshape, cast, dropout at 0), so that values are no
+    evidence. `is_view`: whether it only changes the shape, place or dtype of its input. `is_query`: whether it only
+    asks for a tensor's shape or the like. `place`: its index among the ops of its unit. `forward`: the call that it is
+    the backward of.
     """
 
     seq: int
@@ -129,21 +132,21 @@ class Op:
 
     @property
     def fingerprints(self) -> Counter[Hashable]:
-        """How often each fingerprint occurs in the op."""
+        """The number of occurrences of each fingerprint in the op."""
         if self._fingerprints is None:
             self._fingerprints = Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
         return self._fingerprints
 
     @property
     def shapes(self) -> Counter[Hashable]:
-        """How often each role, shape and element class occurs in the op."""
+        """The number of occurrences of each role, shape and element class in the op."""
         if self._shapes is None:
             self._shapes = Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
         return self._shapes
 
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:
-    """Whether the two could be one tensor by their statistics or digest; None if the dumps do not tell."""
+    """Return whether statistics or digests allow the two to be one tensor. None if the dumps do not tell."""
     if target.digest is not None and golden.digest is not None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
@@ -165,7 +168,7 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
 
 
 def distance(target: Leaf, golden: Leaf) -> float:
-    """How far the statistics of two tensors are apart, relative to them: 0 the same, 1 nothing in common or unknown."""
+    """Return the relative distance of the statistics of two tensors, from 0 (the same) to 1 (unrelated or unknown)."""
     parts = [
         min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
         for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm))
@@ -176,7 +179,7 @@ def distance(target: Leaf, golden: Leaf) -> float:
 
 
 def relation(target: Op, golden: Op) -> float:
-    """How the kinds of two ops are related: the same, a part of the other, or 0 for not at all."""
+    """Return how the kinds of two ops are related: the same, one a part of the other, or 0 for not at all."""
     if target.family == golden.family:
         return _SAME_FAMILY
     if PART_OF.get(target.family) == golden.family or PART_OF.get(golden.family) == target.family:
@@ -185,7 +188,7 @@ def relation(target: Op, golden: Op) -> float:
 
 
 def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """How many parts two paths have in common at their ends."""
+    """Return the number of parts that two paths share at their ends."""
     count = 0
     while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
         count += 1

@@ -1,7 +1,7 @@
-"""Proposes the mapping of one run's names to another's, as YAML that msprobe's mapping options read.
+"""Proposes a mapping of one run's names to another's, as YAML for msprobe's mapping options.
 
-Searches one unit of each run (`search`), and writes lines with a confidence and the evidence. Nothing is written to the
-lake.
+It searches one unit of each run (`search`), and writes lines with a confidence and the evidence. It writes nothing to
+the lake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakeprobe.mapping.row_pairs import RowPair
 from lakeprobe.mapping.search import search
 
 KINDS = ("data", "cell", "layer")
-"""The mapping files that can be proposed: --data-mapping, --cell-mapping and --layer-mapping read them."""
+"""The kinds of mapping files, read by --data-mapping, --cell-mapping and --layer-mapping."""
 
 CLASSES = (
     ("the same name", 1.0),
@@ -32,12 +32,12 @@ CLASSES = (
     ("the same kind of op in the same order", 0.8),
     ("the same shape beside a paired op", 0.0),
 )
-"""Classes of confidence: what each rests on, and the lowest confidence in it."""
+"""Classes of confidence: the evidence of each, and its lowest confidence."""
 
 
 @dataclass(frozen=True)
 class Unplaced:
-    """An op with rows that have no counterpart: its name and kind, how many of its tensors, and how many it has."""
+    """An op with unplaced rows: its name and kind, the number of its unplaced tensors, and of all its tensors."""
 
     op: str
     kind: str
@@ -47,7 +47,7 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What maps to what between two units: ops, rows of tensors and scalars, and the ops left over on either side."""
+    """What maps to what between two units: ops, rows of tensors and scalars, and the unplaced ops of both sides."""
 
     target: UnitKey
     golden: UnitKey
@@ -58,14 +58,14 @@ class Proposal:
     cells: tuple[str, ...]
 
     def classes(self) -> list[tuple[str, float, int]]:
-        """Per class of confidence what it rests on, its lowest confidence, and its rows."""
+        """Return for each class of confidence its evidence, its lowest confidence, and its number of rows."""
         counts: Counter[str] = Counter()
         for row in self.rows:
             counts[next(name for name, least in CLASSES if row.confidence >= least)] += 1
         return [(name, least, counts[name]) for name, least in CLASSES]
 
     def summary(self) -> list[str]:
-        """Lines that say how many rows were placed by which confidence, and how many were not."""
+        """Return lines that say how many rows were placed with which confidence, and how many were not placed."""
         lines = [f"mapped {self.target} to {self.golden}: {len(self.ops)} ops, {len(self.rows)} rows"]
         lines += [
             f"  {count} rows of confidence {_above(least)}: {name}" for name, least, count in self.classes() if count
@@ -76,7 +76,7 @@ class Proposal:
         return lines
 
     def yaml(self, kind: str = "data") -> str:
-        """The mapping file. Raises UsageError for a kind that is not one of KINDS, and if it would be empty."""
+        """Return the mapping file. Raises UsageError if `kind` is not one of KINDS, or if the file would be empty."""
         if kind not in KINDS:
             raise UsageError(f"there is no mapping of kind {kind}; write {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         body = {"data": _data_lines, "cell": _cell_lines, "layer": _layer_lines}[kind](self)
@@ -89,7 +89,7 @@ class Proposal:
         return "\n".join([*head, *body, *self._left_over(kind)]) + "\n"
 
     def _nothing(self, kind: str) -> str:
-        """Why there is no mapping of this kind."""
+        """Return why there is no mapping of this kind."""
         if kind == "data":
             return f"no row of {self.target} could be placed in {self.golden}: nothing in them is alike"
         if not any(pair.target.kind == "module" for pair in self.ops):
@@ -97,7 +97,10 @@ class Proposal:
         return f"all cells that pair have the same names, so compare needs no {kind} mapping file for {self.target}"
 
     def _left_over(self, kind: str) -> Iterator[str]:
-        """Comments with the ops that have rows without counterpart; of calls a cell or layer mapping says nothing."""
+        """Yield comments that list the ops with unplaced rows.
+
+        Cell and layer mappings do not cover calls of functions.
+        """
         for run, unplaced in ((self.target.run, self.target_unplaced), (self.golden.run, self.golden_unplaced)):
             listed = [op for op in unplaced if kind == "data" or op.kind != "api"]
             yield f"# not placed in {run}: {sum(op.rows for op in listed)} tensor rows of {len(listed)} ops"
@@ -112,9 +115,11 @@ def propose(
     step: int | None = None,
     rank: int | None = None,
 ) -> Proposal:
-    """Map the names of the run `target` to those of `golden`, by their first common step and rank (or those given).
+    """Map the names of the run `target` to those of `golden`.
 
-    Raises UsageError if a run is not in the lake or they have no such step and rank, and LakeError if a file of the
+    The search uses the given step and rank, or the first common ones of both runs.
+
+    Raises UsageError if a run is not in the lake or the runs lack that step and rank, and LakeError if a file of the
     lake cannot be read.
     """
     import duckdb
@@ -142,11 +147,11 @@ def propose(
 def choose_units(
     lake: Path, target: str, golden: str, step: int | None = None, rank: int | None = None
 ) -> tuple[UnitKey, UnitKey]:
-    """The first step and rank that both runs have, of those asked for; or the only unit of each."""
+    """Return the units of the first matching step and rank that both runs have, or the only unit of each."""
     known = layout.runs(lake)
     for run in (target, golden):
         if run not in known:
-            raise UsageError(f"{run} is no run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
+            raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
     sides = [
         [key for key in layout.units(lake, run) if step in (None, key.step) and rank in (None, key.rank)]
         for run in (target, golden)
@@ -171,7 +176,7 @@ def _data_lines(proposal: Proposal) -> list[str]:
 
 
 def _cell_lines(proposal: Proposal) -> list[str]:
-    """A line per cell whose path or class differs; and one for a cell whose name a shorter key would change."""
+    """Return a line per cell whose path or class differs, and per cell whose name a shorter key would change."""
     found: dict[str, tuple[str, float, tuple[str, ...]]] = {}
     confidence = _cell_confidence(proposal)
     for pair in proposal.ops:
@@ -190,7 +195,7 @@ def _cell_lines(proposal: Proposal) -> list[str]:
 
 
 def _cell_confidence(proposal: Proposal) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """Per target op the mean confidence of its rows, and the evidence of its surest row."""
+    """Return for each target op the mean confidence of its rows, and the evidence of its most confident row."""
     rows: dict[str, list[RowPair]] = defaultdict(list)
     for row in proposal.rows:
         rows[row.target.op.name].append(row)
@@ -204,7 +209,7 @@ def _cell_confidence(proposal: Proposal) -> dict[str, tuple[float, tuple[str, ..
 
 
 def _layer_lines(proposal: Proposal) -> list[str]:
-    """Rules by the class of the enclosing cell: which part of a path has which name on the other side."""
+    """Return rules by the class of the enclosing cell: which part of a path has which name on the other side."""
     partner = {pair.target.path: pair.golden.path for pair in proposal.ops if pair.target.kind == "module"}
     classes = {pair.target.path: pair.target.class_name for pair in proposal.ops if pair.target.kind == "module"}
     votes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
@@ -225,7 +230,7 @@ def _layer_lines(proposal: Proposal) -> list[str]:
 
 
 def _below_common_ancestor(path: str, other: str, partner: dict[str, str]) -> tuple[str, list[str], list[str]]:
-    """The nearest paired module above `path`, and the rest of both paths below it; '' where there is none."""
+    """Return the nearest paired module above `path` ('' if there is none), and the rest of both paths below it."""
     parts, other_parts = path.split("."), other.split(".")
     for length in range(len(parts) - 1, 0, -1):
         above = ".".join(parts[:length])
@@ -236,7 +241,7 @@ def _below_common_ancestor(path: str, other: str, partner: dict[str, str]) -> tu
 
 
 def _without_common_end(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
-    """Both without the segments at their ends that are the same, but for the first."""
+    """Return both lists without their common trailing segments. Each keeps at least its first segment."""
     while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
         ours, theirs = ours[:-1], theirs[:-1]
     return ours, theirs
@@ -255,7 +260,7 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _quoted(text: str) -> str:
-    """`text` as a YAML scalar on one line that reads back as the same text, whatever is in it."""
+    """Return `text` as a one-line YAML scalar that reads back as the same text, whatever it contains."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     import yaml
@@ -264,7 +269,7 @@ def _quoted(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """`text` for a comment: on one line, of characters that YAML takes."""
+    """Return `text` for a comment: on one line, with characters that YAML accepts."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 

@@ -1,7 +1,7 @@
-"""Pairs the rows of aligned ops: by value first, so that permuted arguments find each other, then by slot and shape.
+"""Pairs the rows of aligned ops: first by value, so that permuted arguments match, then by slot and shape.
 
-One op of a framework may be several of the other (MatMul, BiasAdd and Reshape are a linear). What an op pair leaves
-over is therefore looked for in the unpaired ops around it that its tensors flow from and to.
+One op of a framework may be several ops of the other (MatMul, BiasAdd and Reshape are a linear). So what an op pair
+leaves over is searched in the unpaired ops around it that its tensors flow from and to.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from lakeprobe.mapping.tensors import same_values as are_same_values
 from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows
 
 _WINDOW = 12
-"""How many unpaired ops before and after an op may be parts of it."""
+"""The number of unpaired ops before and after an op that may be parts of it."""
 
 _SURE_VOTE = 0.8
-"""Share of the op pairs with equal values that must agree on a slot before others follow."""
+"""The share of op pairs with equal values that must agree on a slot before other pairs follow."""
 
 _NEAR = 0.01
-"""How far apart in all the leaves of an op may be, so that no other order of them is looked for."""
+"""Up to this total distance between the leaves of two ops, no other order of the leaves is tried."""
 
 _FAR = 0.1
-"""How far apart leaves may be whose ops have nothing in common that both runs have."""
+"""The largest distance of paired leaves whose ops have nothing in common that both runs have."""
 
 _MOST_PERMUTED = 4
-"""Leaves of one shape up to which all ways to pair them are weighed."""
+"""The largest number of leaves of one shape for which all orders are tried."""
 
 
 @dataclass(eq=False, slots=True)
 class RowPair:
-    """A target row and the golden row it is held to be, how sure that is (0 to 1), and why."""
+    """A target row and its golden row, with a confidence from 0 to 1 and the evidence."""
 
     target: Leaf
     golden: Leaf
@@ -60,9 +60,9 @@ class RowPair:
 def pair_rows(
     pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches, one_framework: bool = False
 ) -> list[RowPair]:
-    """The rows that pair in `pairs` and around them, in the target's order; each row at most once.
+    """Return the rows that pair in `pairs` and around them, in the target's order, each row at most once.
 
-    In one framework a backward op puts out the same gradients on both sides, whatever their values say.
+    In one framework, paired backward ops have the same gradients as outputs, whatever their values are.
     """
     found = _Rows(pairs, target, golden, matches, one_framework)
     found.by_tensor()
@@ -81,11 +81,11 @@ def pair_rows(
 _BY_PATH = ("same module path", "paired module")
 
 _WHOLE = 3.0
-"""A relation of two ops that are of one kind, not one a part of the other."""
+"""The relation of two ops of one kind, as opposed to one that is a part of the other."""
 
 
 class _Rows:
-    """The rows paired so far, and what equal values said about the slots."""
+    """The rows paired so far, and what equal values say about the slots."""
 
     def __init__(
         self, pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches, one_framework: bool
@@ -100,18 +100,21 @@ class _Rows:
 
     @cached_property
     def pair_of(self) -> dict[Op, Pair]:
-        """The pair of each op that has one."""
+        """The pair of each paired op."""
         return {op: pair for pair in self.pairs for op in (pair.target, pair.golden)}
 
     def each(self, step: Callable[[Pair], None]) -> None:
-        """Take a step with every pair of which both sides have something left; a step takes from its own pair only."""
+        """Call `step` with every pair that has unpaired leaves on both sides.
+
+        A step may take leaves of its own pair only.
+        """
         ours, theirs = self.open_ops()
         for pair in self.pairs:
             if ours[pair.target.place] and theirs[pair.golden.place]:
                 step(pair)
 
     def open_ops(self) -> tuple[list[bool], list[bool]]:
-        """Per op of both sides whether a leaf of it is left."""
+        """Return for each op of both sides whether it has an unpaired leaf."""
         ours, theirs = (
             _has_free(unit, taken, unit.columns.op, len(unit.ops))
             for unit, taken in zip(self.units, self.taken, strict=True)
@@ -134,9 +137,9 @@ class _Rows:
         )
 
     def by_tensor(self) -> None:
-        """Leaves that show one tensor in one role; those in equal slots first, then in their order.
+        """Pair leaves that show one tensor in one role: first those in equal slots, then the others in order.
 
-        All pairs of ops at once: this is most of two units that are alike.
+        It handles all pairs of ops at once, because two similar units are mostly settled here.
         """
         ops = [pair.target.place for pair in self.pairs], [pair.golden.place for pair in self.pairs]
         (number, leaf), (other_number, other) = (
@@ -163,7 +166,7 @@ class _Rows:
     def settle(
         self, number: Numbers, leaf: Numbers, other: Numbers, plain: Sequence[Numbers], slots: list[str]
     ) -> None:
-        """Pair the leaves of the pairs of ops of these numbers, and count what they say about the slots."""
+        """Pair the leaves, given the indexes of their op pairs, and count their votes on slots."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
         ones, others = ([unit.leaves[each] for each in of_side.tolist()]
                         for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
@@ -191,10 +194,10 @@ class _Rows:
             self.votes[ballot][slots[plain[1][other[place]]]] += votes
 
     def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
-        """What is left of the tensors that are one: the next sight of one side with the next of the other.
+        """Pair the remaining leaves of matched tensors: each sight on one side with the next fitting one on the other.
 
-        Ops that compute nothing are left out: what they hand on is compared where it is used. So is what an op takes in
-        that differs from its counterpart: there another tensor may be at the same place.
+        Ops that compute nothing are left out, because what they pass on is compared where it is used. So are inputs of
+        an op that differs from its counterpart, which may take another tensor at the same place.
         """
         ours, theirs = self.taken
         is_seen_free = [
@@ -220,16 +223,16 @@ class _Rows:
                     self.add(leaf, other, confidence, *_values(leaf, other), layouts.of_pair(leaf, other), why)
 
     def tells_nothing(self, leaf: Leaf) -> bool:
-        """Whether this sight of a tensor says nothing of its other sights."""
+        """Return whether this sight of a tensor says nothing about its other sights."""
         return _hands_on(leaf) or (leaf.role == "input" and self.differs(leaf.op))
 
     def differs(self, op: Op) -> bool:
-        """Whether `op` differs from its counterpart of the same kind."""
+        """Return whether `op` differs from its counterpart of the same kind."""
         pair = self.pair_of.get(op)
         return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and differ(pair.target, pair.golden)
 
     def by_value(self, pair: Pair) -> None:
-        """Leaves of equal statistics and shape; in equal slots first, then where there is only one such pair."""
+        """Pair leaves of equal statistics and shape: first in equal slots, then where only one such pair exists."""
         for wanted in (_same_slot, None):
             ours, theirs = self.free(pair)
             alike = {
@@ -252,7 +255,10 @@ class _Rows:
                     self.add(leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
 
     def by_slot(self, pair: Pair) -> None:
-        """Leaves whose values differ (behind a defect): by the slots that equal values showed, else by equal slots."""
+        """Pair leaves whose values differ, downstream of a defect.
+
+        The slots that equal values showed decide, or else equal slots.
+        """
         known = pair.how in _BY_PATH
         if not (known or _are_one_kind(pair)) or _return_others(pair):
             return
@@ -263,7 +269,7 @@ class _Rows:
             begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
             if not (self.one_framework or begun) and _hooked_elsewhere(pair, role):
                 continue
-            for layout in (_shape, _elements):  # another layout of the same tensor comes after the same
+            for layout in (_shape, _elements):  # the same layout comes first, then another layout of the same tensor
                 for left, right in self.groups(pair, role, layout):
                     for leaf, other in self.assigned(pair, left, right):
                         if is_partial(leaf) or is_partial(other):
@@ -276,7 +282,7 @@ class _Rows:
                             self.add(leaf, other, confidence, *_why(pair, leaf, other))
 
     def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
-        """What is free of one role, by what `layout` says of it; both sides of each group."""
+        """Return the free leaves of one role in groups of equal `layout`, with both sides of each group."""
         groups: dict[Hashable, tuple[list[Leaf], list[Leaf]]] = defaultdict(lambda: ([], []))
         for number, side in enumerate(self.free(pair)):
             for leaf in side:
@@ -285,16 +291,16 @@ class _Rows:
         return list(groups.values())
 
     def assigned(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Pairs among leaves of one role and shape; none where it might as well be another way.
+        """Return pairs of leaves with one role and shape. Empty if the assignment is ambiguous.
 
-        Slots propose, values decide: where another order fits far better, it is that.
+        Slots propose, values decide: another order wins if it fits far better.
         """
         found = self.by_names(pair, ours, theirs)
         permuted = _fitting_better(found)
         return permuted if permuted is not None else found
 
     def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Pairs by the slots that equal values showed, by arguments, by equal slots, or by the least distance."""
+        """Return pairs by the slots of equal values, by arguments, by equal slots, or by the least distance."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
@@ -318,7 +324,7 @@ class _Rows:
         return _nearest(ours, theirs)
 
     def proposed(self, pair: Pair, leaf: Leaf, other: Leaf) -> bool:
-        """Whether the slots speak for the two: by what equal values showed elsewhere, else by being equal."""
+        """Return whether the slots support the pair: as equal values showed elsewhere, else because they are equal."""
         vote = self.vote(pair, leaf)
         return _same_slot(leaf, other) if vote is None else vote == _plain(other)
 
@@ -330,7 +336,7 @@ class _Rows:
         return slot if count >= _SURE_VOTE * votes.total() else None
 
     def around(self, by_value: bool) -> None:
-        """What is left of an op in the unpaired ops that its tensors flow from and to, on either side."""
+        """Pair what is left of an op with leaves of unpaired ops that its tensors flow from and to, on either side."""
         ours, theirs = self.open_ops()
         for pair in self.pairs:
             are_open = ours[pair.target.place], theirs[pair.golden.place]
@@ -344,7 +350,7 @@ class _Rows:
                         self.fill(pair, leaf, offers, by_value, side == 1)
 
     def offered(self, op: Op, side: int) -> list[Leaf]:
-        """What `op` and its parts take in from outside, and what its parts put out; a view computes nothing."""
+        """Return the external inputs of `op` and its parts, and the outputs of its parts. Views are left out."""
         computing = [part for part in self.neighbours[side].parts(op) if not part.is_view]
         taken = self.taken[side]
         free = [
@@ -359,7 +365,10 @@ class _Rows:
         return [leaf for leaf in free if leaf.view not in within.get(leaf.role, ())]
 
     def fill(self, pair: Pair, leaf: Leaf, offers: list[Leaf], by_value: bool, ours: bool) -> None:
-        """Pair `leaf`, of the target's op if `ours` else of golden's, with what the other side's parts offer."""
+        """Pair `leaf` with one of `offers` from the other side.
+
+        It belongs to the target's op if `ours`, else to golden's.
+        """
         used = self.taken[ours]
         opposite = pair.golden if ours else pair.target
         fitting = [
@@ -388,7 +397,7 @@ class _Rows:
         self.add(first, second, confidence, *why)
 
     def scalars(self, pair: Pair) -> None:
-        """Scalars of equal argument or slot, and of equal value."""
+        """Pair scalars with an equal argument or slot and an equal value."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
@@ -400,7 +409,7 @@ class _Rows:
 
 
 class _Neighbours:
-    """The calls of one side in their order, and which unpaired ones are parts of a paired one."""
+    """The calls of one side in order, and which unpaired calls are parts of a paired one."""
 
     def __init__(self, ops: Sequence[Op], paired: Sequence[int]) -> None:
         self.is_paired = bytearray(len(ops))
@@ -416,7 +425,7 @@ class _Neighbours:
         self.known: dict[Op, list[Op]] = {}
 
     def parts(self, op: Op) -> list[Op]:
-        """`op`, and the unpaired calls beside it that its inputs come from or its outputs go to, in their order."""
+        """Return `op` and the unpaired calls next to it that its inputs come from or its outputs go to, in order."""
         if op not in self.known:
             self.known[op] = self.found(op) if self.number[op.place] >= 0 else [op]
         return self.known[op]
@@ -429,7 +438,7 @@ class _Neighbours:
         return [*sources[::-1], op, *(_connected(op, behind, "output", "input") if behind else [])]
 
     def unpaired(self, op: Op, numbers: Iterable[int]) -> list[Op]:
-        """The calls of these numbers up to the first that is paired itself or belongs to another module."""
+        """Return the calls of these numbers, up to the first that is paired or belongs to another module."""
         calls, parent, found = self.calls[op.direction], op.parent, []
         for number in numbers:
             other = calls[number]
@@ -440,7 +449,7 @@ class _Neighbours:
 
 
 def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[Op]:
-    """Those of `others` that a way leads to from the tensors that `op` has in `role`."""
+    """Return those of `others` that are reached by a path from the tensors that `op` has in `role`."""
     flowing, found = _shown([op], role), []
     for other in others:
         if not flowing.isdisjoint(_shown([other], opposite)):
@@ -450,7 +459,7 @@ def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[O
 
 
 def _shown(ops: Iterable[Op], role: str) -> set[int]:
-    """What `ops` take in or put out, as far as the dump tells one tensor from another."""
+    """Return the tensors that `ops` have in `role`, if the dump identifies them."""
     return {leaf.view for op in ops for leaf in op.leaves if leaf.role == role} - {-1}
 
 
@@ -458,7 +467,7 @@ _PARAMETERS = [place for place, role in enumerate(ROLES) if role.startswith("par
 
 
 def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Numbers, Numbers]:
-    """The leaves of these ops that show a tensor, and for each the place of its op in `ops`."""
+    """Return the leaves of these ops that show a tensor, each with the index of its op in `ops`."""
     ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
     chosen = numpy.array(ops, dtype=numpy.int64)
     number, leaf = spread(ends[chosen], ends[chosen + 1])
@@ -467,13 +476,16 @@ def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Number
 
 
 def _plain_slots(unit: Unit, codes: Codes) -> Numbers:
-    """Per leaf the code of its slot in golden's words."""
+    """Return for each leaf the code of its slot in golden's words."""
     table = [[codes[_plain_slot(slot, role)] for role in ROLES] for slot in unit.slots]
     return numpy.array(table, dtype=numpy.int64).reshape(-1, len(ROLES))[unit.columns.slot, unit.columns.role]
 
 
 def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """Places of rows with equal keys: of several with one key the k-th of one side and the k-th of the other."""
+    """Return the indexes of rows with equal keys.
+
+    Among equal keys, the k-th of one side pairs with the k-th of the other.
+    """
     keys = equal_rows(*(numpy.concatenate(columns) for columns in zip(ours, theirs, strict=True)))
     mine, others = _ranked(keys[: len(ours[0])], len(keys)), _ranked(keys[len(ours[0]) :], len(keys))
     _, one, two = numpy.intersect1d(mine, others, assume_unique=True, return_indices=True)
@@ -481,14 +493,14 @@ def _joined(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> tuple[Numbers
 
 
 def _others(places: Numbers, count: int) -> Numbers:
-    """The numbers below `count` that are not among `places`."""
+    """Return the numbers below `count` that are not in `places`."""
     is_other = numpy.ones(count, dtype=bool)
     is_other[places] = False
     return numpy.flatnonzero(is_other)
 
 
 def _ranked(keys: Numbers, width: int) -> Numbers:
-    """The keys, each made one of its kind by how many of the same, of at most `width`, come before it."""
+    """Return the keys, made unique by the number of equal keys before them. There are at most `width` equal keys."""
     order = numpy.argsort(keys, kind="stable")
     _, start, count = numpy.unique(keys[order], return_index=True, return_counts=True)
     rank = numpy.empty(len(keys), dtype=numpy.int64)
@@ -497,14 +509,14 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
 
 
 def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
-    """Per group of leaves, of `count`, whether one of its leaves is not taken; a leaf of group -1 is in none."""
+    """Return for each of `count` groups of leaves whether one of its leaves is free. Group -1 is no group."""
     is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
     has_free: list[bool] = (numpy.bincount(group[is_free], minlength=count) > 0).tolist()
     return has_free
 
 
 def _argument(leaf: Leaf) -> str | None:
-    """The name of the argument that `leaf` is, where a signature tells."""
+    """Return the name of the argument that `leaf` is, if a signature has it."""
     op = leaf.op
     return argument(op.framework, op.name, leaf.slot) if leaf.role == "input" and op.kind == "api" else None
 
@@ -518,7 +530,7 @@ def _elements(leaf: Leaf) -> Hashable:
 
 
 def _are_one_kind(pair: Pair) -> bool:
-    """Whether two ops are of one kind, or are related and of the same sizes: one is the other under another name."""
+    """Return whether two ops are of one kind, or are related and have the same sizes. Then only their names differ."""
     if relation(pair.target, pair.golden) >= _WHOLE:
         return True
     forms = [Counter((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves) for op in (pair.target, pair.golden)]
@@ -526,7 +538,7 @@ def _are_one_kind(pair: Pair) -> bool:
 
 
 def _return_others(pair: Pair) -> bool:
-    """Whether two backward ops carry gradients of different tensors: their forward ops put out different ones."""
+    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ."""
     if pair.target.forward is None or pair.golden.forward is None:
         return False
     made = [{leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None}
@@ -536,12 +548,12 @@ def _return_others(pair: Pair) -> bool:
 
 
 def _hands_on(leaf: Leaf) -> bool:
-    """Whether its op computes nothing of the tensor that `leaf` shows: a view, a query, or an output that came in."""
+    """Return whether the leaf's op does not compute its tensor: a view, a query, or an output that is an input."""
     return leaf.op.is_view or leaf.op.is_query or (leaf.role == "output" and leaf.op.carries)
 
 
 def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] | None:
-    """Another order of the same leaves that leaves less than half of the distance; None if there is none."""
+    """Return another order of the same leaves with less than half of the distance, or None."""
     if not 2 <= len(found) <= _MOST_PERMUTED:
         return None
     ours, theirs = zip(*found, strict=True)
@@ -557,7 +569,7 @@ def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] |
 
 
 def _nearest(ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-    """The way to pair these leaves that moves the statistics least, if it is far ahead of any other."""
+    """Return the pairing with the least distance between statistics, if it is far better than any other. Else empty."""
     if len(ours) != len(theirs) or not 2 <= len(ours) <= _MOST_PERMUTED:
         return []
     ways = sorted(
@@ -568,10 +580,10 @@ def _nearest(ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
 
 
 def _hooked_elsewhere(pair: Pair, role: str) -> bool:
-    """Whether the gradients that a backward op puts out are those of something else than the other's.
+    """Return whether the output gradients of two backward ops belong to different tensors.
 
-    PyTorch's hook sits on the last node of what an API builds, so that its output may be an inner gradient: there are
-    others in number or shape, or they differ although the same came in.
+    PyTorch's hook is on the last node that an API creates, so the output may be an inner gradient. Then number or
+    shapes differ, or the values differ although the inputs are equal.
     """
     if pair.target.kind != "api" or pair.target.direction != "backward" or role != "output":
         return False
@@ -590,7 +602,7 @@ def _fits(leaf: Leaf, other: Leaf) -> bool:
 
 
 def _plain(leaf: Leaf) -> str:
-    """The slot in golden's words: parameters.gamma → weight, and the gradient of gamma alike."""
+    """Return the slot in golden's words: parameters.gamma → weight, also for the gradient of gamma."""
     return _plain_slot(leaf.slot, leaf.role)
 
 
@@ -605,7 +617,7 @@ def _same_slot(leaf: Leaf, other: Leaf) -> bool:
 
 
 def _ballot(pair: Pair, leaf: Leaf) -> Hashable:
-    """What a vote on a slot counts for: the two kinds of op and the direction, which is one for a parameter."""
+    """Return the key of a vote on a slot: both kinds of op and the direction, which is the same for all parameters."""
     direction = "parameters" if leaf.role.startswith("parameters") else pair.target.direction
     return (pair.target.kind == "api", pair.target.family, pair.golden.family, direction, _plain(leaf))
 
@@ -615,7 +627,7 @@ def _values(leaf: Leaf, other: Leaf) -> list[str]:
 
 
 def _value(leaf: Leaf, other: Leaf) -> str:
-    """What two leaves of equal values have in common."""
+    """Return what two leaves with equal values have in common."""
     if leaf.digest is not None and leaf.digest == other.digest:
         return f"same digest {leaf.digest}"
     if leaf.norm is not None and other.norm is not None:
@@ -628,7 +640,7 @@ def _why(pair: Pair, leaf: Leaf, other: Leaf) -> list[str]:
 
 
 def _sure(pair: Pair) -> float:
-    """How sure a pair of rows is that have equal values."""
+    """Return the confidence of two rows with equal values."""
     return 0.98 if relation(pair.target, pair.golden) else 0.95
 
 

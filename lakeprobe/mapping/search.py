@@ -1,6 +1,6 @@
-"""Searches which rows of two units belong together: tensors by their values, ops by tensors, rows by ops.
+"""Searches for the rows of two units that belong together: tensors by values, ops by tensors, rows by ops.
 
-Nothing here knows an implementation: what pairs was recorded, and names only propose (docs/rules.md).
+Nothing here knows an implementation. Recorded values decide, and names only propose (docs/rules.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: the ops of both sides, the pairs of ops and of rows, and why the other rows are left."""
+    """The result of a search: the ops of both sides, the pairs of ops and of rows, and why other rows are unpaired."""
 
     target: Sequence[Op]
     golden: Sequence[Op]
@@ -38,9 +38,9 @@ class Found:
 
 
 def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
-    """What belongs together in two units, given as their folders. Raises duckdb.Error if one cannot be read."""
+    """Return what belongs together in two units, given their folders. Raises duckdb.Error if one cannot be read."""
     enabled = gc.isenabled()
-    gc.disable()  # many objects, and none to collect
+    gc.disable()  # it creates many objects and no cycles
     try:
         return _search(connection, target, golden)
     finally:

@@ -1,8 +1,8 @@
-"""Finds which tensor of one run is which of the other, by what was recorded of them and nothing else.
+"""Finds which tensor of one run is which of the other, from what was recorded of them and nothing else.
 
-A leaf is one sight of a tensor: what an op puts out is what others take in. Within a run, leaves with the same number
-of elements and the same statistics are one tensor, whatever its shape: a view does not change them. Between two runs
-the statistics agree to `TOLERANCE` only, since two devices round each in their own way.
+A leaf is one sight of a tensor: the output of one op is the input of others. Within a run, leaves with the same number
+of elements and the same statistics are one tensor, whatever their shape, because a view does not change these. Between
+two runs statistics only agree within `TOLERANCE`, because two devices round differently.
 """
 
 from __future__ import annotations
@@ -19,35 +19,37 @@ from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, distance
 from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, equal_rows
 
 _MOST_CANDIDATES = 32
-"""A tensor that agrees with more tensors of the other run is no evidence of any."""
+"""A tensor that agrees with more tensors of the other run than this is not evidence for any of them."""
 
 _CLOSER = 0.1
-"""A candidate is the one if it is this many times nearer than the next."""
+"""A candidate wins if its distance is below this share of the next one's."""
 
 _NEAR = 0.1
-"""How far apart the statistics of a tensor may be behind a difference, where what is made of it agrees again."""
+"""The largest distance of one tensor's statistics downstream of a difference, if what is made of it agrees again."""
 
 _FAR, _LEAST_USUAL = 20.0, 2e-6
-"""Tensors agree as the others do up to so many times their median distance, which is at least so large."""
+"""Tensors agree normally up to this multiple of the median distance, which counts as at least the second number."""
 
 _MANY = 2000
-"""Pairs of tensors, the first ones, that tell how far the others are apart."""
+"""The number of first pairs of tensors from which the median distance is computed."""
 
 _SAME_SUM = 1e-5
-"""How far norm and mean of one tensor may be apart in two layouts, as a share of its norm."""
+"""The largest difference of norm and mean of one tensor in two layouts, relative to its norm."""
 
 _AT_ONCE = 2_000_000
-"""Pairs of tensors that are held against each other at once."""
+"""The number of pairs of tensors that are compared at once."""
 
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor of one run: `sights` are the leaves in which it was seen, in the order of the dump.
+    """A tensor of one run. `sights` are the leaves that show it, in the order of the dump.
 
-    `leaf`: where it was seen first. `number`: its place among the tensors of its run.
-    `partner`: the tensor of the other run that it is. `presumed`: one whose values differ, at the same place of the two
-    programs (mapping/descent.py). `is_rejoining`: only one run has it although what is made of it is in both: it is a
-    step on another way to the same. `is_partial`: a sum of which the other run adds the parts in another order.
+    `leaf`: its first sight.
+    `number`: its index among the tensors of its run.
+    `partner`: the same tensor in the other run.
+    `presumed`: the tensor at the same place of the other program, with different values (mapping/descent.py).
+    `is_rejoining`: only one run has it, but both have what is made of it. It is a step on another path to the same.
+    `is_partial`: a partial sum, whose summands the other run adds in another order.
     """
 
     number: int
@@ -60,16 +62,17 @@ class Tensor:
 
     @property
     def like(self) -> Tensor | None:
-        """The tensor of the other side that stands where this one does: the same, or behind a difference."""
+        """The counterpart in the other run: the same tensor, or the one at the same place with other values."""
         return self.partner or self.presumed
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The tensors of a run in the order in which they were seen first, and as columns.
+    """The tensors of a run in order of their first sight, also as columns.
 
-    `of_leaf`: per leaf of the unit the place of its tensor, -1 for one that says nothing. `leaves`: the places of all
-    leaves with a tensor, tensor by tensor; those of tensor k begin at `starts[k]`, and `starts` ends with their number.
+    `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if the leaf is not evidence. `leaves`: the
+    indexes of all leaves with a tensor, tensor by tensor. Those of tensor k begin at `starts[k]`. The last element of
+    `starts` is their total number.
     """
 
     all: list[Tensor]
@@ -79,16 +82,16 @@ class Tensors:
 
     @property
     def first(self) -> Numbers:
-        """Per tensor the leaf in which it was seen first."""
+        """For each tensor the leaf of its first sight."""
         return numpy.asarray(self.leaves[self.starts[:-1]])
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The tensors of both runs. Which is which, each of them knows.
+    """The tensors of both runs. Each of them refers to its counterpart.
 
-    `partner`: per tensor of the target the place of golden's, -1 for none.
-    `rootless`: forward ops that make what only one run has, of nothing that both have.
+    `partner`: for each side and tensor the index of the same tensor on the other side, or -1.
+    `rootless`: forward ops that make what only one run has, from nothing that both have.
     """
 
     sides: tuple[Tensors, Tensors]
@@ -96,46 +99,46 @@ class Matches:
     rootless: set[Op] = field(default_factory=set)
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each tensor of the target that golden has, and golden's."""
+        """Return the tensors of the target that golden has too, each with golden's."""
         return ((tensor, tensor.partner) for tensor in self.sides[0].all if tensor.partner is not None)
 
     def presumed_pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each tensor of the target that stands where one of golden does, though its values differ, and golden's."""
+        """Return the tensors of the target that have one of golden at the same place with other values, with it."""
         return ((tensor, tensor.presumed) for tensor in self.sides[0].all if tensor.presumed is not None)
 
     def are_rootless(self, target: Op, golden: Op) -> bool:
-        """Whether nothing that both runs have goes into one of the two: nothing says that they belong together."""
+        """Return whether one of the two uses nothing that both runs have, so that nothing links the two."""
         return target in self.rootless or golden in self.rootless
 
 
 def presume(target: Tensor, golden: Tensor) -> None:
-    """Say that the two stand at the same place, though their values differ."""
+    """Record that the two are at the same place, though their values differ."""
     target.presumed, golden.presumed = golden, target
 
 
 def partner_of(leaf: Leaf) -> Tensor | None:
-    """The tensor of the other side that `leaf` shows."""
+    """Return the other side's tensor that `leaf` shows, or None."""
     return None if leaf.tensor is None else leaf.tensor.partner
 
 
 def are_same(target: Leaf, golden: Leaf) -> bool:
-    """Whether the two leaves show one tensor."""
+    """Return whether the two leaves show one tensor."""
     partner = partner_of(target)
     return partner is not None and partner is golden.tensor
 
 
 def is_step(leaf: Leaf) -> bool:
-    """Whether `leaf` shows a tensor that only its own run has, though what is made of it agrees."""
+    """Return whether `leaf` shows a tensor that only its own run has, though what is made of it agrees."""
     return leaf.tensor is not None and leaf.tensor.is_rejoining
 
 
 def is_partial(leaf: Leaf) -> bool:
-    """Whether `leaf` shows a sum of which the other run adds the parts in another order."""
+    """Return whether `leaf` shows a partial sum, whose summands the other run adds in another order."""
     return leaf.tensor is not None and leaf.tensor.is_partial
 
 
 def excludes(target: Leaf, golden: Leaf) -> bool:
-    """Whether values say that the two are not one: one is elsewhere, or is but a step to what agrees."""
+    """Return whether values show that the two differ: one is the same as another tensor, or only a step on the way."""
     if are_same(target, golden):
         return False
     is_placed = (partner_of(target) or partner_of(golden)) is not None or is_step(target) or is_step(golden)
@@ -143,12 +146,12 @@ def excludes(target: Leaf, golden: Leaf) -> bool:
 
 
 def are_elsewhere(target: Leaf, golden: Leaf) -> bool:
-    """Whether both show tensors that the other run has, and not one and the same."""
+    """Return whether both show tensors that the other run has, but different ones."""
     return partner_of(target) is not None and partner_of(golden) is not None and not are_same(target, golden)
 
 
 def agree_by_slot(target: Op, golden: Op) -> bool:
-    """Whether two ops of one kind have a tensor in common, and none of them takes in what the other does not."""
+    """Return whether two ops of one kind share a tensor, and only one at most has a matched tensor of its own."""
     if target.family != golden.family:
         return False
     ours = {leaf.tensor for leaf in target.leaves if partner_of(leaf) is not None}
@@ -157,7 +160,7 @@ def agree_by_slot(target: Op, golden: Op) -> bool:
 
 
 def differ(target: Op, golden: Op) -> bool:
-    """Whether the two ops put out what the other run has nowhere, and what leads to nothing that agrees."""
+    """Return whether all outputs of both ops are absent from the other run, and lead to nothing that agrees."""
     return all(
         leaf.tensor is not None and leaf.tensor.partner is None and not leaf.tensor.is_rejoining
         for op in (target, golden)
@@ -167,7 +170,10 @@ def differ(target: Op, golden: Op) -> bool:
 
 
 def is_evidence(leaf: Leaf) -> bool:
-    """Whether a tensor's statistics say which it is: not where all elements are one number that many tensors have."""
+    """Return whether statistics identify a tensor.
+
+    They do not if all elements are one number that many tensors have.
+    """
     if leaf.digest is not None:
         return True
     if leaf.max is None or leaf.min is None or leaf.kind == "bool":
@@ -178,7 +184,10 @@ def is_evidence(leaf: Leaf) -> bool:
 
 
 def match_tensors(target: Unit, golden: Unit) -> Matches:
-    """The tensors that both runs have. Those that agree with several are told apart by nearness, then by order."""
+    """Return the tensors that both runs have.
+
+    If several agree, the nearest match first, then those in the same order.
+    """
     sides = group(target), group(golden)
     ours, theirs = _candidates((target, golden), sides)
     partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
@@ -206,14 +215,14 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
 
 
 def group(unit: Unit) -> Tensors:
-    """The tensors of a run that say which they are, in the order in which they were seen first."""
+    """Return the tensors of a run that statistics identify, in order of their first sight."""
     columns = unit.columns
     evidence = numpy.flatnonzero(columns.is_evidence)
     has_digest = columns.digest[evidence] >= 0
     key = equal_rows(
         columns.key[evidence], numpy.where(has_digest, columns.elements[evidence], -1 - columns.kind[evidence])
     )
-    first = evidence.copy()  # per leaf the one in which its tensor was seen first
+    first = evidence.copy()  # for each leaf the first sight of its tensor
     left = numpy.arange(len(evidence))
     while len(left):
         _, start, code = numpy.unique(key[left], return_index=True, return_inverse=True)
@@ -240,7 +249,7 @@ def _tensors(unit: Unit, leaves: Numbers, starts: Numbers) -> list[Tensor]:
 
 
 def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
-    """Whether norm and mean agree, which are summed in the order of the layout; a rotation keeps all but the mean."""
+    """Return whether norm and mean agree up to the order of summation. Rotated tensors differ in the mean only."""
     norm, other_norm = columns.norm[ours], columns.norm[theirs]
     mean, other_mean = columns.mean[ours], columns.mean[theirs]
     with numpy.errstate(invalid="ignore"):
@@ -253,10 +262,10 @@ def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
 
 
 def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers) -> None:
-    """Mark the tensors without partner from which a way leads to one with a partner, over the ops that take them in.
+    """Mark the tensors without partner that lead to one with a partner, over the ops that use them.
 
-    A single number, as a loss, agrees behind a difference that is small. Numbers that were picked by their size (topk,
-    argmax, a comparison) may agree though what they were picked from does not.
+    A single number, such as a loss, may agree downstream of a small difference, so it does not count. Numbers picked by
+    size (topk, argmax, a comparison) may agree though their source does not.
     """
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
@@ -273,7 +282,7 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
 
 
 def _candidates(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
-    """Pairs of a tensor of the target and one of golden that agree, a few for each; the target's tensors in order."""
+    """Return pairs of a target and a golden tensor that agree, a few for each. The target's tensors are in order."""
     found: list[tuple[Numbers, Numbers]] = []
     buckets, sizes = zip(*(_buckets(*side) for side in zip(units, sides, strict=True)), strict=True)
     orders = [numpy.lexsort((size, bucket)) for bucket, size in zip(buckets, sizes, strict=True)]
@@ -301,7 +310,7 @@ def _candidates(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Number
 
 
 def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
-    """What the tensors that may be one have in common, and what a bucket is sorted by: the larger magnitude."""
+    """Return for each tensor a bucket, equal for tensors that may match, and a sort key: the larger magnitude."""
     columns, first = unit.columns, side.first
     is_forward = numpy.array([op.direction == "forward" for op in unit.ops], dtype=bool)
     has_digest = columns.digest[first] >= 0
@@ -314,14 +323,14 @@ def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
 
 
 def _starts(values: Numbers) -> dict[int, tuple[int, int]]:
-    """Where each of the sorted values begins and ends."""
+    """Return the start and end of each of the sorted values."""
     distinct, start = numpy.unique(values, return_index=True)
     ends = numpy.append(start, len(values))[1:]
     return dict(zip(distinct.tolist(), zip(start.tolist(), ends.tolist(), strict=True), strict=True))
 
 
 def _parts(counts: Numbers) -> Iterator[slice]:
-    """Slices of `counts` that add up to not much more than `_AT_ONCE`."""
+    """Yield slices of `counts` whose sums are not much more than `_AT_ONCE`."""
     ends = numpy.cumsum(counts) // _AT_ONCE
     start = 0
     while start < len(counts):
@@ -331,7 +340,7 @@ def _parts(counts: Numbers) -> Iterator[slice]:
 
 
 def spread(lows: Numbers, highs: Numbers) -> tuple[Numbers, Numbers]:
-    """All numbers from each low up to its high, each behind the place of the low."""
+    """Return all numbers from each low up to its high (exclusive), each with the index of its low."""
     counts = highs - lows
     place = numpy.repeat(numpy.arange(len(lows)), counts)
     within = numpy.arange(int(counts.sum())) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
@@ -339,7 +348,7 @@ def spread(lows: Numbers, highs: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
-    """`align.same_values` of many pairs of leaves; False where the dumps do not tell."""
+    """Compute `ops.same_values` for many pairs of leaves. False if the dumps do not tell."""
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
     with numpy.errstate(invalid="ignore", over="ignore"):
         finite = [numpy.where(numpy.isfinite(each), numpy.abs(each), 0.0) for each in (*one[:2], *other[:2])]
@@ -367,7 +376,7 @@ def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers) -> Numbers:
 
 
 def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
-    """How far the statistics of tensors that agree are apart, as a share of the tensor."""
+    """Return the relative distances of the statistics of tensors that agree."""
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
     magnitudes = numpy.abs(numpy.stack(one[:2]))
     size = numpy.where(numpy.isfinite(magnitudes), magnitudes, -1.0).max(axis=0, initial=-1.0)
@@ -386,7 +395,7 @@ def _add(partner: Sequence[Numbers], ours: Numbers | int, theirs: Numbers | int)
 
 
 def _match_nearest(partner: Sequence[Numbers], ours: Numbers, theirs: Numbers, far: Numbers) -> None:
-    """Match what is far nearer to one than to any other, on both sides."""
+    """Match tensors that are far nearer to each other than to any other, on both sides."""
     ways: dict[int, list[tuple[float, int]]] = defaultdict(list)
     backwards: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for tensor, other, distance_between in zip(ours.tolist(), theirs.tolist(), far.tolist(), strict=True):
@@ -404,7 +413,7 @@ def _match_nearest(partner: Sequence[Numbers], ours: Numbers, theirs: Numbers, f
 
 
 def _match_in_order(partner: Sequence[Numbers], ours: Sequence[int], theirs: Sequence[int]) -> None:
-    """Match the k-th with the k-th where equally many on both sides agree with each other."""
+    """Match the k-th with the k-th where equally many tensors on both sides agree with each other."""
     candidates: dict[int, list[int]] = defaultdict(list)
     rivals: dict[int, list[int]] = defaultdict(list)
     for tensor, other in zip(ours, theirs, strict=True):

@@ -1,6 +1,6 @@
-"""Reads what a search knows of a unit: an object per op and leaf, and the numbers of its tensors as columns.
+"""Reads a unit for a search: an object per op and leaf, and the numbers of its tensors as columns.
 
-Most of two units is settled by whole columns (mapping/tensors.py, votes.py, row_pairs.py); objects are for the rest.
+Whole columns settle most of two units (mapping/tensors.py, votes.py, row_pairs.py). Objects are for the rest.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Numbers = NDArray[Any]
 
 _NARROW = 2**22
-"""Integers that span less are told apart as they are; others are numbered first, which takes a sort."""
+"""Integers with a smaller span are used as they are. Others are numbered first, which takes a sort."""
 
 ROLES = ("input", "output", "parameters", "parameters_grad", "")
-"""The roles of leaves, in the order of their codes; what is none of them is the last."""
+"""The roles of leaves, in the order of their codes. The last stands for any other role."""
 INPUT, OUTPUT, PARAMETERS, GRADIENT = range(4)
 
 
 class Codes(dict[Any, int]):
-    """Numbers what it is asked for, from 0."""
+    """Assigns numbers to keys, from 0, in the order of first use."""
 
     def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
@@ -41,7 +41,7 @@ class Codes(dict[Any, int]):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The codes of texts, for both units alike, so that equal means the same in both."""
+    """The codes of texts, shared by both units so that equal codes mean equal texts."""
 
     kinds: Codes = field(default_factory=Codes)
     slots: Codes = field(default_factory=Codes)
@@ -50,12 +50,13 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The tensors of a unit, an element for each: op by op, as in the list of leaves.
+    """The tensors of a unit as columns, one element each, op by op, as in the list of leaves.
 
-    `op`: its place in the list of ops. `kind`, `digest` and `slot` are codes, -1 where there is none. Of the numbers
-    those that are unknown are NaN; `has_range`, `has_norm` and `has_mean` say which are known.
-    `key`: the same number for tensors of equally many elements and the same range, or of the same digest.
-    `view`: that number where it says which tensor it is, a tensor and its reshaped self alike; -1 where it does not.
+    `op`: the index in the list of ops.
+    `kind`, `digest`, `slot`: codes, -1 if there is none.
+    `max`, `min`, `mean`, `norm`: NaN if unknown. `has_range`, `has_norm` and `has_mean` say which are known.
+    `key`: equal for tensors with the same number of elements and the same range, or with the same digest.
+    `view`: equal to `key` if that identifies the tensor, also reshaped. Otherwise -1.
     """
 
     row: Numbers
@@ -86,13 +87,13 @@ class Unit:
     leaves: list[Leaf]
     columns: Columns
     slots: list[str]
-    """The slots by their codes, as far as they are known by now."""
+    """The slots by their codes, as far as they are known so far."""
     rows: int
-    """A number above that of every row."""
+    """A number above the number of every row."""
 
 
 def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words) -> Unit:
-    """The ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
+    """Return the ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
     given = {"unit": str(folder)}
     framework = str(connection.execute(resources.sql("mapping/framework"), given).fetchall()[0][0])
     ops = _ops(connection.sql(resources.sql("mapping/ops"), params=given).to_arrow_table(), framework)
@@ -123,7 +124,7 @@ def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words)
 
 
 def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
-    """The ops without their leaves."""
+    """Return the ops without their leaves."""
     repeated = ("op_kind", "api", "module_class", "direction", "parent")
     texts = {
         name: _decoded(table, name) if name in repeated else table[name].to_pylist() for name in table.column_names
@@ -145,7 +146,7 @@ def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
 
 
 def _forward_name(name: str) -> str:
-    """The name of the forward op that a backward op is of."""
+    """Return the name of the forward op of a backward op."""
     head, _, end = name.rpartition(".")
     if end == "backward":
         return f"{head}.forward"
@@ -155,7 +156,7 @@ def _forward_name(name: str) -> str:
 
 
 class _Families(dict[str, str]):
-    """The family of each name; few names are many ops."""
+    """The family of each name, cached because many ops share a name."""
 
     def __init__(self, framework: str) -> None:
         super().__init__()
@@ -167,7 +168,7 @@ class _Families(dict[str, str]):
 
 
 def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) -> list[Leaf]:
-    """A leaf for each row of the table, of these ops."""
+    """Return a leaf for each row of the table. `ops` has the op of each row."""
     sizes, elements, shape = _shapes(table)
     codes = shape.tolist()
     return list(
@@ -190,7 +191,7 @@ def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) 
 
 
 def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], list[int], Numbers]:
-    """The distinct shapes, how many elements each has, and per row of the table its shape's place among them."""
+    """Return the distinct shapes, their numbers of elements, and for each row of the table the index of its shape."""
     texts, shape = _texts(table, "shape")
     sizes = [None if text is None else tuple(int(size) for size in text.strip("[]").split(",") if size.strip())
              for text in texts]  # fmt: skip
@@ -232,7 +233,7 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
 
 
 def equal_rows(*columns: Numbers) -> Numbers:
-    """A number for each row of the columns, the same for rows that are equal bit by bit."""
+    """Return a number for each row of the columns, equal for rows that are bitwise equal."""
     codes = numpy.zeros(len(columns[0]), dtype=numpy.int64)
     count = 1
     for column in columns:
@@ -245,7 +246,7 @@ def equal_rows(*columns: Numbers) -> Numbers:
 
 
 def _narrow(column: Numbers) -> tuple[Numbers, int]:
-    """Numbers from 0 that are equal where those of the column are, and one above the highest of them."""
+    """Return numbers from 0 that are equal where the column's are, and an exclusive upper bound of them."""
     bits = column.view(numpy.int64) if column.dtype == numpy.float64 else column.astype(numpy.int64)
     lowest, highest = (int(bits.min()), int(bits.max())) if len(bits) else (0, 0)
     if highest - lowest < _NARROW:
@@ -255,7 +256,7 @@ def _narrow(column: Numbers) -> tuple[Numbers, int]:
 
 
 def _carriers(columns: Columns) -> Numbers:
-    """The ops that put out what they take in in another form (reshape, cast, dropout of nothing)."""
+    """Return the ops whose output is an input in another form (reshape, cast, dropout at 0)."""
     known = columns.view >= 0
     width = int(columns.view.max(initial=0)) + 1
     shown = columns.op.astype(numpy.int64) * width + columns.view
@@ -266,19 +267,19 @@ def _carriers(columns: Columns) -> Numbers:
 
 
 def _of_one_name(places: Numbers, slot: Numbers, slots: int) -> Numbers:
-    """Which leaves have a name of their own in their op."""
+    """Return which leaves have a unique name in their op."""
     names = places.astype(numpy.int64) * slots + slot
     _, code, count = numpy.unique(names, return_inverse=True, return_counts=True)
     return numpy.asarray(count[code] == 1)
 
 
 def _renumbered(texts: list[str | None], local: Numbers, codes: Codes) -> Numbers:
-    """The codes of both units in place of a column's own; -1 for no text."""
+    """Replace a column's own codes by those shared by both units. -1 stands for no text."""
     return numpy.array([-1 if text is None else codes[text] for text in texts], dtype=numpy.int64)[local]
 
 
 def _texts(table: pyarrow.Table, name: str) -> tuple[list[str | None], Numbers]:
-    """The distinct texts of a column, with None at the end, and per row its place among them."""
+    """Return the distinct texts of a column, with None at the end, and for each row the index of its text."""
     column = table[name].combine_chunks().dictionary_encode()
     texts = column.dictionary.to_pylist()
     return [*texts, None], numpy.asarray(column.indices.fill_null(len(texts))).astype(numpy.int64)
@@ -292,7 +293,7 @@ def _decoded(table: pyarrow.Table, name: str) -> list[str | None]:
 
 
 def _floats(table: pyarrow.Table, name: str) -> list[float | None]:
-    """The numbers of a column; None where there is none."""
+    """Return the numbers of a column, with None for NULL."""
     numbers: list[float | None] = table[name].to_numpy().tolist()
     if table[name].null_count:
         for place in numpy.flatnonzero(numpy.asarray(table[name].is_null())).tolist():

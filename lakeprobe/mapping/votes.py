@@ -1,7 +1,7 @@
-"""Pairs ops by the tensors that both runs have: ops that take in and put out the same are the same.
+"""Pairs ops by the tensors that both runs have: ops with the same inputs and outputs are the same.
 
-The k-th of several calls on the same tensors pairs with the k-th. What only hands its input on (a view, a cast) pairs
-with another such call on the same tensor, whatever the two are called.
+Of several calls on the same tensors, the k-th pairs with the k-th. An op that only passes on its input (a view, a cast)
+pairs with another such op on the same tensor, whatever their names are.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lakeprobe.mapping.tensors import Matches, spread
 from lakeprobe.mapping.units import GRADIENT, OUTPUT, PARAMETERS, Codes, Numbers, Unit
 
 _WEIGHT = {OUTPUT: 3.0, PARAMETERS: 2.0, GRADIENT: 3.0}
-"""What a tensor in common says for a pair, by its role; an input says 1."""
+"""The weight of a common tensor by its role. An input has weight 1."""
 
 _FORWARD = 3.0
-"""What it says for two backward calls that their forward calls are a pair."""
+"""The weight of a pair of forward calls for the pair of their backward calls."""
 
 _MOST_SIGHTS = 24
-"""Sights of a tensor that are looked at: some are taken in everywhere."""
+"""The number of sights of a tensor to look at. Some tensors are used everywhere."""
 
 
 def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tuple[Op, Op]]:
-    """Pairs of ops of one kind and direction, each op at most once, those with most in common first."""
+    """Yield pairs of ops of one kind and direction, each op at most once. Pairs with most in common come first."""
     if not target.ops or not golden.ops:
         return
     ballots = _ballots(target, golden, matches)
@@ -51,7 +51,7 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
 
 @dataclass(frozen=True, slots=True)
 class _Ballots:
-    """Ops of both sides, by their places, that have tensors in common in one role, and what speaks for each pair."""
+    """Pairs of ops, by index, that share tensors in a role, and the weight of the evidence for each pair."""
 
     ours: Numbers
     theirs: Numbers
@@ -90,7 +90,7 @@ def _ballots(target: Unit, golden: Unit, matches: Matches) -> _Ballots:
 
 
 def _shared(target: Unit, golden: Unit, matches: Matches) -> tuple[Numbers, Numbers]:
-    """Leaves of the target and of golden that show one tensor, or two at the same place, in the same role."""
+    """Return leaves of target and golden that show one tensor, or two at the same place, in the same role."""
     like = numpy.array([-1 if tensor.like is None else tensor.like.number for tensor in matches.sides[0].all])
     of_leaf, their = matches.sides[0].of_leaf, matches.sides[1]
     leaf = numpy.flatnonzero(of_leaf >= 0)
@@ -104,7 +104,7 @@ def _shared(target: Unit, golden: Unit, matches: Matches) -> tuple[Numbers, Numb
 
 
 def _marks(ops: Sequence[Op], codes: Codes) -> Numbers:
-    """What two ops must have in common: kind and direction; what hands its input on pairs with its like."""
+    """Return codes of what two ops must have in common: kind, direction, and whether they are views."""
     return _codes([(op.kind, op.direction, op.is_view) for op in ops], codes)
 
 
@@ -115,7 +115,7 @@ def _codes(keys: Sequence[object], codes: Codes) -> Numbers:
 def _relations(
     target: Sequence[Op], golden: Sequence[Op], families: Sequence[Numbers], ours: Numbers, theirs: Numbers
 ) -> Numbers:
-    """How the kinds of two ops are related (`align.relation`), for many pairs of few kinds."""
+    """Return `ops.relation` of many pairs of ops of few kinds."""
     width = int(families[1].max(initial=0)) + 1
     _, first, code = numpy.unique(
         families[0][ours] * width + families[1][theirs], return_index=True, return_inverse=True
@@ -125,7 +125,7 @@ def _relations(
 
 
 def _forward_calls(ops: Sequence[Op]) -> Numbers:
-    """Per backward op the place of the forward op that it is of; -1 for others."""
+    """Return for each backward op the index of its forward op, and -1 for other ops."""
     return numpy.array([-1 if op.forward is None else op.forward.place for op in ops], dtype=numpy.int64)
 
 

@@ -26,10 +26,10 @@ else:
     fcntl = None
 
 _LONGEST_NAME = 255
-"""Bytes of the name of a file or folder on all usual file systems."""
+"""The maximum length in bytes of a file or folder name on all common file systems."""
 
 NO_SYNC = "LAKEPROBE_NO_SYNC"
-"""The environment variable that lets the system decide when files reach the disk: for scratch, and for tests."""
+"""The environment variable that lets the system decide when files reach the disk. It suits scratch data and tests."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -72,7 +72,7 @@ def unlock(file: IO[Any]) -> None:
 
 
 def is_still(path: Path, file: IO[Any]) -> bool:
-    """Whether `path` is the file that is open, and not gone or another one meanwhile."""
+    """Return whether `path` is still the open file. False if it was removed or replaced."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -80,17 +80,17 @@ def is_still(path: Path, file: IO[Any]) -> bool:
 
 
 def syncs() -> bool:
-    """Whether files are to be on the disk before it is said that they are."""
+    """Return whether files must be on the disk before success is reported."""
     return not os.environ.get(NO_SYNC)
 
 
 def leave_sync_to_the_system() -> None:
-    """Let this process, and those that it starts, return before files are on the disk."""
+    """Let this process and its child processes report success before files are on the disk."""
     os.environ[NO_SYNC] = "1"
 
 
 def sync(*paths: Path) -> None:
-    """Have files and folders on the disk when this returns: a file its bytes, a folder its names. Raises OSError."""
+    """Flush files and folders to the disk: the bytes of a file, the names in a folder. Raises OSError."""
     if not syncs():
         return
     for path in paths:
@@ -105,22 +105,22 @@ def sync(*paths: Path) -> None:
 
 
 def sync_tree(top: Path) -> None:
-    """`sync` every file and folder below `top`, and `top`: what is in a folder before the folder."""
+    """`sync` `top` and every file and folder below it. The content of a folder comes before the folder."""
     if syncs():
         for folder, _, names in os.walk(top, topdown=False):
             sync(*(Path(folder, name) for name in sorted(names)), Path(folder))
 
 
 def create_whole(draft: Path, path: Path) -> bool:
-    """Give the finished file `draft` the name `path`, which is then whole for whoever sees it.
+    """Give the finished file `draft` the name `path`, so that nobody sees it incomplete.
 
-    False if there is a `path` already, which stays as it is. Where the file system has no links, `path` is created
-    and written: a process that dies meanwhile leaves a part of it. `draft` stays. Raises OSError.
+    Returns False if `path` exists, which then stays as it is. On a file system without hard links, `path` is created
+    and written, and a process that dies meanwhile leaves part of it. `draft` stays. Raises OSError.
     """
     try:
         os.link(draft, path)
     except FileExistsError:
-        return draft.samefile(path)  # NFS may have lost its first answer
+        return draft.samefile(path)  # NFS may have lost the reply to a link that succeeded
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -139,7 +139,7 @@ def _create(draft: Path, path: Path) -> bool:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """The file `source` under another name as well: as a hard link where there are such, else as a copy."""
+    """Give the file `source` a second name: a hard link if the file system has them, else a copy."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -149,7 +149,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def make_folders(folder: Path) -> list[Path]:
-    """Make `folder` and its parents. Returns the folders that have a new name in them."""
+    """Create `folder` and its missing parents. Returns the folders that got a new entry."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -160,7 +160,7 @@ def make_folders(folder: Path) -> list[Path]:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove those of `folders` that are empty, in their order."""
+    """Remove those of `folders` that are empty, in their order. Stops at the first that is not."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -185,8 +185,9 @@ def exchange(first: Path, second: Path) -> bool:
 
 
 def put_in_place(draft: Path, target: Path) -> None:
-    """Rename the folder `draft` to `target`. What stands there is replaced: at once where the system can, else by two
-    renames, and is removed. Raises OSError.
+    """Rename the folder `draft` to `target`, and remove the folder that was there. Raises OSError.
+
+    The replacement is atomic if the system can exchange folders. Otherwise it takes two renames.
     """
     if not target.exists():
         draft.rename(target)
@@ -198,7 +199,7 @@ def put_in_place(draft: Path, target: Path) -> None:
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Read once into `buffer` from `offset` on. Return how many bytes, 0 at the end. Threads may share the file."""
+    """Read once into `buffer` from `offset`. Return the number of bytes, 0 at the end. Threads may share the file."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [buffer], offset)
     data = os.pread(descriptor, len(buffer), offset)
@@ -207,7 +208,7 @@ def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file, a block at a time, so that it can be hashed without being held in memory."""
+    """Yield the bytes of a file in blocks, so that it can be hashed without being held in memory."""
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             yield block
@@ -225,9 +226,10 @@ def draft(path: Path) -> Iterator[Path]:
 
 
 def open_regular(path: str | Path, buffering: int = -1) -> BinaryIO:
-    """The file at `path`, to read from; `buffering` as in `open`.
+    """Return the file at `path`, opened for reading. `buffering` is the same as in `open`.
 
-    Raises OSError, also for what is no regular file: a pipe would never end, or begin, and a device has no end.
+    Raises OSError, also if it is not a regular file: opening a pipe may block, reading it may never end, and a device
+    has no end.
     """
     if isinstance(path, PathInFile):
         assert isinstance(path, Path)
@@ -236,8 +238,8 @@ def open_regular(path: str | Path, buffering: int = -1) -> BinaryIO:
 
 
 def descriptor_of(path: str | Path) -> int:
-    """The descriptor of the regular file at `path`, opened to read from. Raises OSError and ValueError."""
-    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe without writer: no wait
+    """Return a descriptor of the regular file at `path`, opened for reading. Raises OSError and ValueError."""
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)  # do not wait for a pipe's writer
     descriptor = os.open(path, flags)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -249,27 +251,27 @@ def descriptor_of(path: str | Path) -> int:
 
 
 def kind_of(mode: int) -> str:
-    """What a file of this mode is, other than a regular one."""
+    """Return what kind of file this mode describes, other than a regular one."""
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     return kinds.get(stat.S_IFMT(mode), "a special file")
 
 
 def leads_out(path: str | Path, root: str | Path) -> bool:
-    """Whether links on the way to `path`, or it itself, lead out of the folder `root`."""
+    """Return whether `path`, with links resolved, is outside the folder `root`."""
     real, top = os.path.realpath(path), os.path.realpath(root)
     return os.path.commonpath((real, top)) != top
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """`path` with the user's folder in the place of ~, absolute. Raises UsageError for the ~ of no user."""
+    """Return `path` as an absolute path with ~ expanded. Raises UsageError if ~ names no user."""
     return expanded(path).absolute()
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """`path` with the user's folder in the place of ~. Raises UsageError for the ~ of no user, and too long a name."""
+    """Return `path` with ~ expanded. Raises UsageError if ~ names no user, or if a name is too long."""
     if isinstance(path, PathInFile):
         assert isinstance(path, Path)
-        return path  # of its own kind, and absolute
+        return path  # keeps its class, and is absolute
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
     if longest > _LONGEST_NAME:
         raise UsageError(

@@ -1,8 +1,8 @@
-"""Says which process a thing in a lake belongs to, in a word that is a part of the thing's name, and whether it lives.
+"""Names the owner process of a thing in a lake as part of the thing's name, and tells whether that process is alive.
 
-Locks end with their process, but not every file system has them. So what a process works on carries the machine, the
-number of the process and when that began. A process of this machine (and of this container) can be looked up. Of
-another one nothing is known but when it last touched what is its own: it counts as gone when that is a day ago.
+Locks end with their process, but not every file system has locks. So the name of what a process works on carries the
+machine, the process id and the start time of the process. A process on this machine, in this container, can be looked
+up. Of any other process only the last write to its thing is known. It counts as gone after a day without one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LONGEST_SILENCE = 86_400.0
 
 
 def me() -> str:
-    """The word for this process."""
+    """Return the owner name of this process."""
     return f"{_machine()}-{os.getpid()}-{_began(os.getpid()) or 0}"
 
 
 def is_alive(owner: str, thing: Path) -> bool:
-    """Whether the process with the word `owner` may still be at work on `thing`."""
+    """Return whether the process with the owner name `owner` may still be working on `thing`."""
     found = _OWNER.fullmatch(owner)
     if found is None or found["machine"] != _machine():
         return _seconds_untouched(thing) < _LONGEST_SILENCE
@@ -39,7 +39,10 @@ def is_alive(owner: str, thing: Path) -> bool:
 
 @cache
 def _machine() -> str:
-    """Eight digits for this boot of this machine and this container: where a number means one process."""
+    """Return eight hex digits for this boot of this machine and container.
+
+    Within them a process id means one process.
+    """
     parts = [platform.node()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:
@@ -50,12 +53,12 @@ def _machine() -> str:
 
 
 def _began(process: int) -> int | None:
-    """When a process began, in ticks since boot. None if there is none, or the system does not say."""
+    """Return when a process started, in ticks since boot. None if it does not exist or the system does not say."""
     try:
         text = Path(f"/proc/{process}/stat").read_bytes()
     except OSError:
         return None
-    fields = text.rpartition(b")")[2].split()  # behind the name, which may have blanks
+    fields = text.rpartition(b")")[2].split()  # after the name, which may contain blanks
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """The bytes of a file that is part of another: `length` bytes of `file` from `offset` on."""
+    """The bytes of a file inside another: `length` bytes of `file` from `offset` on."""
 
     file: str
     offset: int
@@ -17,7 +17,7 @@ class Window(NamedTuple):
 
 
 class PathInFile:
-    """A mixin for paths whose files are part of other files, such as the members of an archive."""
+    """A mixin for paths whose files are part of other files, such as members of an archive."""
 
     __slots__ = ()
 

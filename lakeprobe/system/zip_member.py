@@ -14,14 +14,14 @@ _UTF_8 = 1 << 11
 
 
 class LimitedReads:
-    """A binary file that gives zipfile no more at once than `most` bytes: it reads a zip's directory in one go."""
+    """A binary file that limits single reads to `most` bytes. zipfile reads a zip's whole directory in one read."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
-        """Read from `file`; a read of more raises BadZipFile."""
+        """Wrap `file`. A larger read raises BadZipFile."""
         self._file, self._most = file, most
 
     def read(self, size: int = -1) -> bytes:
-        """As that of `file`."""
+        """Read like `file`."""
         if size > self._most:
             raise zipfile.BadZipFile(f"a directory of {size} bytes, more than {self._most}")
         return self._file.read(size)
@@ -31,7 +31,7 @@ class LimitedReads:
 
 
 def raw_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name as bytes of the file: UTF-8 if a flag says so, else in the code page that zipfile assumes."""
+    """Return the name as stored in the file: UTF-8 if a flag says so, else in the code page that zipfile assumes."""
     return info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
 
 

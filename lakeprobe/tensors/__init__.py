@@ -1,7 +1,7 @@
-"""Reads `.npy` and `.pt` files without torch, hashes what they hold and measures how far two are apart.
+"""Reads `.npy` and `.pt` files without torch, hashes their contents, and measures how far two tensors are apart.
 
-It never unpickles anything but the few names that a tensor needs, never holds a whole tensor in memory, and
-knows nothing of dumps, lakes or tables: a `TensorReference` comes in, numbers go out.
+It unpickles nothing but the few names that a tensor needs, never holds a whole tensor in memory, and knows nothing of
+dumps, lakes or tables. It takes a `TensorReference` and returns numbers.
 """
 
 from __future__ import annotations

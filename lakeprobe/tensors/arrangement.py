@@ -1,6 +1,7 @@
-"""Finds how one tensor lies in two programs: in which order of axes, split or merged, their elements are the same.
+"""Finds the layout in which two programs' versions of one tensor agree: order of axes, split and merged axes.
 
-Statistics are equal in any order; only contents tell. A way is looked for on a sample, and taken only if it alone fits.
+Statistics do not depend on the order of elements. Only contents tell. Layouts are tried on a sample, and one is
+accepted only if it fits far better than the order in memory.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from lakeprobe.tensors.reference import (
 )
 
 _MOST_AXES = 6
-"""Axes up to which all their orders are tried."""
+"""The largest number of axes for which all orders are tried."""
 
 _SAMPLE = 4096
-"""Elements that are looked at."""
+"""The number of elements in a sample."""
 
 _SURE = 0.9
-"""Correlation of two samples above which they are held to be of one tensor."""
+"""The correlation of two samples above which they count as one tensor."""
 
 _AHEAD = 0.05
-"""How much better than the order in which both lie another must be."""
+"""How much better than the order in memory another layout must be."""
 
 
 _FUSED = (2, 3, 4)
-"""Parts that one axis may hold: gate and up, query, key and value, the gates of an LSTM."""
+"""The numbers of parts that one axis may hold: gate and up; query, key and value; the gates of an LSTM."""
 
 _MOST_HEADS = 128
 
@@ -46,7 +47,7 @@ _ONE_BY_ONE = "compared one element after the other"
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Two tensors as arrays of one shape whose elements belong together, and in words how that was reached."""
+    """Two tensors as arrays of one shape whose elements correspond, and a note on how that was reached."""
 
     target: TensorReference
     golden: TensorReference
@@ -54,10 +55,10 @@ class Arrangement:
 
 
 def arrange(target: TensorReference, golden: TensorReference, are_alike: bool = True) -> Arrangement | None:
-    """The arrangement in which the two are one tensor; None if they lie alike, or if none fits.
+    """Return the arrangement in which the two are one tensor. None if they have the same layout, or if none fits.
 
-    `are_alike`: whether their statistics agree; only then it is worth while to look for parts in another order.
-    Raises TensorError if a side cannot be read.
+    `are_alike`: whether their statistics agree. Only then are fused parts in another order searched. Raises TensorError
+    if a side cannot be read.
     """
     if element_count(target) != element_count(golden) or element_count(target) < 2:
         return None
@@ -82,7 +83,7 @@ def _fit(way: tuple[float, Arrangement | None]) -> float:
 
 
 def _ways(target: TensorReference, golden: TensorReference) -> Iterator[Arrangement]:
-    """The ways to lay the two out alike: one after the other first, then by the order of the axes of the finer one."""
+    """Yield arrangements with equal layouts: first element by element, then by the order of the finer one's axes."""
     if target.shape != golden.shape and is_contiguous(target) and is_contiguous(golden):
         yield Arrangement(_flat(target), _flat(golden), _ONE_BY_ONE)
     is_finer = len(target.shape) >= len(golden.shape)
@@ -102,7 +103,7 @@ def _ways(target: TensorReference, golden: TensorReference) -> Iterator[Arrangem
 
 
 def _fused_otherwise(way: Arrangement) -> Iterator[Arrangement]:
-    """The same, with an axis of which one side has part by part what the other has head by head."""
+    """Yield the arrangement with an axis that one side orders by part and the other by head."""
     target, golden = way.target, way.golden
     for axis, extent in enumerate(target.shape):
         for parts in (parts for parts in _FUSED if extent % parts == 0):
@@ -122,7 +123,7 @@ def _fused_otherwise(way: Arrangement) -> Iterator[Arrangement]:
 
 
 def _split(coarser: TensorReference, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """The strides of `coarser` with its axes split into `shape`; None if they cannot be."""
+    """Return the strides of `coarser` with its axes split into `shape`. None if they cannot be split so."""
     strides: list[int] = []
     place = 0
     for extent, stride in zip(coarser.shape, byte_strides(coarser), strict=True):
@@ -140,12 +141,12 @@ def _flat(reference: TensorReference) -> TensorReference:
 
 
 def _correlation(target: TensorReference, golden: TensorReference) -> float:
-    """Pearson's correlation of a sample of two arrays of one shape; 0 where one is constant, 1 where they are equal."""
+    """Return Pearson's correlation of samples of two arrays of one shape. 1 if they are equal, 0 if one is constant."""
     one, other = _sample(target), _sample(golden)
     if np.array_equal(one, other):
         return 1.0
-    told = np.isfinite(one) & np.isfinite(other)
-    one, other = one[told] - one[told].mean() if told.any() else one[:0], other[told]
+    finite = np.isfinite(one) & np.isfinite(other)
+    one, other = one[finite] - one[finite].mean() if finite.any() else one[:0], other[finite]
     if not len(one) or not one.any():
         return 0.0
     other = other - other.mean()
@@ -154,7 +155,7 @@ def _correlation(target: TensorReference, golden: TensorReference) -> float:
 
 
 def _sample(reference: TensorReference) -> NDArray[np.float64]:
-    """Elements of the array in float64, at the same places for each array of one shape."""
+    """Return a sample of the array in float64, from the same places for each array of one shape."""
     array = open_tensor(reference)
     if array.size <= _SAMPLE:
         chosen = array.reshape(-1)

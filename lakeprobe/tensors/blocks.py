@@ -1,8 +1,8 @@
-"""Reads a tensor block by block, in C order, into memory that is used again and again.
+"""Reads a tensor in blocks, in C order, into memory that is reused.
 
-Blocks are read with preadv, not mapped. Measured on the 2-core machine with files in the page cache: 15 to
-30 GB/s against 7 to 19 GB/s for touching a map (its pages cost faults), and a process needs no more memory
-than its buffers, whereas touched pages of a map count as resident until they are given back.
+Blocks are read with preadv instead of a memory map. Measured on the 2-core machine with files in the page cache: 15 to
+30 GB/s, against 7 to 19 GB/s for a map, whose pages cost faults. A process also needs no more memory than its buffers,
+whereas touched pages of a map count as resident until they are returned.
 """
 
 from __future__ import annotations
@@ -27,34 +27,37 @@ from lakeprobe.tensors.reference import (
     span,
 )
 
-#: Bytes of file that are read at once to pick a strided tensor's elements from.
+#: Bytes of a file that are read at once to pick the elements of a strided tensor from.
 GATHER_SPAN = 4 << 20
-#: Bytes of a strided tensor that are gathered at once. A transposed tensor is read in full for every such
-#: piece, so it is large; each thread holds two.
+#: Bytes of a strided tensor that are gathered at once. A transposed tensor is read in full for each such
+#: piece, so the piece is large. Each thread holds two.
 PIECE_BYTES = 32 << 20
 
 
 def flatten(reference: TensorReference) -> TensorReference:
-    """The same elements in the same order: one axis if they lie in C order, else no axes of extent 1."""
+    """Return the same elements in the same order: on one axis if they are in C order, else without axes of extent 1."""
     if is_contiguous(reference):
         return replace(reference, shape=(element_count(reference),), strides=None)
     return squeezed(reference)
 
 
 def squeezed(reference: TensorReference) -> TensorReference:
-    """The reference without axes of extent 1."""
+    """Return the reference without axes of extent 1."""
     return permuted(reference, [axis for axis, extent in enumerate(reference.shape) if extent != 1])
 
 
 def permuted(reference: TensorReference, axes: list[int]) -> TensorReference:
-    """The reference with the given axes in the given order; axes left out must have extent 1."""
+    """Return the reference with the given axes in the given order. Axes left out must have extent 1."""
     strides = byte_strides(reference)
     shape = tuple(reference.shape[axis] for axis in axes)
     return replace(reference, shape=shape, strides=tuple(strides[axis] for axis in axes))
 
 
 def split(reference: TensorReference, limit: int) -> Iterator[TensorReference]:
-    """Cuts a tensor into consecutive pieces of at most `limit` elements; together they are it, in C order."""
+    """Yield consecutive pieces of a tensor with at most `limit` elements each.
+
+    Together they are the tensor in C order.
+    """
     shape, strides = reference.shape, byte_strides(reference)
     if prod(shape) <= limit:
         yield reference
@@ -78,12 +81,12 @@ def split(reference: TensorReference, limit: int) -> Iterator[TensorReference]:
 
 
 def piece_elements(*references: TensorReference) -> int:
-    """How many elements a gathered piece may have so that it keeps within `PIECE_BYTES` on every side."""
+    """Return the number of elements with which a gathered piece fits into `PIECE_BYTES` on every side."""
     return PIECE_BYTES // max(numpy_dtype(reference.dtype).itemsize for reference in references)
 
 
 def read_exactly(descriptor: int, offset: int, buffer: NDArray[np.uint8], file: str) -> None:
-    """Fills the buffer from the file. Raises TensorError where the file ends before, or cannot be read."""
+    """Fill the buffer from the file. Raises TensorError if the file ends too early or cannot be read."""
     rest = buffer.data
     while rest:
         try:
@@ -98,10 +101,10 @@ def read_exactly(descriptor: int, offset: int, buffer: NDArray[np.uint8], file: 
 def read_blocks(
     descriptor: int, reference: TensorReference, size: int, raw: NDArray[np.uint8]
 ) -> Iterator[NDArray[Any]]:
-    """Yields the elements as 1-D arrays of `size` (the last may be shorter) of the stored dtype, in C order.
+    """Yield the elements as 1-D arrays of `size` (the last may be shorter) of the stored dtype, in C order.
 
-    A contiguous tensor is read into `raw`, which the next block overwrites. A strided one is gathered whole,
-    so cut it with `split` before.
+    A contiguous tensor is read into `raw`, which the next block overwrites. A strided tensor is gathered as a whole, so
+    cut it with `split` first.
     """
     dtype = numpy_dtype(reference.dtype)
     count = element_count(reference)
@@ -118,7 +121,7 @@ def read_blocks(
 
 
 def gather(descriptor: int, reference: TensorReference) -> NDArray[Any]:
-    """All elements of a strided tensor, copied into one 1-D C-order array of the stored dtype."""
+    """Return all elements of a strided tensor, copied into one 1-D C-order array of the stored dtype."""
     dtype = numpy_dtype(reference.dtype)
     strides = byte_strides(reference)
     gathered: NDArray[Any] = np.empty(reference.shape, dtype)
@@ -136,7 +139,7 @@ def _gather(
     out: NDArray[Any],
     window: NDArray[np.uint8],
 ) -> None:
-    """Halves the axis that reaches farthest until the rest fits the window; picks the elements there."""
+    """Gather elements into `out`. Halves the axis with the largest reach until the rest fits into the window."""
     needed = span(out.shape, strides, out.dtype.itemsize)
     if needed <= window.size:
         read_exactly(descriptor, offset, window[:needed], file)
@@ -151,9 +154,9 @@ def _gather(
 
 
 def flatten_pair(target: TensorReference, golden: TensorReference) -> tuple[TensorReference, TensorReference]:
-    """Both sides, of equal squeezed shape, in one common order (not always C order), flat where they can be.
+    """Return both sides, of equal squeezed shape, in a common order (not always C order), flat if possible.
 
-    Two tensors transposed in the same way lie in memory in the same order; read so, they need no gathering.
+    Two tensors with the same transposition have the same order in memory. Read in that order, they need no gathering.
     """
     target, golden = squeezed(target), squeezed(golden)
     strides = byte_strides(target)

@@ -1,4 +1,4 @@
-"""Holds the result of a collective against what went into it, element by element, in blocks."""
+"""Compares the result of a collective with its inputs, element by element, in blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeprobe.tensors.kernel import subtract_integers
 from lakeprobe.tensors.reference import TensorReference, element_count, open_tensor
 
 BLOCK = 1 << 18
-"""Elements that are held in memory at a time, of the result and of each layer."""
+"""Elements of the result, and of each layer, that are held in memory at a time."""
 
 _REDUCTIONS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "product": np.multiply}
 
@@ -30,7 +30,7 @@ class Piece:
 
     @classmethod
     def of(cls, reference: TensorReference, first: int | None = None, elements: int | None = None) -> Piece:
-        """The piece that SQL names, without bounds the whole tensor. Raises TensorError for one beyond its end."""
+        """Return the piece that SQL names, by default the whole tensor. Raises TensorError if it exceeds the tensor."""
         count = element_count(reference)
         piece = cls(reference, first or 0, count if elements is None else elements)
         if piece.first + piece.elements > count:
@@ -40,10 +40,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How a result agrees with what it should be.
+    """How well a result agrees with the expected one.
 
-    `error` is the largest |found - expected| as a share of the largest sum of sizes that went into an element; inf
-    where only one side is NaN or infinite, or where the sizes differ. `expected` and `found` show the worst element.
+    `error` is the largest |found - expected|, relative to the largest sum of the inputs' magnitudes at an element. It
+    is inf if only one side is NaN or infinite at an element, or if the sizes differ. `expected` and `found` show the
+    worst element.
     """
 
     error: float
@@ -54,7 +55,7 @@ class Agreement:
 
 @dataclass(slots=True)
 class _Worst:
-    """The element that is furthest beyond its tolerance so far, and the largest sizes seen."""
+    """The element that exceeds its tolerance most so far, and the largest difference and magnitude seen."""
 
     difference: float = 0.0
     scale: float = 0.0
@@ -66,12 +67,12 @@ class _Worst:
 def agreement(
     result: Sequence[TensorReference], layers: Sequence[Sequence[Piece]], reduction: str | None, epsilon: float
 ) -> Agreement:
-    """Hold the tensors of `result`, one after the other, against the reduction of `layers`, each a row of pieces.
+    """Compare the tensors of `result`, concatenated, with the reduction of `layers`, each a row of pieces.
 
-    A copy (`reduction` None) must be equal, NaN to NaN. The sum of n numbers, in any order and in a dtype whose numbers
-    are e (`epsilon`) apart at 1, errs by at most (n - 1)·e·Σ|x| to first order (Higham, Accuracy and Stability of
-    Numerical Algorithms, 4.2); one rounding more is for the average. Raises TensorError if a file cannot be read or the
-    reduction is not one we know.
+    A copy (`reduction` None) must be equal, and NaN equals NaN. The sum of n numbers, in any order and in a dtype with
+    spacing e (`epsilon`) at 1, errs by at most (n - 1)·e·Σ|x| to first order (Higham, Accuracy and Stability of
+    Numerical Algorithms, 4.2). One more rounding is allowed for the average. Raises TensorError if a file cannot be
+    read or the reduction is unknown.
     """
     if reduction is not None and reduction not in _REDUCTIONS:
         raise TensorError(f"the reduction {reduction} is not held against its inputs")
@@ -91,7 +92,7 @@ def agreement(
 
 
 def _blocks(pieces: Sequence[Piece], size: int) -> Iterator[NDArray[Any]]:
-    """The elements of `pieces`, one after the other, in blocks of BLOCK elements."""
+    """Yield the elements of `pieces`, concatenated, in blocks of BLOCK elements."""
     flat = [open_tensor(piece.reference).reshape(-1)[piece.first : piece.first + piece.elements] for piece in pieces]
     ends = np.cumsum([len(values) for values in flat])
     for start in range(0, size, BLOCK):
@@ -112,7 +113,7 @@ def _compare(
     reduction: str | None,
     epsilon: float,
 ) -> None:
-    """Hold one block against its layers, and note in `worst` if it has an element that is worse than those before."""
+    """Compare one block with its layers, and update `worst`."""
     with np.errstate(all="ignore"):
         if all(values.dtype.kind in "biu" for values in (found, *layers)) and reduction != "avg":
             expected = _reduce([values.astype(found.dtype) for values in layers], reduction)  # wraps as the device does
@@ -147,7 +148,7 @@ def _agree(
     reduction: str | None,
     largest: float,
 ) -> NDArray[np.bool_]:
-    """Where the two are the same, or where the sum overflows, or where a NaN leaves a maximum to the device."""
+    """Return where the two are equal, where the sum overflows, or where a NaN leaves a maximum to the device."""
     same: NDArray[np.bool_] = (result == expected) | (np.isnan(result) & np.isnan(expected))
     if reduction in ("sum", "avg", "product"):
         same |= ~np.isfinite(result) & (sizes > largest)
@@ -157,14 +158,14 @@ def _agree(
 
 
 def _sizes(inputs: list[NDArray[Any]]) -> NDArray[np.float64]:
-    """The sum of sizes of each element over all inputs."""
+    """Return the sum of magnitudes of each element over all inputs."""
     wide = [values if values.dtype.kind in "fc" else values.astype(np.float64) for values in inputs]
     total: NDArray[np.float64] = np.sum([np.abs(values) for values in wide], axis=0)
     return total
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """The largest finite number of a dtype."""
+    """Return the largest finite number of a dtype."""
     import ml_dtypes
 
     return inf if dtype.kind in "biu" else float(ml_dtypes.finfo(dtype).max)

@@ -1,9 +1,9 @@
-"""Names a tensor by what it holds, so that the same contents are stored and measured once.
+"""Identifies a tensor by its contents, so that equal contents are stored and measured once.
 
-A content hash is 32 hex digits that two tensors share when dtype, shape and every element's bytes are the same. It is
-XXH3-128 (seed 0) of, one after the other: the dtype's name without byte order ('float32', 'bfloat16'; text keeps its
+A content hash has 32 hex digits. Two tensors share it if dtype, shape and every element's bytes are the same. It is the
+XXH3-128 (seed 0) of the concatenation of: the dtype's name without byte order ('float32', 'bfloat16'; text keeps its
 little-endian form '<U5'), a zero byte, the shape's extents in decimal joined by commas, a zero byte, and the elements
-in C order, little-endian. So strides, byte order, file kind and alignment do not matter, while -0.0 and 0.0 differ, and
+in C order, little-endian. So strides, byte order, file kind and alignment do not matter, but -0.0 and 0.0 differ, and
 so do NaNs of different bits.
 """
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 18
 
-_dtype_name = lru_cache(dtype_name)  # numpy works out a name each time, which takes longer than a small hash
+_dtype_name = lru_cache(dtype_name)  # numpy computes a name on each call, which takes longer than a small hash
 
 
 def content_hash(reference: TensorReference) -> str:
-    """The content hash of a tensor in a file, which is read once in blocks.
+    """Return the content hash of a tensor in a file, which is read once in blocks.
 
-    Raises TensorError when it cannot be read or the reference does not fit it.
+    Raises TensorError if it cannot be read or the reference does not fit the file.
     """
     dtype = numpy_dtype(reference.dtype)
     little = _little_endian(dtype)
@@ -52,17 +52,17 @@ def content_hash(reference: TensorReference) -> str:
 
 
 def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`array` in C order and little-endian: itself where it is so already."""
+    """Return `array` in C order and little-endian. It is the same array if it already is."""
     return np.asarray(array, _little_endian(array.dtype), order="C")
 
 
 def array_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of a `plain` array, in its memory."""
+    """Return the bytes of a `plain` array, in its memory."""
     return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 def array_hash(array: npt.NDArray[Any]) -> str:
-    """The content hash of a `plain` array. Other threads run meanwhile, if it is not small."""
+    """Return the content hash of a `plain` array. Releases the GIL unless the array is small."""
     digest = _begun(array.dtype, array.shape)
     digest.update(array_bytes(array).data)
     return digest.hexdigest()
@@ -73,5 +73,5 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _begun(dtype: np.dtype[Any], shape: Sequence[int]) -> xxhash.xxh3_128:
-    """The hash of all that comes before the elements."""
+    """Return the hash of everything before the elements."""
     return xxhash.xxh3_128(f"{_dtype_name(dtype)}\0{','.join(map(str, shape))}\0".encode())

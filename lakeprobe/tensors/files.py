@@ -14,9 +14,9 @@ READERS: dict[str, Callable[[str | Path], TensorReference]] = {".npy": read_npy,
 
 
 def read_tensor(path: str | Path) -> TensorReference:
-    """Where the one tensor of a `.npy` or `.pt` file lies; its values are not read.
+    """Return the reference of the one tensor in a `.npy` or `.pt` file, without reading its values.
 
-    Raises TensorError when the suffix is another one, the file is missing, or it does not hold one tensor.
+    Raises TensorError if the suffix is unknown, the file is missing, or it does not hold exactly one tensor.
     """
     reader = READERS.get(Path(path).suffix)
     if reader is None:

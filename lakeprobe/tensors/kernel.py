@@ -1,12 +1,12 @@
 """The arithmetic on one block of two tensors: what the metrics need, as sums and maxima that can be merged.
 
-A block stays in the cache, so it comes from memory once however many numbers are made of it, and buffers are
-used again (complex, 64-bit integer and non-finite blocks take a few more). Sums are float64. Nothing here
-opens files or knows tensors.
+A block stays in the cache, so it is read from memory once however many numbers are computed from it. Buffers are reused
+(complex, 64-bit integer and non-finite blocks take a few more). Sums are float64. Nothing here opens files or knows
+tensors.
 
-Real numbers are widened to float32 or float64 (the precision of relative errors); a complex one becomes
-complex128, in all sums two float64. Formulas: msprobe 26.2, core/compare/algorithm/builtin_algorithm,
-with complex numbers in full, the sign of infinities respected and integers subtracted exactly.
+Real numbers are widened to float32 or float64, the precision of relative errors. A complex number becomes complex128,
+which is two float64 in all sums. Formulas: msprobe 26.2, core/compare/algorithm/builtin_algorithm, with complex numbers
+in full, the sign of infinities respected and integers subtracted exactly.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from numpy.typing import NDArray
 
 from lakeprobe.tensors.reference import SMALL_FLOATS, numpy_dtype
 
-#: Elements per block. Numpy hands the GIL back and forth at most calls, which costs two threads more than a
-#: block that outgrows the L2 cache: of 2^15 to 2^18 this and the next were best, for one and for two.
+#: Elements per block. Most numpy calls release and take the GIL, which costs two threads more than a block that exceeds
+#: the L2 cache. Of 2^15 to 2^18, this and the next were best, for one thread and for two.
 BLOCK = 1 << 17
-# OpenBLAS spreads a dot product of more than 10 000 elements over threads of its own, which fight with ours:
-# two threads then did half of what one does. vecdot on rows of this width stays on the calling thread.
+# OpenBLAS spreads a dot product of more than 10 000 elements over its own threads, which compete with ours: two threads
+# then did half the work of one. vecdot on rows of this width stays on the calling thread.
 _DOT_WIDTH = 4096
-_dots = getattr(np, "vecdot", partial(np.einsum, "...i,...i"))  # numpy 1.26, which MindSpore wants, lacks vecdot
+_dots = getattr(np, "vecdot", partial(np.einsum, "...i,...i"))  # numpy 1.26, which MindSpore requires, lacks vecdot
 
 Floats = NDArray[np.float64]
 
 
 class Partial(NamedTuple):
-    """What a block or a run of blocks adds to a pair's metrics, merged as `_MERGED` says. Counts are of elements."""
+    """What a block or a run of blocks adds to a pair's metrics.
+
+    `_MERGED` says how to merge them. Counts are elements.
+    """
 
     elements: int = 0
     differing: bool = False
@@ -54,13 +57,13 @@ MISMATCH = Partial(differing=True, mismatched=True)
 
 
 def merge(partials: Iterable[Partial]) -> Partial:
-    """Adds up sums and takes the greatest of maxima. fsum makes the order of parts irrelevant."""
+    """Merge by sums and maxima. fsum makes the order of parts irrelevant."""
     parts = list(partials)
     return Partial(**{name: merged([getattr(part, name) for part in parts]) for name, merged in _MERGED.items()})
 
 
 def _total(numbers: Iterable[float]) -> float:
-    """The correctly rounded sum; plain where fsum refuses, which it does for inf and overflow."""
+    """Return the correctly rounded sum, or the plain sum if fsum raises, which it does for inf and overflow."""
     numbers = tuple(numbers)
     try:
         return fsum(numbers)
@@ -85,14 +88,14 @@ _MERGED: dict[str, Callable[[list[Any]], Any]] = {
 
 
 class Family(NamedTuple):
-    """How a pair's elements are widened; relative errors have the precision of the working dtype."""
+    """How a pair's elements are widened. Relative errors have the precision of the working dtype."""
 
     working: np.dtype[Any]
     exact_integers: bool
 
 
 def family_of(target: np.dtype[Any], golden: np.dtype[Any]) -> Family:
-    """complex128 if one side is complex, float32 if both are floats of at most 32 bits, else float64."""
+    """Return complex128 if one side is complex, float32 if both are floats of at most 32 bits, else float64."""
     kinds = {target.kind, golden.kind}
     if "c" in kinds:
         return Family(np.dtype(np.complex128), False)
@@ -108,10 +111,10 @@ def _is_small_float(dtype: np.dtype[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The buffers of one thread for pairs of one pair of stored dtypes. Row 0 is the target's.
+    """The buffers of one thread for pairs of one pair of stored dtypes. Row 0 belongs to the target.
 
-    `stored` holds blocks as read, `values` as widened: the same memory where nothing needs widening. `wide`
-    holds target, difference and golden as float64; `values` are its outer rows unless they are float32.
+    `stored` holds blocks as read, `values` as widened. They share memory if nothing needs widening. `wide` holds
+    target, difference and golden as float64. Unless `values` is float32, it is the outer rows of `wide`.
     """
 
     family: Family
@@ -123,10 +126,10 @@ class Scratch:
 
 
 def new_scratch(target: np.dtype[Any], golden: np.dtype[Any]) -> Scratch:
-    """Buffers for pairs of these stored dtypes, BLOCK elements each."""
+    """Return buffers for pairs of these stored dtypes, BLOCK elements each."""
     family = family_of(target, golden)
     reals = BLOCK * max(1, family.working.itemsize // 8)
-    # Padding makes the rows of a block equally long and even: at most two more reals in each.
+    # Padding gives the rows of a block equal and even lengths. It adds at most two reals per row.
     wide = np.empty((3, reals + 2 * (reals // _DOT_WIDTH + 1)))
     if family.working.itemsize < 8:
         values: NDArray[Any] = np.empty((2, BLOCK), family.working)
@@ -142,9 +145,9 @@ def new_scratch(target: np.dtype[Any], golden: np.dtype[Any]) -> Scratch:
 
 
 def measure_block(scratch: Scratch, target: NDArray[Any], golden: NDArray[Any]) -> Partial:
-    """The metrics' parts of one block: two 1-D arrays of equal size, 1 to BLOCK, of any numeric dtypes.
+    """Return the metrics' parts of one block: two 1-D arrays of equal size, 1 to BLOCK, of any numeric dtypes.
 
-    Call it under `np.errstate(all="ignore")`: overflow and division by zero are looked at, not warned of.
+    Call it under `np.errstate(all="ignore")`, because overflow and division by zero are handled here.
     """
     values = scratch.values[:, : target.size]
     widen(golden, values[1])
@@ -164,7 +167,7 @@ def measure_block(scratch: Scratch, target: NDArray[Any], golden: NDArray[Any]) 
 
 
 def same_bytes(target: NDArray[Any], golden: NDArray[Any]) -> bool:
-    """Whether two blocks hold the same bytes of the same dtype; the first few mostly tell."""
+    """Return whether two blocks hold the same bytes of the same dtype. The first few bytes usually tell."""
     if target.dtype != golden.dtype:
         return False
     left, right = target.view(np.uint8), golden.view(np.uint8)
@@ -172,7 +175,7 @@ def same_bytes(target: NDArray[Any], golden: NDArray[Any]) -> bool:
 
 
 def widen(values: NDArray[Any], out: NDArray[Any]) -> None:
-    """Converts a block to the working dtype; exact but for integers beyond 2^53 and long doubles."""
+    """Convert a block to the working dtype. Exact except for integers beyond 2^53 and long doubles."""
     if values.dtype == out.dtype and np.may_share_memory(values, out):
         return
     if values.dtype.name.startswith("float8_") and out.dtype == np.float32:
@@ -184,15 +187,15 @@ def widen(values: NDArray[Any], out: NDArray[Any]) -> None:
 
 @lru_cache
 def _float8_table(name: str) -> NDArray[np.float32]:
-    """The value of each of the 256 bit patterns."""
+    """Return the value of each of the 256 bit patterns."""
     patterns = np.arange(256, dtype=np.uint8).view(numpy_dtype(name))
     return np.asarray(patterns, np.float32)
 
 
 def subtract_integers(target: NDArray[Any], golden: NDArray[Any]) -> Floats:
-    """target - golden as float64, rounded once: exact to 53 bits also where float64(element) is not.
+    """Return target - golden as float64, rounded once: exact to 53 bits even if float64(element) is not.
 
-    The upper and lower 32 bits are subtracted apart, so no pair of 64-bit types, signed or not, overflows.
+    The upper and lower 32 bits are subtracted separately, so that no pair of 64-bit types, signed or not, overflows.
     """
     upper, lower = (high - low for high, low in zip(_halves(target), _halves(golden), strict=True))
     return upper.astype(np.float64) * 2.0**32 + lower.astype(np.float64)
@@ -204,14 +207,14 @@ def _halves(integers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _as_reals(values: NDArray[Any]) -> NDArray[Any]:
-    """Complex rows as rows of twice as many reals; real ones as they are."""
+    """Return complex rows as rows of twice as many reals, and real rows unchanged."""
     return values.view(np.float64) if values.dtype.kind == "c" else values
 
 
 def clear_matching_nonfinite(values: NDArray[Any]) -> bool:
-    """Zeroes NaN and inf that both rows have at the same places; False if places or signs of inf differ.
+    """Set NaN and inf that both rows have at the same places to zero. Returns False if places or signs of inf differ.
 
-    Real and imaginary parts are places of their own.
+    Real and imaginary parts are separate places.
     """
     unsound = ~np.isfinite(values)
     if not np.array_equal(unsound[0], unsound[1]):
@@ -256,7 +259,7 @@ def _measure(scratch: Scratch, values: NDArray[Any], exact: Floats | None) -> Pa
 
 
 def _measure_same(scratch: Scratch, golden: NDArray[Any]) -> Partial:
-    """The parts of a block whose two sides are the same: a third of the work."""
+    """Return the parts of a block whose two sides are equal, with a third of the work."""
     reals = _as_reals(golden)
     wide = _wide_rows(scratch, reals.size)[2]
     if reals.dtype != wide.dtype:
@@ -275,9 +278,9 @@ def _measure_same(scratch: Scratch, golden: NDArray[Any]) -> Partial:
 
 
 def _wide_rows(scratch: Scratch, size: int) -> Floats:
-    """The first `size` reals of the wide buffers cut into rows for the dot products, zeros behind them."""
+    """Return the first `size` reals of the wide buffers, cut into rows for the dot products and padded with zeros."""
     rows = -(-size // _DOT_WIDTH)
-    # Even, so that no complex number is cut in two.
+    # An even width, so that no complex number is cut in two.
     width = 2 * -(-size // (2 * rows))
     wide = scratch.wide[:, : rows * width]
     wide[:, size:] = 0
@@ -285,14 +288,14 @@ def _wide_rows(scratch: Scratch, size: int) -> Floats:
 
 
 def _greatest(values: NDArray[Any]) -> float:
-    """max |values|, without a buffer for the magnitudes of reals."""
+    """Return max |values|, without a buffer for the magnitudes of reals."""
     if values.dtype.kind == "c":
         return float(np.abs(values).max())
     return max(abs(float(values.max())), abs(float(values.min())))
 
 
 def _relative(scratch: Scratch, values: NDArray[Any], difference: Floats) -> tuple[float, int, int]:
-    """The greatest relative error of a block, and how many elements are below 0.001 and below 0.005."""
+    """Return the greatest relative error of a block, and the numbers of elements below 0.001 and below 0.005."""
     size = values.shape[1]
     errors = scratch.quotient[0, :size]
     greatest = np.nan
@@ -304,7 +307,7 @@ def _relative(scratch: Scratch, values: NDArray[Any], difference: Floats) -> tup
             np.divide(difference, values[1], out=errors)
         np.absolute(errors, out=errors)
         greatest = float(errors.max())
-    # Zeros among the golden elements show as inf or NaN, and only then need their own formula.
+    # Zeros among the golden elements give inf or NaN. Only then is their own formula needed.
     if not np.isfinite(greatest):
         _guard_zeros(scratch, values, difference)
         greatest = float(errors.max())
@@ -317,7 +320,7 @@ def _count_below(scratch: Scratch, errors: NDArray[Any], threshold: float) -> in
 
 
 def _guard_zeros(scratch: Scratch, values: NDArray[Any], difference: Floats) -> None:
-    """Relative errors |(n + e) - (b + e)| / |b + e|; e is the precision's epsilon where b == 0, else 0."""
+    """Compute relative errors |(n + e) - (b + e)| / |b + e|, where e is the precision's epsilon if b == 0, else 0."""
     size = values.shape[1]
     numerator, denominator = scratch.quotient[:, :size]
     mask = np.equal(values[1], 0, out=scratch.mask[:size])

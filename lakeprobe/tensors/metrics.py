@@ -1,7 +1,7 @@
 """Measures how far target tensors are from golden ones: which pairs, in which pieces, on which threads.
 
-The arithmetic is in `kernel`; here a pair becomes pieces of fixed size that any thread may take, and their
-results become metrics. As pieces do not depend on the number of threads, neither does any result.
+The arithmetic is in `kernel`. Here a pair is cut into pieces of fixed size that any thread may take, and their results
+become metrics. Pieces do not depend on the number of threads, so results do not either.
 """
 
 from __future__ import annotations
@@ -27,31 +27,30 @@ from lakeprobe.tensors.reference import (
 
 #: Elements of a contiguous pair that a thread takes at once.
 _PIECE = 8 * BLOCK
-# The smallest norm that is not taken for zero: float64's epsilon, as in msprobe.
+# The largest norm that counts as zero: float64's epsilon, as in msprobe.
 _NORM_FLOOR = float(np.finfo(np.float64).eps)
 _TEXT_KINDS = "SUmM"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMetrics:
-    """How far a target tensor is from the golden one. What a status leaves out is None.
+    """How far a target tensor is from the golden one. Fields that a status does not set are None.
 
     `status` is one of
-    - 'measured': every field but `detail` is set (`cosine` is None if exactly one side is zero);
-    - 'scalar': one element: only `max_abs_error`, `max_relative_error` and `equal`;
-    - 'empty': no elements on a side; only `equal`;
-    - 'shape': different shapes after dropping axes of extent 1; only `equal`, False;
-    - 'nonfinite': NaN or inf at different places, or inf of different sign: only `equal`, False;
-    - 'text': strings or times: only `equal`;
-    - 'unreadable': only `detail`, the message that says why.
+    - 'measured': all fields except `detail` (`cosine` is None if exactly one side is zero).
+    - 'scalar': one element. Sets all fields except `cosine`, `euclidean_distance`, the ratios and `detail`.
+    - 'empty': a side has no elements. Sets only `equal`.
+    - 'shape': different shapes after dropping axes of extent 1. Sets only `equal`, to False.
+    - 'nonfinite': NaN or inf at different places, or inf of different sign. Sets only `equal`, to False.
+    - 'text': strings or times. Sets only `equal`.
+    - 'unreadable': sets only `detail`, the message that says why.
 
-    NaN and inf at the same places on both sides count as zeros. `cosine`, the errors and the ratios are
-    rounded to 12 decimals, a cosine above 0.9999 to 6. `euclidean_distance`, `golden_norm` (L2) and
-    `golden_max_abs` are not rounded. Relative errors are |n - b| / |b|, in float32 if both dtypes are floats
-    of at most 32 bits, else in float64; where b is 0 the precision's epsilon is added to both. The ratios are
-    the share of elements whose relative error is below 0.001 and 0.005. `equal` compares values: dtypes may
-    differ, -0.0 equals 0.0 and NaN equals NaN. Integers are subtracted exactly; against a float they are
-    float64. Formulas: msprobe 26.2.
+    NaN and inf at the same places on both sides count as zeros. `cosine`, the errors and the ratios are rounded to 12
+    decimals, and a cosine above 0.9999 to 6. `euclidean_distance`, `golden_norm` (L2) and `golden_max_abs` are not
+    rounded. Relative errors are |n - b| / |b|, in float32 if both dtypes are floats of at most 32 bits, else in
+    float64. If b is 0, the precision's epsilon is added to both. The ratios are the shares of elements with a relative
+    error below 0.001 and 0.005. `equal` compares values: dtypes may differ, -0.0 equals 0.0 and NaN equals NaN.
+    Integers are subtracted exactly. Against a float they are converted to float64. Formulas: msprobe 26.2.
     """
 
     status: str
@@ -68,7 +67,7 @@ class TensorMetrics:
 
 
 class _Piece(NamedTuple):
-    """A part of pair number `pair`; both sides have the same shape."""
+    """A part of the pair with number `pair`. Both sides have the same shape."""
 
     pair: int
     target: TensorReference
@@ -76,14 +75,14 @@ class _Piece(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What a piece gave: sums, or the message that says why there are none."""
+    """The result of a piece: sums, or the message that says why there are none."""
 
     partial: Partial | None
     message: str | None
 
 
 def measure(target: TensorReference, golden: TensorReference, threads: int = 1) -> TensorMetrics:
-    """The metrics of one pair. Raises TensorError if a side cannot be read or does not fit its file."""
+    """Return the metrics of one pair. Raises TensorError if a side cannot be read or does not fit its file."""
     metrics = measure_pairs([target], [golden], threads)[0]
     if metrics.status == "unreadable":
         raise TensorError(metrics.detail)
@@ -93,10 +92,10 @@ def measure(target: TensorReference, golden: TensorReference, threads: int = 1) 
 def measure_pairs(
     targets: Sequence[TensorReference], goldens: Sequence[TensorReference], threads: int
 ) -> list[TensorMetrics]:
-    """The metrics of each (target, golden), in order; a pair that cannot be read has the status 'unreadable'.
+    """Return the metrics of each (target, golden), in order. A pair that cannot be read has the status 'unreadable'.
 
-    Large pairs are spread over the threads, small ones go to one each. A thread holds a few MB of buffers,
-    and 64 MiB more while it gathers tensors that lie in memory in different orders.
+    Large pairs are spread over the threads. Small ones go to one thread each. A thread holds a few MB of buffers, and
+    64 MiB more while it gathers tensors with different orders in memory.
     """
     pairs = list(zip(targets, goldens, strict=True))
     settled = [_settle(target, golden) for target, golden in pairs]
@@ -113,7 +112,7 @@ def measure_pairs(
 
 
 def _settle(target: TensorReference, golden: TensorReference) -> TensorMetrics | None:
-    """The metrics of pairs that need no arithmetic; None for the others."""
+    """Return the metrics of pairs that need no arithmetic, and None for others."""
     try:
         kinds = numpy_dtype(target.dtype).kind, numpy_dtype(golden.dtype).kind
         same_shape = squeezed(target).shape == squeezed(golden).shape
@@ -144,7 +143,7 @@ def _fresh_blocks(descriptor: int, reference: TensorReference) -> Iterator[NDArr
 
 
 def _equal_text_block(target: NDArray[Any], golden: NDArray[Any]) -> bool:
-    """Whether all elements are equal; those of different kinds never are, NaT equals NaT."""
+    """Return whether all elements are equal. Elements of different kinds are never equal. NaT equals NaT."""
     if target.dtype.kind != golden.dtype.kind:
         return False
     times = target.dtype.kind in "mM"
@@ -152,7 +151,7 @@ def _equal_text_block(target: NDArray[Any], golden: NDArray[Any]) -> bool:
 
 
 def _cut(target: TensorReference, golden: TensorReference) -> Iterator[tuple[TensorReference, TensorReference]]:
-    """Pieces of a pair of equal squeezed shape, flat ones if both sides lie in memory in the same order."""
+    """Return pieces of a pair of equal squeezed shape. They are flat if both sides have the same order in memory."""
     flat_target, flat_golden = flatten_pair(target, golden)
     limit = _PIECE
     if not (is_contiguous(flat_target) and is_contiguous(flat_golden)):
@@ -161,7 +160,7 @@ def _cut(target: TensorReference, golden: TensorReference) -> Iterator[tuple[Ten
 
 
 def _measure_pieces(pieces: list[_Piece], threads: int) -> list[_Outcome]:
-    """The outcome of each piece. The threads take pieces from one queue until it is empty."""
+    """Return the outcome of each piece. The threads take pieces from one queue until it is empty."""
     outcomes: list[_Outcome] = [_Outcome(None, None)] * len(pieces)
     # next() on a list's iterator is atomic, so the iterator is the queue.
     queue = iter(list(enumerate(pieces)))
@@ -186,7 +185,7 @@ def _measure_piece(piece: _Piece, scratches: dict[tuple[str, str], Scratch]) -> 
     target, golden = piece.target, piece.golden
     dtypes = target.dtype, golden.dtype
     if dtypes not in scratches:
-        # One at a time: a thread meets pairs of many dtypes, mostly in runs.
+        # Keep one at a time: a thread gets pairs of many dtypes, mostly in runs.
         scratches.clear()
         scratches[dtypes] = new_scratch(*map(numpy_dtype, dtypes))
     scratch = scratches[dtypes]
@@ -203,7 +202,7 @@ def _measure_piece(piece: _Piece, scratches: dict[tuple[str, str], Scratch]) -> 
 
 
 def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
-    """The metrics from the outcomes of all pieces of a pair."""
+    """Return the metrics from the outcomes of all pieces of a pair."""
     for outcome in outcomes:
         if outcome.message is not None:
             return TensorMetrics("unreadable", detail=outcome.message)
@@ -235,7 +234,7 @@ def _conclude(outcomes: list[_Outcome]) -> TensorMetrics:
 
 
 def _cosine(total: Partial) -> float | None:
-    """Re<n, b> / (‖n‖‖b‖). 1.0 if both norms are zero, None if exactly one is or a square overflowed."""
+    """Return Re<n, b> / (‖n‖‖b‖). 1.0 if both norms are zero, None if exactly one is or a square overflowed."""
     norms = sqrt(total.target_squares), sqrt(total.golden_squares)
     zeros = sum(norm <= _NORM_FLOOR for norm in norms)
     if zeros == 2:
@@ -247,5 +246,5 @@ def _cosine(total: Partial) -> float | None:
 
 
 def _rounded(number: float) -> float:
-    """To 12 decimals: what is smaller than 5e-13 becomes 0."""
+    """Return the number rounded to 12 decimals, so that anything smaller than 5e-13 becomes 0."""
     return float(f"{number:.12f}")

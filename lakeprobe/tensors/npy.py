@@ -1,7 +1,7 @@
 """Finds the tensor in a `.npy` file (format versions 1 to 3) without reading its values.
 
-The header is a Python literal; only that is parsed, from a bounded number of bytes, so a forged file can
-neither run code nor eat memory. Source of the format: numpy.lib.format's docstring.
+The header is a Python literal. Only that is parsed, from a bounded number of bytes, so a forged file can neither run
+code nor exhaust memory. Source of the format: numpy.lib.format's docstring.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _MAGIC = b"\x93NUMPY"
 
 
 def read_npy(path: str | Path) -> TensorReference:
-    """Where the array of a `.npy` file lies, C or Fortran order, any dtype but objects and structures.
+    """Return the reference of the array in a `.npy` file, in C or Fortran order.
 
-    numpy writes bfloat16 and float8 arrays as nameless raw bytes ('<V2'); what they are is lost, so these are
-    refused, unless a later writer gave their name. Raises TensorError for whatever else is not a sound file.
+    Any dtype is supported except objects and structures. numpy writes bfloat16 and float8 arrays as nameless raw bytes
+    ('<V2'), which loses their type. They are refused, unless a later writer recorded the name. Raises TensorError for
+    these and for any invalid file.
     """
     try:
         with open_file(path) as file:
@@ -44,7 +45,7 @@ def read_npy(path: str | Path) -> TensorReference:
 
 
 def _read_header(file: IO[bytes], path: str | Path) -> tuple[dict[str, Any], int]:
-    """The header's dictionary and the offset of the data behind it."""
+    """Return the header's dictionary and the offset of the data after it."""
     start = file.read(8)
     if start[:6] != _MAGIC or len(start) < 8:
         raise TensorError(f"not a .npy file: {path}; save the array with numpy.save")
@@ -89,7 +90,7 @@ def _reference(file: str, header: dict[str, Any], offset: int, size: int) -> Ten
 
 
 def _dtype_name(descr: object, file: str) -> str:
-    """The header's element type if it is a plain one. numpy marks objects 'O' and raw bytes 'V'."""
+    """Return the header's element type if it is a plain one. numpy marks objects 'O' and raw bytes 'V'."""
     if not isinstance(descr, str):
         raise TensorError(f"structured array in {file}; save its fields one by one")
     kind = descr.lstrip("<>=|")[:1]

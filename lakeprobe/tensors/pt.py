@@ -1,9 +1,8 @@
 """Finds the tensor in a `.pt` file that `torch.save` wrote, without torch and without running what it names.
 
-Such a file is a zip whose members are not compressed: `data.pkl` rebuilds the tensor and names a storage,
-`data/KEY` is the storage's bytes. The pickle is read by an unpickler for which only the handful of names
-below exist, each standing for an inert value of ours; any other name ends the reading. Source of the format:
-torch/serialization.py and torch/_utils.py (torch 1.6 to 2.13).
+Such a file is a zip with uncompressed members: `data.pkl` rebuilds the tensor and names a storage, and `data/KEY` has
+the storage's bytes. The unpickler knows only the few names below, each of which stands for an inert value of ours. Any
+other name stops it. Source of the format: torch/serialization.py and torch/_utils.py (torch 1.6 to 2.13).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _Storage:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Stands for the tensor; offset and strides in elements, as torch counts."""
+    """Stands for the tensor. Offset and strides are in elements, as in torch."""
 
     storage: _Storage
     dtype: str
@@ -84,18 +83,18 @@ class _Tensor:
 
 
 class _Span(NamedTuple):
-    """Where the bytes of a zip member lie in the file."""
+    """The span of a zip member's bytes in the file."""
 
     offset: int
     length: int
 
 
 def read_pt(path: str | Path) -> TensorReference:
-    """Where the one tensor (or Parameter) of a zip-format `.pt` file lies and how it is strided.
+    """Return the reference of the one tensor (or Parameter) in a zip-format `.pt` file.
 
-    Its storage offset, strides (0 for expanded axes) and byte order are kept. Raises TensorError for the
-    format before torch 1.6, compressed or forged zips, anything but one plain dense tensor, and lazily
-    conjugated or negated tensors, whose values are not what the bytes say.
+    It keeps storage offset, strides (0 for expanded axes) and byte order. Raises TensorError for the format before
+    torch 1.6, compressed or forged zips, anything but one plain dense tensor, and lazily conjugated or negated tensors,
+    whose values differ from the bytes.
     """
     try:
         with open_file(path) as file:
@@ -121,14 +120,14 @@ def _read_zip(file: IO[bytes], path: str) -> TensorReference:
 
 
 class _Member(NamedTuple):
-    """A zip member and the end of the room it has: where the next one, or the zip's directory, begins."""
+    """A zip member and the end of its space, where the next member or the zip's directory begins."""
 
     info: zipfile.ZipInfo
     end: int
 
 
 def _members(archive: zipfile.ZipFile, path: str) -> dict[str, _Member]:
-    """The zip's members by name, without the folder that all of them lie in."""
+    """Return the zip's members by name, without the folder that contains all of them."""
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     starts = [info.header_offset for info in infos]
     ends = [*starts[1:], archive.start_dir] if infos else []
@@ -139,7 +138,7 @@ def _members(archive: zipfile.ZipFile, path: str) -> dict[str, _Member]:
 
 
 def _locate(file: IO[bytes], members: dict[str, _Member], name: str, path: str) -> _Span:
-    """The span of an uncompressed member, found by its local header and held against the zip's directory."""
+    """Return the span of an uncompressed member from its local header, checked against the zip's directory."""
     if name not in members:
         raise TensorError(f"no {name} in {path}; save one tensor with torch.save")
     info, end = members[name]
@@ -152,7 +151,7 @@ def _locate(file: IO[bytes], members: dict[str, _Member], name: str, path: str) 
 
 
 def _content(file: IO[bytes], members: dict[str, _Member], name: str, limit: int, path: str) -> bytes:
-    """The bytes of a small member."""
+    """Return the bytes of a small member."""
     offset, length = _locate(file, members, name, path)
     if length > limit:
         raise TensorError(f"{name} in {path} is too large for one tensor; save tensors singly")
@@ -161,7 +160,7 @@ def _content(file: IO[bytes], members: dict[str, _Member], name: str, limit: int
 
 
 def _reference(path: str, size: int, tensor: _Tensor, storage: _Span, order: bytes) -> TensorReference:
-    """The tensor's span in the file, checked to lie in its storage and the storage in the file."""
+    """Return the tensor's reference, checked to be within its storage, and the storage within the file."""
     dtype = numpy_dtype(tensor.dtype)
     if order == b"big" and dtype.itemsize > 1:
         if tensor.dtype in SMALL_FLOATS:
@@ -180,7 +179,7 @@ def _reference(path: str, size: int, tensor: _Tensor, storage: _Span, order: byt
 
 
 def _unpickle(data: bytes, path: str) -> _Tensor:
-    """The tensor that the pickle rebuilds, as our stand-in. Whatever else it holds or asks for is refused."""
+    """Return the tensor that the pickle rebuilds, as our stand-in. Anything else in the pickle is refused."""
     try:
         _check_opcodes(data)
         value = _Unpickler(io.BytesIO(data)).load()
@@ -193,7 +192,7 @@ def _unpickle(data: bytes, path: str) -> _Tensor:
     return value
 
 
-#: What a damaged or forged pickle can raise while only our stand-ins exist.
+#: Errors that a damaged or forged pickle can raise when only our stand-ins exist.
 _BROKEN_PICKLE = (
     pickle.UnpicklingError,
     ArithmeticError,
@@ -208,10 +207,10 @@ _BROKEN_PICKLE = (
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Refuses, before the unpickler runs, what no tensor's pickle has and what could outlive the reading.
+    """Refuse, before the unpickler runs, what no tensor's pickle has and what could outlast the reading.
 
-    BUILD sets attributes, also of our stand-ins, which the next file would meet. The memo is an array as long
-    as its greatest index: 5 forged bytes could ask for 64 GB.
+    BUILD sets attributes, even on our stand-ins, which the next file would see. The memo is an array as long as its
+    largest index: 5 forged bytes could request 64 GB.
     """
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in _REFUSED_OPCODES:
@@ -225,10 +224,13 @@ _MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler in whose world only torch's names for plain tensors exist."""
+    """An unpickler that knows only torch's names for plain tensors."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Called for every global before anything can use it, so a refused one is never imported."""
+        """Return our stand-in for a global.
+
+        A refused global is never imported, because this is called before any use.
+        """
         if module in ("torch", "torch.storage") and name in _STORAGES:
             return _Type(_STORAGES[name])
         if module == "torch" and name in _DTYPES:
@@ -239,7 +241,7 @@ class _Unpickler(pickle.Unpickler):
         return stand_in
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """A storage is pickled as ('storage', its class, key, device, element count)."""
+        """Return the storage, which is pickled as ('storage', its class, key, device, element count)."""
         match pid:
             case ("storage", _Type(dtype=dtype), str(key), str(), int()):
                 return _Storage(key, dtype)
@@ -272,8 +274,8 @@ def _rebuild_tensor_v3(
 
 
 def _tensor(storage: Any, dtype: str, offset: Any, shape: Any, strides: Any, metadata: Any) -> _Tensor:
-    """The stand-in, once every part of it is what torch would have written."""
-    # Other entries describe the device's memory (torch_npu: 'npu_format_/ND'); the bytes are plain even so.
+    """Return the stand-in after checking that torch could have written every part of it."""
+    # Other entries describe the device's memory (torch_npu: 'npu_format_/ND'). The bytes are plain nevertheless.
     lazy = [bit for bit in ("conj", "neg") if metadata and metadata.get(bit)]
     if lazy:
         raise TensorError(f"{lazy[0]} bit set (the values differ from the bytes; .resolve_{lazy[0]}() first)")
@@ -289,7 +291,7 @@ def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any, state: Any = N
 
 
 def _rebuild_from_type_v2(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """A tensor with Python attributes: rebuilt as one without."""
+    """Rebuild a tensor with Python attributes as one without."""
     if kind is not _PlainTensor or rebuild not in (_rebuild_tensor_v2, _rebuild_tensor_v3):
         raise TensorError("refused tensor subclass")
     return rebuild(*arguments)
@@ -300,7 +302,7 @@ class _PlainTensor:
 
 
 def _no_hooks(*items: Any) -> dict[str, Any]:
-    """Stands for collections.OrderedDict, which torch pickles for the hooks it never saves."""
+    """Stands for collections.OrderedDict, which torch pickles for hooks, though it never saves any."""
     return {}
 
 

@@ -1,7 +1,7 @@
-"""Says where a tensor's bytes lie in a file and how to read them; maps them for whoever wants the array.
+"""Says where a tensor's bytes are in a file and how to read them, and maps them as an array.
 
-A reference is all that travels between modules, processes and SQL: reading one costs nothing, and the bytes
-stay where they are until something is measured.
+Only references pass between modules, processes and SQL. Making one costs nothing, and the bytes stay in the file until
+something is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALL_FLOATS = (
     "float8_e8m0fnu",
 )
 
-# Only what has one plain value per element: no objects, no raw bytes (void), no structures, no subarrays.
+# Only dtypes with one plain value per element: no objects, raw bytes (void), structures or subarrays.
 _DTYPE_NAME = re.compile(
     r"[<>=|]?[biufc?SUmM]\d*(\[\d*\w+\])?|bool|u?int\d+|float\d+|complex\d+|longdouble|"
     r"(datetime|timedelta)64(\[\d*\w+\])?"
@@ -50,9 +50,9 @@ _DTYPE_NAME = re.compile(
 class TensorReference:
     """A span of bytes in a file and how to read it.
 
-    `offset` and `length` are in bytes. `dtype` is numpy's or ml_dtypes' name ('float32', 'bfloat16'), numpy's
-    prefix style for big-endian numbers ('>f4') and for text ('<U5'). `strides` are in bytes, counted from
-    `offset`, none of them negative; None means C order.
+    `offset` and `length` are in bytes. `dtype` is the name in numpy or ml_dtypes ('float32', 'bfloat16'), in numpy's
+    prefix style for big-endian numbers ('>f4') and for text ('<U5'). `strides` are in bytes from `offset`, and never
+    negative. None means C order.
     """
 
     file: str
@@ -64,7 +64,7 @@ class TensorReference:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> TensorReference:
-        """The reference that SQL gives: a struct of these fields (sql/macros/unit_contents.sql)."""
+        """Return the reference of a row from SQL: a struct of these fields (sql/macros/unit_contents.sql)."""
         strides = row["strides"]
         return cls(
             row["file"], row["offset"], row["length"], row["dtype"], tuple(row["shape"]),
@@ -73,14 +73,17 @@ class TensorReference:
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """The file at `path`, to read from; it ends where its window ends. Raises OSError."""
+    """Return the file at `path`, opened for reading.
+
+    A file inside another ends where its window ends. Raises OSError.
+    """
     return open_regular(path)
 
 
 def placed(reference: TensorReference, path: str | Path) -> TensorReference:
-    """`reference`, which counts from the start of the file at `path`, as one that counts in the file that it lies in.
+    """Convert a reference whose offset is relative to `path` into one relative to the file that contains `path`.
 
-    Whoever makes a reference to a file that may be a member of an archive passes it through here. Raises OSError.
+    Whoever makes a reference to a file that may be a member of an archive must call this. Raises OSError.
     """
     if not isinstance(path, PathInFile):
         return reference
@@ -90,7 +93,7 @@ def placed(reference: TensorReference, path: str | Path) -> TensorReference:
 
 @lru_cache(maxsize=256)
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy dtype of a reference's dtype name. Raises TensorError for names that no tensor can have."""
+    """Return the numpy dtype of a reference's dtype name. Raises TensorError for names that no tensor can have."""
     if name in SMALL_FLOATS:
         small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return small
@@ -104,18 +107,18 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name that a reference gives a numpy dtype: the inverse of `numpy_dtype`."""
+    """Return the name of a numpy dtype in a reference. It is the inverse of `numpy_dtype`."""
     name: str = dtype.str if dtype.kind in "SU" or not dtype.isnative else dtype.name
     return name
 
 
 def element_count(reference: TensorReference) -> int:
-    """How many elements the tensor has; 1 for a 0-d one."""
+    """Return the number of elements of the tensor, which is 1 for a 0-d one."""
     return prod(reference.shape)
 
 
 def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of a C-order array."""
+    """Return the strides in bytes of a C-order array."""
     strides = [itemsize] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -123,21 +126,21 @@ def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
-    """Bytes from the first to the last that an array touches; 0 for one without elements."""
+    """Return the number of bytes from the first to the last that an array touches, and 0 if it has no elements."""
     if 0 in shape:
         return 0
     return itemsize + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
 def byte_strides(reference: TensorReference) -> tuple[int, ...]:
-    """The reference's strides, those of C order filled in where it has none."""
+    """Return the reference's strides in bytes, or those of C order if it has none."""
     if reference.strides is not None:
         return reference.strides
     return contiguous_strides(reference.shape, numpy_dtype(reference.dtype).itemsize)
 
 
 def is_contiguous(reference: TensorReference) -> bool:
-    """Whether the elements lie one after the other in C order (axes of extent 1 may have any stride)."""
+    """Return whether the elements are contiguous in C order (axes of extent 1 may have any stride)."""
     if reference.strides is None or 0 in reference.shape:
         return True
     plain = contiguous_strides(reference.shape, numpy_dtype(reference.dtype).itemsize)
@@ -146,14 +149,14 @@ def is_contiguous(reference: TensorReference) -> bool:
 
 
 def check_reference(reference: TensorReference, file_size: int) -> None:
-    """Raises TensorError unless all that the reference touches lies in its span, and that in the file."""
+    """Raise TensorError unless the reference touches only bytes of its span, and the span is within the file."""
     itemsize = numpy_dtype(reference.dtype).itemsize
     shape, strides = reference.shape, reference.strides
     if len(shape) > MOST_AXES or (strides is not None and len(strides) != len(shape)):
         raise TensorError(f"{len(shape)} dimensions do not fit {reference.file}; write it again")
     if min((reference.offset, reference.length, *shape, *(strides or ()))) < 0:
         raise TensorError(f"negative offset, length, shape or stride in {reference.file}; write it again")
-    if prod(filter(None, shape)) * itemsize > 2**62:  # numpy counts so, too: 0 × 2⁶⁴ elements have no array
+    if prod(filter(None, shape)) * itemsize > 2**62:  # numpy's limit too: 0 × 2⁶⁴ elements cannot be an array
         raise TensorError(f"impossible shape {list(shape)!s:.80} in {reference.file}; write the file again")
     needed = span(shape, byte_strides(reference), itemsize)
     whole = element_count(reference) * itemsize
@@ -171,7 +174,7 @@ def check_reference(reference: TensorReference, file_size: int) -> None:
 
 @contextmanager
 def opened(reference: TensorReference) -> Iterator[int]:
-    """The open file descriptor of a checked reference. Raises TensorError for an unreadable file."""
+    """Yield the open file descriptor of a checked reference. Raises TensorError if the file cannot be read."""
     try:
         descriptor = descriptor_of(reference.file)
     except (OSError, ValueError) as error:
@@ -184,18 +187,18 @@ def opened(reference: TensorReference) -> Iterator[int]:
 
 
 def reason(error: Exception) -> str:
-    """What the system says of an error, without the file name that our message already has."""
+    """Return the system's text of an error, without the file name, which our message already has."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def open_tensor(reference: TensorReference) -> NDArray[Any]:
-    """The tensor as a read-only array mapped from its file, of the reference's dtype, shape and strides.
+    """Return the tensor as a read-only array mapped from its file, with the reference's dtype, shape and strides.
 
-    Nothing is kept open or cached: the map lives as long as the array (and its views), so a file that was
-    replaced is seen at the next call. Touched pages count as this process's memory until then, which is why
-    hashing and measuring read blocks instead. The array may be unaligned; numpy copes.
+    Nothing is kept open or cached. The map lives as long as the array and its views, so the next call sees a replaced
+    file. Touched pages count as this process's memory until then, which is why hashing and measuring read blocks
+    instead. The array may be unaligned, which numpy supports.
 
-    Raises TensorError when the file cannot be opened or the reference does not fit it.
+    Raises TensorError if the file cannot be opened or the reference does not fit it.
     """
     dtype = numpy_dtype(reference.dtype)
     with opened(reference) as descriptor:

@@ -1,4 +1,4 @@
-"""Works out a tensor's max, min, mean and norm, for dumps that record none."""
+"""Computes a tensor's max, min, mean and norm, for dumps that record none."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lakeprobe.tensors.reference import TensorReference, element_count, is_conti
 
 
 def measure(reference: TensorReference) -> dict[str, float | int | bool]:
-    """Max, Min, Mean and Norm (L2) of the tensor, as dump.json would record them.
+    """Return Max, Min, Mean and Norm (L2) of the tensor, as dump.json would record them.
 
-    Max and Min are exact, NaN if an element is; integers stay integers, of bool they are any and all. Mean and Norm
-    are sums in float64 over blocks; bool has none. Of complex numbers all are of the absolute values. A tensor
+    Max and Min are exact, and NaN if an element is NaN. Those of integers are integers, those of bool are any and all.
+    Mean and Norm are sums in float64 over blocks, and bool has none. Complex numbers count by absolute value. A tensor
     without elements, or of text or times, has none of the four.
 
-    Raises TensorError when the file cannot be read or the reference does not fit it.
+    Raises TensorError if the file cannot be read or the reference does not fit it.
     """
     kind = _kind(reference)
     if kind is None or element_count(reference) == 0:
@@ -43,7 +43,7 @@ def measure(reference: TensorReference) -> dict[str, float | int | bool]:
 
 
 def _kind(reference: TensorReference) -> str | None:
-    """numpy's letter for what the elements are: b bool, i integer, f float, c complex; None for what is no number."""
+    """Return the kind of the elements: b bool, i integer, f float, c complex. None if they are not numbers."""
     kind = numpy_dtype(reference.dtype).kind
     return {"u": "i", "V": "f"}.get(kind, kind) if kind in "biufcV" else None
 

@@ -1,6 +1,6 @@
 """Gives DuckDB the function `tensor_metrics(target, golden)`, so that SQL can measure tensors by reference.
 
-Contents never travel through SQL: a row carries two spans, and a `TensorMetrics` comes back as a struct.
+Contents never pass through SQL. A row has two references, and the result is a `TensorMetrics` as a struct.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ METRICS_TYPE = metrics.struct_type()
 
 
 def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
-    """Registers `tensor_metrics(target, golden)`: two references in, a struct of metrics out; NULL for NULL.
+    """Register `tensor_metrics(target, golden)`, which takes two references and returns a struct of metrics.
 
-    `files` are the only ones that it opens, where any are given: a rule comes from elsewhere and could name any file.
+    NULL gives NULL.
 
-    DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
-    that cannot be read gives the status 'unreadable' in its row, not an error of the query.
+    If `files` is given, it opens only these files, because a user's rule could name any file.
+
+    DuckDB passes one batch of rows at a time, on one thread, and `threads` threads measure it. A file that cannot be
+    read gives the status 'unreadable' in its row instead of an error of the query.
     """
     from duckdb.func import ARROW, SPECIAL
 
     def tensor_metrics(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
         return _measure_batch(targets.to_pylist(), goldens.to_pylist(), threads, files)
 
-    tensor_metrics.__annotations__ = {}  # DuckDB evaluates them, and pyarrow is not imported for their sake
+    tensor_metrics.__annotations__ = {}  # DuckDB evaluates them, which would need pyarrow imported
     connection.create_function(
         "tensor_metrics",
         tensor_metrics,
@@ -52,9 +54,9 @@ def _measure_batch(
     files: frozenset[str] | None,
 ) -> pa.Array:
     named = {row["file"] for row in (*targets, *goldens) if row is not None}
-    strangers = set() if files is None else named - files
-    if strangers:
-        raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
+    forbidden = set() if files is None else named - files
+    if forbidden:
+        raise TensorError(f"tensor_metrics may not read {min(forbidden)}: it holds no tensor of the two units")
     pairs = [
         (TensorReference.of(target), TensorReference.of(golden))
         for target, golden in zip(targets, goldens, strict=True)

@@ -65,7 +65,7 @@ OUTCOMES = {
         r"lakeprobe: .* was removed while it was collected; collecting of run npu ends here, the training goes on\n",
     ),
     "kill_builder": Outcome(0, 4, {0: True, 1: True, 2: True}, ""),
-    "odd_values": Outcome(0, 4, {0: True, 1: True, 2: True}, r"lakeprobe: 1 things could not be recorded, .*\n"),
+    "odd_values": Outcome(0, 4, {0: True, 1: True, 2: True}, r"lakeprobe: 1 value could not be recorded, .*\n"),
 }  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def test_odd_values_cost_no_op_and_are_there_by_class(tmp_path: Path, forks: For
         ("Torch.add.3.forward", "datetime64", "2026-01-01"),
         ("Torch.add.6.forward", "builtins.dict", None),
     ]
-    assert note == ("1 things could not be recorded, the first: a dict: ValueError: no text",)
+    assert note == ("1 value could not be recorded, the first: a dict: ValueError: no text",)
 
 
 def test_the_page_has_these_faults() -> None:

@@ -299,7 +299,7 @@ def test_backward_that_goes_twice_through_an_op_is_kept_once_and_told(memory: Me
     watched.close()
     assert "Torch.tanh.0.backward" in bodies(memory)
     assert memory.notes == [
-        "backward went 2 times again through ops, the first Tensor.sum.0.backward: its first time is recorded"
+        "backward went through ops again 2 times, first through Tensor.sum.0.backward; only the first time is recorded"
     ]
 
 

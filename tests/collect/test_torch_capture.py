@@ -304,7 +304,7 @@ def test_what_cannot_be_measured_is_said_and_stops_nothing(
     (leaf,) = bodies(memory)["Torch.relu.0.forward"]["input_args"]
     assert leaf["shape"] == [2]
     assert leaf["Max"] is None
-    assert "2 things could not be recorded, the first: torch.float32[2]: no such kernel" in capsys.readouterr().err
+    assert "2 values could not be recorded, the first: torch.float32[2]: no such kernel" in capsys.readouterr().err
 
 
 def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:

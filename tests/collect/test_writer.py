@@ -50,7 +50,7 @@ def press_ctrl_c() -> Iterator[Callable[[], None]]:
 
 def batch_of(*tensors: np.ndarray[Any, Any], text: str = "") -> Batch:
     batch = Batch()
-    batch.ops = [msgspec.msgpack.encode([text, [batch.stand_in(tensor) for tensor in tensors]])]
+    batch.ops = [msgspec.msgpack.encode([text, [batch.placeholder_of(tensor) for tensor in tensors]])]
     return batch
 
 
@@ -87,7 +87,7 @@ def test_who_brings_a_batch_goes_on_and_waits_only_with_the_next_one(
 
 def test_ops_name_the_contents_of_their_tensors(writer: Writer) -> None:
     one, other = np.ones(3), np.zeros((2, 2), np.float16)
-    stand_in = Batch().stand_in(one)
+    stand_in = Batch().placeholder_of(one)
     writer.write(batch_of(one, other, one))
     writer.write(batch_of(np.ones(3), text=stand_in[:-1]))
     writer.wait()

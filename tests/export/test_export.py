@@ -122,7 +122,7 @@ def test_a_folder_with_files_is_left_alone(lake: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["step1"]
     (out / "notes.txt").write_text("mine")
     before = files(out)
-    with pytest.raises(UsageError, match=r"notes\.txt is no file of an export, so .* is not replaced"):
+    with pytest.raises(UsageError, match=r"notes\.txt is not a file of an export, so .* is not replaced"):
         export(lake, "run", out, replace=True)
     assert files(out) == before
 
@@ -131,7 +131,7 @@ def test_neither_a_file_nor_the_lake_nor_the_dump_is_overwritten(lake: Path, tmp
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="is a file; name a folder"):
         export(lake, "run", tmp_path / "file", replace=True)
-    with pytest.raises(UsageError, match="lies in the lake"):
+    with pytest.raises(UsageError, match="is in the lake"):
         export(lake, "run", lake / "out")
     before = files(tmp_path / "run")
     for place in ("run", "run/step0"):
@@ -168,7 +168,7 @@ def test_a_lake_from_elsewhere_cannot_write_outside(lake: Path, tmp_path: Path) 
     rows = pq.ParquetFile(path).read()
     named = pa.array(["../../../../mine.npy"] * len(rows))
     pq.write_table(rows.set_column(rows.column_names.index("data_name"), "data_name", named), path)
-    with pytest.raises(LakeError, match=r"data_name '\.\./\.\./\.\./\.\./mine\.npy', which is no file name"):
+    with pytest.raises(LakeError, match=r"data_name '\.\./\.\./\.\./\.\./mine\.npy', which is not a file name"):
         export(lake, "run", tmp_path / "out")
     assert not list(tmp_path.rglob("mine.npy"))
 

@@ -128,7 +128,7 @@ def test_write_into_the_lake(lake: Path, tmp_path: Path) -> None:
     for file in (lake / "x.csv", tmp_path / "folder" / "x.csv", tmp_path / "link.parquet"):
         done = lakeprobe("sql", "SELECT 1 AS a", "--write", file, "--lake", lake)
         assert done.code == 2
-        assert "lies in the lake" in done.line
+        assert "is in the lake" in done.line
     done = lakeprobe("sql", "SELECT 1 AS a", "--write", tmp_path / "x.txt", "--lake", lake)
     assert "ends in none of .csv, .json, .parquet" in done.line
     assert contents(lake) == before

@@ -156,12 +156,12 @@ def test_what_was_removed_by_hand_is_taken_out(full: Path) -> None:
     shutil.rmtree(full / "run=gpu")
     orphan = full / "run=npu" / "step=0" / "rank=0" / "20200101T000000-01234567"
     orphan.mkdir()
-    says = "lakeprobe check tells what is gone"
+    says = "run lakeprobe check to see what is missing"
     with lakeprobe.open(full) as opened, pytest.raises(LakeError, match=says), query_errors():
         opened.sql("FROM ops").fetchall()
     assert log.missing(log.read(full)) == ["run=gpu/step=0/rank=0", "run=gpu/step=0/rank=1"]
     assert [line.partition(":")[0] for line in staging.repair(full)] == [
-        "not there any more", "not there any more", "removed, since nothing names it",
+        "no longer there", "no longer there", "removed, since nothing names it",
     ]  # fmt: skip
     assert answers(full) == [("npu", 0, 0, 3), ("npu", 0, 1, 3), answers(full)[-1]]
     assert not orphan.exists()

@@ -155,15 +155,15 @@ _A_PATH = "write the path of a dump.json or of its folder"
         ({**PATHS, "map_dict": ["a"]}, f": map_dict is ['a']; {_NAMES}"),
         ({**PATHS, "map_dict": {"a": 1}}, f": map_dict is {{'a': 1}}; {_NAMES}"),
         ({**PATHS, "map_dict": {"": "a"}}, f": map_dict is {{'': 'a'}}; {_NAMES}"),
-        ([PATHS], f" is no compare.json, it holds [{str(PATHS)[:59]}…; {_EXAMPLE}"),
-        ("", f" line 1: it is no JSON (Expecting value); {_EXAMPLE}"),
+        ([PATHS], f" is not a compare.json, it holds [{str(PATHS)[:59]}…; {_EXAMPLE}"),
+        ("", f" line 1: it is not JSON (Expecting value); {_EXAMPLE}"),
         (
             '{\n"npu_path": "ours",\n}',
-            f" line 3: it is no JSON (Expecting property name enclosed in double quotes); {_EXAMPLE}",
+            f" line 3: it is not JSON (Expecting property name enclosed in double quotes); {_EXAMPLE}",
         ),
         ('{"npu_path": "a",\n"npu_path": "b"}', ": the key 'npu_path' occurs twice; write each key once"),
-        ("[" * 100_000, f" is no compare.json; {_EXAMPLE}"),
-        ("9" * 5000, f" is no compare.json; {_EXAMPLE}"),
+        ("[" * 100_000, f" is not a compare.json; {_EXAMPLE}"),
+        ("9" * 5000, f" is not a compare.json; {_EXAMPLE}"),
     ],
 )
 def test_a_mistake_is_told_with_its_key(content: Any, message: str) -> None:
@@ -178,11 +178,11 @@ def test_files_that_are_none() -> None:
     with pytest.raises(UsageError, match=r"^ours cannot be read: Is a directory$"):
         compare_json.read(Path("ours"))
     Path("bytes.json").write_bytes(b'{\n"npu_path": "\xff"}')
-    with pytest.raises(UsageError, match=r"^bytes\.json line 2: it is no UTF-8; save the file as UTF-8$"):
+    with pytest.raises(UsageError, match=r"^bytes\.json line 2: it is not UTF-8; save the file as UTF-8$"):
         compare_json.read(Path("bytes.json"))
     with Path("large.json").open("wb") as file:
         file.truncate(10**12)
-    with pytest.raises(UsageError, match=r"^large\.json has more than 16 MB; it is no compare\.json$"):
+    with pytest.raises(UsageError, match=r"^large\.json has more than 16 MB; it is not a compare\.json$"):
         compare_json.read(Path("large.json"))
 
 

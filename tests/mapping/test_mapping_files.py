@@ -255,9 +255,9 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
         # of another shape
         ("api", "Functional.gelu\n", f"line 1: an API mapping has keys and values; {_API_EXAMPLE}"),
         ("api", f"{_GELU}- x\n", f"line 3: an API mapping has keys and values; {_API_EXAMPLE}"),
-        ("cell", "\n- a: b\n", f"line 2: it is no mapping of names; {_CELL_EXAMPLE}"),
-        ("data", "a\n", f"line 1: it is no mapping of names; {_DATA_EXAMPLE}"),
-        ("layer", "- a\n", f"line 1: it is no mapping of names; {_LAYER_EXAMPLE}"),
+        ("cell", "\n- a: b\n", f"line 2: it is not a mapping of names; {_CELL_EXAMPLE}"),
+        ("data", "a\n", f"line 1: it is not a mapping of names; {_DATA_EXAMPLE}"),
+        ("layer", "- a\n", f"line 1: it is not a mapping of names; {_LAYER_EXAMPLE}"),
         # API mapping
         ("api", "- pt_api: Torch.a\n", f"line 1: ms_api is missing; {_API_EXAMPLE}"),
         ("api", f"{_GELU}-\n  ms_api: Torch.a\n", f"line 4: pt_api is missing; {_API_EXAMPLE}"),
@@ -292,7 +292,7 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
             "line 1: ms_api 'Functional.gelu.0.forward' is an op, not an API; write ms_api: Functional.gelu",
         ),
         ("api", "ms_api:\npt_api: Torch.a\n", f"line 1: the value of 'ms_api' is missing; {_API_EXAMPLE}"),
-        ("api", "ms_api: [Torch.a]\n", f"line 1: the value of 'ms_api' is no text; {_API_EXAMPLE}"),
+        ("api", "ms_api: [Torch.a]\n", f"line 1: the value of 'ms_api' is not text; {_API_EXAMPLE}"),
         (
             "api",
             f"{_GELU}- pt_api: Torch.gelu\n  ms_api: Functional.gelu\n",
@@ -311,12 +311,12 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
         (
             "api",
             f"{_GELU}  ms_args: [0]\n",
-            "line 3: ms_args stands without pt_args; write both, or neither to pair all by their own names",
+            "line 3: ms_args is given without pt_args; write both, or neither to pair all by their own names",
         ),
         (
             "api",
             f"{_GELU}\n  pt_outputs: [0]\n",
-            "line 4: pt_outputs stands without ms_outputs; write both, or neither to pair all by their own names",
+            "line 4: pt_outputs is given without ms_outputs; write both, or neither to pair all by their own names",
         ),
         (
             "api",
@@ -326,12 +326,12 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
         (
             "api",
             f"{_GELU}  ms_args: 0\n  pt_args: [0]\n",
-            "line 3: ms_args is no list; write ms_args: [0, 1]",
+            "line 3: ms_args is not a list; write ms_args: [0, 1]",
         ),
         (
             "api",
             f"{_GELU}  ms_args: [0]\n  pt_args:\n",
-            "line 4: pt_args is no list; write pt_args: [0, 1]",
+            "line 4: pt_args is not a list; write pt_args: [0, 1]",
         ),
         (
             "api",
@@ -361,12 +361,12 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
         ),
         ("cell", "a: b\n'': c\n", f"line 2: a name before the colon is missing; {_CELL_EXAMPLE}"),
         ("cell", "a: b\nc: ' '\n", f"line 2: the value of 'c' is missing; {_CELL_EXAMPLE}"),
-        ("cell", "a: b\nc: {d: e}\n", f"line 2: the value of 'c' is no text; {_CELL_EXAMPLE}"),
+        ("cell", "a: b\nc: {d: e}\n", f"line 2: the value of 'c' is not text; {_CELL_EXAMPLE}"),
         ("cell", "a: b\nc: d\na: e\n", "line 3: the key 'a' is on line 1 already; write each key once, with one value"),
         # data mapping
         ("data", "a: b\nc:\n", f"line 2: the value of 'c' is missing; {_DATA_EXAMPLE}"),
         ("data", "a: b\nc: ''\n", f"line 2: the value of 'c' is missing; {_DATA_EXAMPLE}"),
-        ("data", "a: b\nc: [d]\n", f"line 2: the value of 'c' is no text; {_DATA_EXAMPLE}"),
+        ("data", "a: b\nc: [d]\n", f"line 2: the value of 'c' is not text; {_DATA_EXAMPLE}"),
         ("data", "a: x\nb: y\nc: x\n", "line 3: 'x' is paired on line 1 already; write each row of golden once"),
         ("data", "a: x\n\nb: x.npy\n", "line 3: 'x' is paired on line 1 already; write each row of golden once"),
         ("data", "a: x\na.pt: y\n", "line 2: 'a' is mapped on line 1 already; write each row once"),
@@ -391,7 +391,7 @@ _GELU = "- ms_api: Functional.gelu\n  pt_api: Functional.gelu\n"
         ("layer", "A: {}\n", f"line 1: the class 'A' has no scopes below it; {_LAYER_EXAMPLE}"),
         ("layer", "'':\n  b: c\n", f"line 1: a name before the colon is missing; {_LAYER_EXAMPLE}"),
         ("layer", "A:\n  b:\n", f"line 2: the value of 'b' is missing; {_LAYER_EXAMPLE}"),
-        ("layer", "A:\n  b:\n    c: d\n", f"line 2: the value of 'b' is no text; {_LAYER_EXAMPLE}"),
+        ("layer", "A:\n  b:\n    c: d\n", f"line 2: the value of 'b' is not text; {_LAYER_EXAMPLE}"),
         (
             "layer",
             "A:\n  b: (x)\n",

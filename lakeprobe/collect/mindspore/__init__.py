@@ -1,1 +1,1 @@
-"""Watches training steps in MindSpore's dynamic graph (PyNative mode), on the CPU and on Ascend."""
+"""Watches training steps in MindSpore's dynamic graph (PyNative mode) on the CPU and on Ascend."""

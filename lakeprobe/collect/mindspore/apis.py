@@ -1,7 +1,8 @@
-"""The names of the functions of MindSpore that are recorded.
+"""The names of the MindSpore functions to record.
 
-The same names that msprobe 26.2.0 records, so that runs of both hold the same ops. A name that the installed MindSpore
-lacks is passed over. `Tensor.astype` is not among them: in msprobe's list it has run together with the name before it.
+These are the names that msprobe 26.2.0 records, so that runs of both tools hold the same ops. Names that the installed
+MindSpore lacks are skipped. `Tensor.astype` is missing, because msprobe's list runs it together with the name before
+it.
 """
 
 
@@ -58,7 +59,7 @@ OPS = _names(
     view_as_real vsplit vstack where xdivy xlogy zeros zeros_like zeta
     """
 )
-"""Of mindspore.ops; a name may have a submodule before it."""
+"""Functions of mindspore.ops. A name may include a submodule."""
 
 TENSOR = _names(
     """
@@ -101,7 +102,7 @@ MINT = _names(
     zeros_like
     """
 )
-"""Of mindspore.mint."""
+"""Functions of mindspore.mint."""
 
 MINT_FUNCTIONAL = _names(
     """
@@ -112,7 +113,7 @@ MINT_FUNCTIONAL = _names(
     sigmoid silu softmax softmax_ex softplus softshrink tanh unfold
     """
 )
-"""Of mindspore.mint.nn.functional."""
+"""Functions of mindspore.mint.nn.functional."""
 
 COMMUNICATION = _names(
     """

@@ -1,4 +1,4 @@
-"""Records the calls of MindSpore's functions, and their backward by nodes at arguments and results."""
+"""Records calls of MindSpore functions, and their backward through graph nodes at their arguments and results."""
 
 import functools
 from sys import _getframe
@@ -19,11 +19,12 @@ _WRITING = (
     "Functional.scatter_",
     "Tensor.index_add",
 )
-"""How the names of functions begin that write into a parameter. Led through a node it would not be one any more."""
+"""Prefixes of functions that write into a parameter. A parameter that passes through a node is no longer a
+parameter."""
 
 
 class Calls:
-    """While started, every call of a recorded function becomes an op."""
+    """Records every call of a listed function as an op while started."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -32,24 +33,24 @@ class Calls:
         self._in_place: list[tuple[Place, Function]] = []
 
     def start(self) -> None:
-        """Puts the recording functions in place."""
+        """Install the recording functions."""
         if not self._places or not all(place.unchanged for place in self._places):
             self._places = places()
         self._in_place = [(place, self._replacement(place)) for place in self._places]
         self.show()
 
     def stop(self) -> None:
-        """Takes them out: MindSpore is as it was."""
+        """Restore MindSpore's own functions."""
         self.hide()
         self._in_place = []
 
     def hide(self) -> None:
-        """Takes them out for a while, where they were started."""
+        """Restore MindSpore's functions temporarily. Does nothing if not started."""
         for place, _ in self._in_place:
             place.restore()
 
     def show(self) -> None:
-        """Puts them back."""
+        """Install the recording functions again after `hide`."""
         for place, function in self._in_place:
             place.put(function)
 
@@ -96,21 +97,24 @@ class Calls:
 
     @guarded
     def _lead(self, through: Function, value: Any) -> Any:
-        """A value passed through a passage; None where that does not work."""
+        """Pass a value through a graph node. Returns None if that fails."""
         return through(value)
 
 
 def _nothing() -> None:
-    """Nobody asks when the backward of a function begins."""
+    """Do nothing, because the start of a function's backward is not recorded."""
 
 
 def _results(name: str, args: Any, kwargs: Any, output: Any) -> Any:
-    """What is recorded as results: of a mint collective its arguments, where the results come."""
+    """Return what to record as results. A mint collective writes into its arguments, so these are recorded."""
     return (*args, *kwargs.values()) if name.startswith(MINT_DISTRIBUTED) else output
 
 
 def _awaited(function: Function) -> Function:
-    """A collective that has ended when it returns, asynchronous or not, as in msprobe; its handles stay valid."""
+    """Return a collective that waits until it has finished, as msprobe does.
+
+    Asynchronous calls wait too, and their handles stay valid.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Records the forward and backward of cells and the gradients of their parameters, through hooks of MindSpore."""
+"""Records the forward and backward of cells and the gradients of their parameters, through MindSpore's hooks."""
 
 import functools
 import sys
@@ -14,11 +14,14 @@ from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.errors import UsageError
 
 _Hook = tuple[Any, int, Callable[..., Any]]
-"""A cell's hooks by number, the number of ours, and ours."""
+"""A cell's hooks by number, the number of our hook, and our hook."""
 
 
 class Cells:
-    """While started, every call of a part of the models becomes an op. The models themselves do not."""
+    """Records every call of a submodule of the models as an op while started.
+
+    The models themselves are not recorded.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -29,7 +32,7 @@ class Cells:
         self._gradients = ParameterGradients(recorder)
 
     def start(self, models: Any) -> None:
-        """Hooks up one model or a list of them. Raises UsageError for what is none."""
+        """Hook up one model or a list of models. Raises UsageError for anything else."""
         for model in models if isinstance(models, (list, tuple)) else [models]:
             if not isinstance(model, nn.Cell):
                 kind = type(model).__name__
@@ -43,7 +46,7 @@ class Cells:
         self.show()
 
     def stop(self) -> None:
-        """Removes all hooks, those on parameters too."""
+        """Remove all hooks, including those on parameters."""
         if self._call is not None:
             self._call.restore()
             self._call = None
@@ -54,12 +57,15 @@ class Cells:
         self._gradients.forget_watched()
 
     def hide(self) -> None:
-        """Takes the hooks of forward out for a while."""
+        """Remove the forward hooks temporarily."""
         for hooks, key, _ in (*self._before_hooks, *self._after_hooks):
             hooks.pop(key, None)
 
     def show(self) -> None:
-        """Puts them back: where arguments are as the cell gets them, and results as the cell gives them."""
+        """Restore the forward hooks.
+
+        Ours see the arguments just as the cell gets them, and the results just as it returns them.
+        """
         for hooks, key, hook in self._before_hooks:
             hooks[key] = hook
         for hooks, key, hook in self._after_hooks:
@@ -67,11 +73,11 @@ class Cells:
             hooks.move_to_end(key, last=False)
 
     def next_step(self) -> None:
-        """Counting of gradients begins anew."""
+        """Restart the counts of gradients."""
         self._gradients.next_step()
 
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """How cells are called: MindSpore calls no hook of a cell that is left by an exception."""
+        """Wrap the call of a cell. MindSpore calls no hook of a cell that raises an exception."""
 
         @functools.wraps(function)
         def call(cell: Any, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +117,7 @@ class Cells:
 
     @guarded
     def _before(self, prefix: str, cell: Any, args: Any, kwargs: Any, frame: Any) -> Any:
-        """A forward begins. Gives the arguments, passed through a node that tells of backward."""
+        """Record the start of a forward. Returns the arguments, passed through a node that reports backward."""
         call = self._calls.begin(prefix, cell, args, kwargs, frame)
         if not self.recorder.scope.backward:
             return args
@@ -120,7 +126,7 @@ class Cells:
 
     @guarded
     def _after(self, cell: Any, output: Any) -> Any:
-        """A forward has ended. Gives the results, passed through nodes like the arguments."""
+        """Record the end of a forward. Returns the results, passed through nodes like the arguments."""
         call = self._calls.take(cell)
         if call is None:
             return None
@@ -137,7 +143,7 @@ class Cells:
             self._watch_parameters(call.prefix, parameters)
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:
-        """Has the gradient of each parameter recorded."""
+        """Record the gradient of each parameter."""
         trained = [item for item in parameters.items() if item[1].requires_grad]
         for name, parameter in self._gradients.unwatched(prefix, trained):
             self._handles.append(parameter.register_hook(self._gradient_hook(prefix, name)))
@@ -151,7 +157,7 @@ class Cells:
 
 
 def parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """The cells of a model that run step by step, each once with its path: not those that jit compiles."""
+    """Yield each cell of a model that runs step by step once, with its path. Leaves out cells that jit compiles."""
     yield from _parts_under("", model, set())
 
 
@@ -166,7 +172,7 @@ def _parts_under(path: str, cell: Any, seen: set[int]) -> Iterator[tuple[str, An
 
 
 def named_parts(models: Any) -> Iterator[tuple[str, Any]]:
-    """Each part of the models with its name up to the class: `Cell.layers.0.mlp.MLP`."""
+    """Yield each submodule of the models with its name up to the class: `Cell.layers.0.mlp.MLP`."""
     listed = isinstance(models, (list, tuple))
     for index, model in enumerate(models if listed else [models]):
         within = f"Cell.{index}." if listed else "Cell."

@@ -1,4 +1,4 @@
-"""Records the calls of functions that jit compiles: each is one op, since what runs inside is a graph."""
+"""Records calls of functions that jit compiles. Each call is one op, because a graph runs inside."""
 
 import functools
 from sys import _getframe
@@ -15,13 +15,17 @@ from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
 class Compiled:
-    """While started, every call of a compiled function becomes an op, and the backward of functions after the first.
+    """Records every call of a compiled function as an op while started.
 
-    At level L0 they are not recorded, but compiled nevertheless.
+    After the first call, the backward of compiled functions is recorded too. Level L0 does not record compiled
+    functions, but they still run compiled.
     """
 
     def __init__(self, recorder: Recorder, calls: Calls, primitives: Primitives, cells: Cells) -> None:
-        """Record for `recorder`. The others are hidden while a function is compiled and runs: jit reads all source."""
+        """Record for `recorder`.
+
+        jit reads all source, so the other recorders are hidden while it compiles and runs a function.
+        """
         self.recorder = recorder
         self._calls = calls
         self._hidden = (calls, primitives, cells)
@@ -29,7 +33,7 @@ class Compiled:
         self._places: list[Place] = []
 
     def start(self) -> None:
-        """Puts functions of ours in the place of MindSpore's that run compiled functions and backward."""
+        """Replace MindSpore's functions that run compiled functions and backward."""
         for owner, name, around in (
             (api._JitExecutor, "__call__", self._around_forward),
             (api._PyNativeExecutor, "grad", self._around_backward),
@@ -40,7 +44,7 @@ class Compiled:
                 self._places.append(place)
 
     def stop(self) -> None:
-        """Takes them out."""
+        """Restore MindSpore's functions."""
         for place in self._places:
             place.restore()
         self._places = []
@@ -68,7 +72,7 @@ class Compiled:
                 return function(executor, run, *args, **kwargs)
             output = self._without((self._calls,), function, executor, run, *args, **kwargs)
             name = _cell_name(run) or getattr(run, "__name__", None)
-            self._went_back(name, args[3:])  # after the gradient operation, the weights and the positions
+            self._went_back(name, args[3:])  # the gradient operation, the weights and the positions come before them
             return output
 
         return grad
@@ -95,7 +99,7 @@ class Compiled:
 
     @guarded
     def _went_back(self, name: str | None, args: Any) -> None:
-        """As msprobe has it: the arguments of the forward in the place of gradients."""
+        """Record a backward as msprobe does, with the arguments of the forward in place of gradients."""
         recorder = self.recorder
         if name is None or recorder.settings.task == "structure":
             return

@@ -1,4 +1,4 @@
-"""Finds the functions of MindSpore that are recorded."""
+"""Finds the MindSpore functions to record."""
 
 from mindspore import Tensor, mint, ops
 from mindspore.communication import comm_func
@@ -20,6 +20,6 @@ _GROUPS = (
 
 
 def places() -> list[Place]:
-    """Every recorded function that this MindSpore has, as it is now."""
+    """Return every listed function that this MindSpore has, in its current state."""
     found = (place_of(prefix, owner, name) for prefix, owner, names in _GROUPS for name in sorted(names))
     return [place for place in found if place is not None]

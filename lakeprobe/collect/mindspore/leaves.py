@@ -1,4 +1,4 @@
-"""Turns arguments, results and gradients into the leaves that dump.json has for them."""
+"""Turns arguments, results and gradients into the leaves of dump.json."""
 
 import dataclasses
 from typing import Any
@@ -29,15 +29,16 @@ from lakeprobe.collect.watching.values import (
 )
 
 _NARROW = ("Float8E5M2", "Float8E4M3FN", "HiFloat8")
-"""Measured and kept as float32, like bfloat16 is kept: as in msprobe, since .npy has none of them."""
+"""These are measured and stored as float32, as bfloat16 is stored. msprobe does the same, since .npy supports none of
+them."""
 
-# The functions as they are before any is replaced.
+# The original functions, taken before any is replaced.
 _MEASURES = [getattr(mint, name) for name in ("max", "min", "mean", "norm") if hasattr(mint, name)]
 _to = Tensor.to
 
 
 class Leaves:
-    """Makes leaves of one run's values: which numbers a tensor's leaf has follows from the settings."""
+    """Makes leaves of a run's values. The settings decide which numbers a tensor's leaf has."""
 
     def __init__(self, settings: Settings, failures: list[str]) -> None:
         self._summary = settings.summary_mode
@@ -48,22 +49,25 @@ class Leaves:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Nothing is known of tensors, but where they lie."""
+        """Forget all tensors, and look up again whether they are in the CPU's memory."""
         self._on_cpu = get_context("device_target") == "CPU"
 
     def of(self, value: Any, op: str, category: str) -> Any:
-        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+        """Return the leaves of a value, in the value's own structure.
+
+        `op` and `category` name the files of stored tensors.
+        """
         return self.of_file(value, op, f"{op}.{category}")
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
-        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+        """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
         keep = self._keep_all or any(part in op for part in self._keep_parts)
         return self._leaf(value, None, file if keep else None, 0)
 
     def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         try:
             return self._leaf_of(value, key, file, depth)
-        except Exception as error:  # noqa: BLE001  an object of an unknown kind must not cost the op
+        except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
@@ -83,7 +87,7 @@ class Leaves:
         return self._members(value, file, depth)
 
     def _members(self, value: Any, file: str | None, depth: int) -> Any:
-        """The leaves of a container's members, in a list or dict; None for what is no container."""
+        """Return the leaves of a container's members in a list or dict. Returns None for anything but a container."""
         if depth >= DEEPEST:
             return None
 
@@ -113,7 +117,7 @@ class Leaves:
                     array = array.astype(np.float32)
                 digest = None if self._digest is None else self._digest(array)
                 contents = None if file is None else tensors.copy(array)
-        except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
+        except Exception as error:  # noqa: BLE001  a tensor that cannot be measured must not stop the training step
             self._failures.append(f"{leaf['dtype']}{leaf['shape']}: {error}")
         if self._summary != "xor":
             leaf.update(zip(NUMBERS, numbers, strict=True))
@@ -134,7 +138,7 @@ class Leaves:
         return leaf
 
     def _transfer(self, transfer: Any, file: str | None) -> Leaf:
-        """The leaf of one of the operations that batch_isend_irecv takes."""
+        """Return the leaf of one of the operations that batch_isend_irecv takes."""
         return {
             "class_type": "mindspore.mint.distributed.P2POp",
             "tensor": self._tensor(transfer.tensor, file),
@@ -146,7 +150,7 @@ class Leaves:
 
 
 def _array_of(tensor: Any) -> Array:
-    """The contents, in the tensor's own memory where it lies in the CPU's."""
+    """Return the contents as an array, without a copy if the tensor is in the CPU's memory."""
     dtype = str(tensor.dtype)
     if dtype in _NARROW:
         with _no_grad():
@@ -156,7 +160,10 @@ def _array_of(tensor: Any) -> Array:
 
 
 def _on_device(tensor: Any) -> Statistics:
-    """As `tensors.statistics`, but by the device's kernels, which msprobe calls too. Never tried: there was no NPU."""
+    """Compute the same as `tensors.statistics` with the device's kernels, as msprobe does.
+
+    Untested: no NPU was available.
+    """
     if not tensor.size or not tensor.shape or tensor.dtype in (types.bool_, types.complex64, types.complex128):
         return tensors.statistics(tensor.asnumpy())
     with _no_grad():

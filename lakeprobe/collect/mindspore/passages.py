@@ -1,4 +1,4 @@
-"""Has code called when backward passes a call, by nodes that MindSpore puts in the graph at arguments and results."""
+"""Runs code when backward passes a call, through nodes that MindSpore inserts in the graph at arguments and results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,15 @@ _DISCRETE = (
 
 
 class Passage:
-    """The backward of one call. It is needed while the call runs; then its nodes in the graph do the work."""
+    """The backward of one call.
+
+    Only the call itself needs this object. Afterwards the nodes in the graph do the work.
+    """
 
     def __init__(self, name: str, begins: Callable[[], None], ends: Ends) -> None:
-        """Have `begins` called, then `ends` with the gradients of results and of arguments.
+        """Call `begins`, then `ends` with the gradients of the results and of the arguments.
 
-        Both are called at once, without gradients of arguments, where no argument can have one.
+        If no argument can have a gradient, both are called at once, without gradients of arguments.
         """
         self._name = name
         self._begins = begins
@@ -32,23 +35,26 @@ class Passage:
         self._around: Any = None
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, their tensors passed through a node."""
+        """Return the arguments, with their tensors passed through a node."""
         if not any(map(can_have_gradient, args)):
             return args
         self._around = self._node(_around(self._name, self._ends), HookType.BackwardHook)
         return tuple(_through(self._around, args))
 
     def results(self, output: Any) -> Any:
-        """The results, their tensors passed through nodes. Tensors in lists and dicts are not seen."""
+        """Return the results, with their tensors passed through nodes.
+
+        Tensors inside lists and dicts are not handled.
+        """
         if self._around is not None:
             output = _through(self._around, output)
         before = _before(self._begins, self._ends if self._around is None else None)
         return _through(self._node(before, HookType.BackwardPreHook), output)
 
     def _node(self, hook: Callable[[Gradients], Any], kind: Any) -> Any:
-        """A node, which passes gradients to the hook.
+        """Return a node that passes gradients to the hook.
 
-        It is not left to CellBackwardHook to keep the hook, whose way leaves all of them in memory for ever.
+        CellBackwardHook is not asked to register the hook, because then it would keep every hook in memory for ever.
         """
         node = CellBackwardHook(self._name, None, self)
         node.set_hook_fn(hook, kind)
@@ -56,12 +62,15 @@ class Passage:
 
 
 def can_have_gradient(value: Any) -> bool:
-    """Whether it is a tensor of other than whole numbers or truth values."""
+    """Return whether `value` is a tensor of a dtype other than integer or bool."""
     return isinstance(value, Tensor) and value.dtype not in _DISCRETE
 
 
 def _around(name: str, ends: Ends) -> Callable[[Gradients], Any]:
-    """Called for the results, where the node's name is the answer that is expected, then for the arguments."""
+    """Return a hook for a node around a call.
+
+    It is called for the results, where it must return the node's name, and then for the arguments.
+    """
     waiting: list[Gradients] = []
 
     def hook(gradients: Gradients) -> Any:
@@ -85,7 +94,7 @@ def _before(begins: Callable[[], None], ends: Ends | None) -> Callable[[Gradient
 
 
 def _through(node: Any, values: Any) -> Any:
-    """What comes out of a node. Training code may write into it, as it could before."""
+    """Return what comes out of a node. It is marked so that training code may still write into it."""
     passed = node(values)
     for item in passed if isinstance(passed, tuple) else (passed,):
         if isinstance(item, Tensor):

@@ -1,4 +1,4 @@
-"""Moves the floating-point parameters of a model by a rounding, see `lakeprobe.collect.watching.perturbing`."""
+"""Moves the floating-point parameters of a model by a rounding error, see `lakeprobe.collect.watching.perturbing`."""
 
 from typing import Any
 
@@ -17,7 +17,10 @@ _DTYPES: dict[str, Any] = {
 
 
 def perturb(models: Any, perturb: float, seed: int) -> None:
-    """Move each parameter of a model, or of a list of them, once: frozen ones too, and tied ones once."""
+    """Move each parameter of a model or a list of models.
+
+    Includes frozen parameters. Tied parameters are moved once.
+    """
     seen: set[int] = set()
     for index, model in enumerate(models if isinstance(models, (list, tuple)) else [models]):
         for name, parameter in model.parameters_and_names(name_prefix=f"{index}" if index else ""):

@@ -1,4 +1,4 @@
-"""Records the calls of primitives: the operators that cells of a model hold as attributes."""
+"""Records calls of primitives, the operators that cells of a model hold as attributes."""
 
 from collections.abc import Callable, Iterator
 from sys import _getframe
@@ -14,14 +14,14 @@ from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
 class Primitives:
-    """While started, every call of a model's primitive becomes an op."""
+    """Records every call of a model's primitive as an op while started."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._kinds: list[tuple[Any, type, type]] = []
 
     def start(self, models: Any) -> None:
-        """Has the primitives of one model or a list of them recorded."""
+        """Record the primitives of one model or a list of models."""
         for name, primitive in _named(models):
             original = type(primitive)
             call = self._recording(f"Primitive.{name}.{original.__name__}", original)
@@ -30,17 +30,17 @@ class Primitives:
         self.show()
 
     def stop(self) -> None:
-        """The primitives are as they were."""
+        """Restore the primitives."""
         self.hide()
         self._kinds = []
 
     def hide(self) -> None:
-        """The primitives are as they were for a while."""
+        """Restore the primitives temporarily."""
         for primitive, original, _ in self._kinds:
             primitive.__class__ = original
 
     def show(self) -> None:
-        """They are recorded again."""
+        """Record the primitives again after `hide`."""
         for primitive, _, recording in self._kinds:
             primitive.__class__ = recording
 
@@ -71,10 +71,11 @@ class Primitives:
 
 
 class _Backward:
-    """The backward of one call. Each tensor's gradient comes alone, and the op grows with it.
+    """The backward of one call. Each tensor's gradient arrives separately, and the op grows with it.
 
-    It is finished with the gradients of all arguments. Where some have none, it waits for the end of recording, and
-    what comes after it in the step waits too; that is the case in the first cells of a model, the last in backward.
+    The op is finished when the gradients of all arguments have arrived. If some arguments get none, it stays open until
+    recording ends, and later ops of the step wait for it. That happens in the first cells of a model, the last in
+    backward.
     """
 
     def __init__(self, recorder: Recorder, name: str) -> None:
@@ -86,13 +87,13 @@ class _Backward:
 
     @guarded
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, their tensors passed through nodes. None where that does not work."""
+        """Return the arguments, with their tensors passed through nodes. Returns None if that fails."""
         self._expected = sum(can_have_gradient(item) for item in args)
         return self._through(args, "output")
 
     @guarded
     def results(self, output: Any) -> Any:
-        """The results, their tensors passed through nodes. None where that does not work."""
+        """Return the results, with their tensors passed through nodes. Returns None if that fails."""
         watched = self._through(output if isinstance(output, tuple) else (output,), "input")
         return watched if isinstance(output, tuple) else watched[0]
 
@@ -112,7 +113,7 @@ class _Backward:
         found = self._gradients[section]
         found.extend(gradients)
         complete = len(self._gradients["output"]) == self._expected
-        if recorder.births is not None:  # a birth is judged by all that came in and out
+        if recorder.births is not None:  # a birth is judged by all gradients of the op together
             if complete:
                 incoming, outgoing = (tuple(came) for came in self._gradients.values())
                 recorder.backward(self._name, incoming, outgoing, recorder.parent_of_function())
@@ -135,7 +136,7 @@ class _Backward:
 
 
 def _named(models: Any) -> Iterator[tuple[str, Any]]:
-    """Each primitive of the models once, under the attribute that holds it."""
+    """Yield each primitive of the models once, with the name of the attribute that holds it."""
     seen: set[int] = set()
     for model in models if isinstance(models, (list, tuple)) else [models]:
         for _, cell in parts(model):

@@ -1,4 +1,4 @@
-"""Makes a training run repeatable: MindSpore's random numbers and its choice of algorithms."""
+"""Makes a training run repeatable: seeds MindSpore's random numbers and selects its algorithms."""
 
 import os
 
@@ -6,7 +6,7 @@ import mindspore
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed MindSpore on every device; with `deterministic` also ask for deterministic algorithms."""
+    """Seed MindSpore on every device. `deterministic` turns deterministic algorithms on or off."""
     mindspore.set_seed(number)
     mindspore.set_context(deterministic="ON" if deterministic else "OFF")
     if deterministic:

@@ -1,15 +1,15 @@
-"""What is recorded of a tensor: statistics, digests, contents, worked out by numpy.
+"""Computes what is recorded of a tensor with numpy: statistics, digests and contents.
 
-The numbers are those of the kernels that msprobe calls on the CPU (mint.max, mint.min, mint.mean, ops.norm), to the
-last bit. What the kernels do was found by comparing with them:
+The numbers equal those of the kernels that msprobe calls on the CPU (mint.max, mint.min, mint.mean, ops.norm) to the
+last bit. Comparison with the kernels showed how they compute:
 
-- sums are made in float64, one number after another, and rounded to float32;
-- the mean is that sum divided in float32; the norm is the root of the sum of the squares, squared and rounded in the
-  tensor's own dtype;
-- the greatest and the least start with the first number, and a number that is not greater (less) changes nothing: so
-  NaN counts only where it comes first, and of 0.0 and -0.0 the first.
+- Sums are accumulated in float64, one number after another, and rounded to float32.
+- The mean is that sum divided in float32. The norm is the square root of the sum of squares, squared and rounded in the
+  tensor's own dtype.
+- Max and min start with the first number and replace it only by a number that is greater (less). So NaN counts only if
+  it comes first, and of 0.0 and -0.0 the first one wins.
 
-From about 200 000 numbers on the kernels add in pieces, which depend on the machine: then the last bits may differ.
+From about 200 000 numbers on, the kernels add in chunks that depend on the machine, and the last bits may differ.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,14 @@ from lakeprobe.collect.watching.values import NONE, Array, Number, Statistics
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 _ONE_BY_ONE = 1 << 17
-"""So many numbers at most are added one after another."""
+"""Arrays of up to this many numbers are summed one number after another."""
 
 
 def statistics(array: Array) -> Statistics:
-    """Max, Min, Mean and Norm (Euclidean). Integers and float64 are measured as float32, complex by absolute value.
+    """Return Max, Min, Mean and Norm (Euclidean).
 
-    Bool: any and all. One value without dimensions: that value, four times. No elements: none.
+    Integers and float64 are measured as float32, complex numbers by absolute value. Bool gives any and all, with no
+    mean and norm. A 0-d array gives its value four times. An empty array gives four times None.
     """
     if not array.size:
         return NONE
@@ -54,7 +55,7 @@ def _real(array: Array) -> Statistics:
 
 
 def _first(flat: Array, position: Callable[[Array], Any]) -> Any:
-    """The first of the greatest or least numbers; NaN only if it comes before all others."""
+    """Return the first of the greatest or least numbers. NaN only if it is the first element."""
     found = flat[position(flat)]
     if not np.isnan(found) or np.isnan(flat[0]):
         return found
@@ -63,12 +64,15 @@ def _first(flat: Array, position: Callable[[Array], Any]) -> Any:
 
 
 def _added(flat: Array) -> Any:
-    """The sum in float64, in numpy's order, which is not the kernels'."""
+    """Return the sum in float64, in numpy's order of addition, which differs from the kernels'."""
     return flat.sum(dtype=np.float64)
 
 
 def _sum(flat: Array, norm: float) -> Any:
-    """The sum as float32. Where the order of adding may matter, as the sum is small beside its numbers: in theirs."""
+    """Return the sum as float32.
+
+    The order of addition matters if the sum is small compared with the numbers. Then this adds in the kernels' order.
+    """
     total = _added(flat)
     doubt = flat.size**1.5 * norm * np.finfo(np.float64).eps
     if np.float32(total - doubt) == np.float32(total + doubt) or flat.size > _ONE_BY_ONE:
@@ -77,12 +81,15 @@ def _sum(flat: Array, norm: float) -> Any:
 
 
 def crc32(array: Array) -> str:
-    """CRC-32 of the bytes in C order. What msprobe writes as md5."""
+    """Return the CRC-32 of the bytes in C order. msprobe writes it as md5."""
     return values.crc32(_bytes(array))
 
 
 def xor(array: Array) -> str | Number:
-    """The XOR of the bytes in C order. As for PyTorch: None for no elements, one value without dimensions itself."""
+    """Return the XOR of the bytes in C order.
+
+    As for PyTorch, an empty array gives None, and a 0-d array its value.
+    """
     if not array.size:
         return None
     if not array.ndim:
@@ -96,7 +103,7 @@ def _bytes(array: Array) -> Array:
 
 
 def copy(array: Array) -> Array:
-    """The contents as an array of their own, read-only, C order."""
+    """Return a read-only copy in C order."""
     made = np.array(array, order="C")
     made.flags.writeable = False
     return made

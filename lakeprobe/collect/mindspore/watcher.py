@@ -23,10 +23,10 @@ _OLDEST = (2, 7)
 
 
 class Watcher:
-    """As `lakeprobe.collect.watching.capture.Watcher` says."""
+    """Implements `lakeprobe.collect.watching.capture.Watcher`."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
-        """Raises UsageError for what MindSpore cannot be asked for."""
+        """Raise UsageError for settings that MindSpore does not support, and for a MindSpore that is too old."""
         version = tuple(map(int, mindspore.__version__.split(".")[:2]))
         if version < _OLDEST:
             raise UsageError(f"collecting needs MindSpore 2.7 or newer, not {mindspore.__version__}")
@@ -39,7 +39,7 @@ class Watcher:
         self._compiled = Compiled(self.recorder, self._calls, self._primitives, self._cells)
 
     def start(self, model: Any) -> None:
-        """Has cells (L0), functions and primitives (L1), or all of them (mix) recorded. Raises UsageError."""
+        """Record cells (L0), functions and primitives (L1), or all of them (mix). Raises UsageError."""
         if mindspore.get_context("mode") == mindspore.GRAPH_MODE:
             raise UsageError(
                 "MindSpore is in graph mode, and only the dynamic graph is collected: set_context(mode=PYNATIVE_MODE), "
@@ -55,34 +55,34 @@ class Watcher:
         self._compiled.start()
 
     def stop(self) -> None:
-        """MindSpore and the model are as they were."""
-        with ExitStack() as each:  # runs all of them, even if one fails
+        """Restore MindSpore and the model."""
+        with ExitStack() as each:  # runs all of them, even if one raises
             for part in (self._cells, self._primitives, self._compiled, self._calls):
                 each.callback(part.stop)
 
     def next_step(self) -> None:
-        """Counting of gradients begins anew."""
+        """Restart the counts of gradients."""
         self._cells.next_step()
 
     def rank(self) -> int | None:
-        """Of mindspore.communication."""
+        """Return the rank that mindspore.communication reports. None before it is initialized."""
         return int(get_rank()) if GlobalComm.INITED else None
 
     def perturb(self, model: Any, size: float, seed: int) -> None:
-        """Moves all floating-point parameters."""
+        """Move all floating-point parameters."""
         perturb(model, size, seed)
 
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
-        """Hooks on to a tensor that can have a gradient."""
+        """Register `hook` on a tensor that can have a gradient. Returns whether `value` is a tensor."""
         if can_have_gradient(value):
             value.register_hook(hook)
         return isinstance(value, mindspore.Tensor)
 
 
 def _never() -> bool:
-    """What jit compiles is taken care of where it is called (`compiled.py`)."""
+    """Nothing is compiled behind this recorder's back: `compiled.py` handles calls of functions that jit compiles."""
     return False
 
 
 def _nothing_to_hide() -> None:
-    """What is recorded runs no operators that MindSpore could take for the training's; where it does, it says so."""
+    """Recording runs no operators that MindSpore could mistake for the training's, except under `_no_grad`."""

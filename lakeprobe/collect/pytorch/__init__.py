@@ -1,1 +1,1 @@
-"""Watches training steps in PyTorch: on the CPU, CUDA, and Ascend where torch_npu can be imported."""
+"""Watches training steps in PyTorch on the CPU, on CUDA, and on Ascend if torch_npu can be imported."""

@@ -1,7 +1,7 @@
-"""The names of the functions of torch that are recorded, and how much each says about accuracy.
+"""The names of the torch functions to record, and how much each says about accuracy.
 
-The same names that msprobe 26.2.0 records, so that runs of both hold the same ops. A name that the installed torch
-lacks is passed over.
+These are the names that msprobe 26.2.0 records, so that runs of both tools hold the same ops. Names that the installed
+torch lacks are skipped.
 """
 
 from lakeprobe.collect.settings import Risk
@@ -31,7 +31,7 @@ FUNCTIONAL = _names(
     triplet_margin_with_distance_loss unfold upsample upsample_bilinear upsample_nearest
     """
 )
-"""Of torch.nn.functional."""
+"""Functions of torch.nn.functional."""
 
 TENSOR = _names(
     """
@@ -123,14 +123,14 @@ TORCH = _names(
     unsafe_split_with_sizes unsqueeze vander var var_mean vdot vsplit vstack where xlogy xlogy_
     """
 )
-"""Of torch itself; a name may have a submodule before it."""
+"""Functions of torch itself. A name may include a submodule."""
 
 VARIABLE_FUNCTIONS = _names(
     """
     lstm
     """
 )
-"""Of torch._VF."""
+"""Functions of torch._VF."""
 
 DISTRIBUTED = _names(
     """
@@ -138,7 +138,7 @@ DISTRIBUTED = _names(
     batch_isend_irecv broadcast gather irecv isend recv reduce reduce_scatter reduce_scatter_tensor scatter send
     """
 )
-"""Of torch.distributed."""
+"""Functions of torch.distributed."""
 
 NPU = _names(
     """
@@ -194,7 +194,7 @@ NPU = _names(
     reset_stream_limit save_npugraph_tensor scatter_update scatter_update_ set_device_limit set_stream_limit
     """
 )
-"""Of torch_npu, where it can be imported."""
+"""Functions of torch_npu, if it can be imported."""
 
 SHAPES_AND_FACTORIES = _names(
     """
@@ -207,7 +207,7 @@ SHAPES_AND_FACTORIES = _names(
     zeros zeros_like
     """
 )
-"""Views, copies, casts and factories: not recorded at risk level FOCUS."""
+"""Views, copies, casts and factories. Risk level FOCUS does not record them."""
 
 CORE = _names(
     """
@@ -219,14 +219,14 @@ CORE = _names(
     local_response_norm matmul mm multi_head_attention_forward mv scaled_dot_product_attention
     """
 )
-"""Products of matrices, convolutions, norms, embeddings: with DISTRIBUTED and NPU, what risk level CORE records."""
+"""Matrix products, convolutions, norms and embeddings. Risk level CORE records these, DISTRIBUTED and NPU."""
 
 
 _CORE = CORE | DISTRIBUTED | NPU
 
 
 def is_recorded(name: str, risk: Risk) -> bool:
-    """Whether calls of a function (`Functional.linear`) are recorded at a risk level."""
+    """Return whether a risk level records calls of a function (`Functional.linear`)."""
     bare = name.rsplit(".", 1)[-1]
     if risk == "ALL" or bare in _CORE:
         return True

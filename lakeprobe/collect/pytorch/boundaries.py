@@ -1,9 +1,9 @@
-"""The gradients that pass a module's boundary, seen by hooks of the graph's nodes, which change nothing.
+"""Records the gradients that pass a module's boundary, through hooks on graph nodes that change nothing.
 
-torch's own full backward hooks lead arguments and results through a node each, so that a sum of three or more gradients
-is made in another order, and a result that nobody uses gets zeros. Here the nodes that are there anyway are watched:
-those that made the results, and those in the module that took the arguments. What is recorded, and in which order, is
-what torch's hooks would give. Only where no node tells inside from outside one of ours is added: see `Boundary`.
+torch's own full backward hooks pass arguments and results through an extra node each. That changes the order in which
+three or more gradients are summed, and gives zeros to a result that nobody uses. Here the existing nodes are watched:
+those that made the results, and those in the module that took the arguments. The record and its order are the same as
+with torch's hooks. A node of ours is added only where no existing node separates inside from outside: see `Boundary`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from torch.nn.modules._functions import BackwardHookFunction
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 Edge = tuple[Any, int]
-"""A node, and which of its outputs: where the gradient of a tensor goes."""
+"""A node and an output number, which together say where the gradient of a tensor goes."""
 Places = list[tuple[int, int]]
-"""Which gradients of a node are those of which tensors."""
+"""Pairs of the index of a gradient at a node and the index of the tensor that it belongs to."""
 
 _LEAF = 1 << 63
-"""Nodes with such numbers are those of leaves, which run as soon as they can."""
+"""Sequence numbers from here on belong to nodes of leaves, which run as soon as they can."""
 _OURS = "lakeprobe"
 _running_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 class Boundaries:
-    """The calls of modules that backward goes through now."""
+    """The module calls that backward is passing through at the moment."""
 
     def __init__(self) -> None:
         self._ending: list[Boundary] = []
         self._begun: dict[int, list[Boundary]] = {}
 
     def begins(self, boundary: Boundary) -> None:
-        """Backward has come to a module."""
+        """Record that backward has reached a module."""
         task = torch._C._current_graph_task_id()
         begun = self._begun.get(task)
         if begun is None:
@@ -44,27 +44,33 @@ class Boundaries:
         begun.append(boundary)
 
     def will_end(self, boundary: Boundary) -> None:
-        """A module has all its gradients. What torch runs before it would tell its own hooks is still inside."""
+        """Record that a module has all its gradients.
+
+        It stays open for nodes that torch would run before its own hooks. They are still inside the module.
+        """
         self._ending.append(boundary)
 
     def reached(self, number: int) -> None:
-        """Backward has come to the node of this number, which is older than what it has left."""
+        """End the modules that backward has left, given that it reached the node `number`.
+
+        Backward goes from newer to older nodes, so it has left the modules whose nodes are all newer.
+        """
         if self._ending:
             self._end([boundary for boundary in self._ending if boundary.since > number])
 
     def reached_forward(self) -> None:
-        """A forward begins: where backward runs it again, it has come to the node that needs that."""
+        """Handle the start of a forward. If backward reruns it, backward has reached the node that needs it."""
         if self._ending:
             node = _running_node()
             self.reached(-1 if node is None else node._sequence_nr())
 
     def reached_parameter(self, prefix: str) -> None:
-        """A parameter of a module has its gradient: the modules that it is no part of have been left."""
+        """End the modules that a parameter is not part of, because it has its gradient and backward has left them."""
         if self._ending:
             self._end([boundary for boundary in self._ending if not prefix.startswith(boundary.within)])
 
     def _is_over(self, task: int) -> None:
-        """A backward has ended. Parts of a module may not have been asked for their gradients."""
+        """End all modules of a finished backward. It may not have asked for all gradients of a module."""
         begun = self._begun.pop(task, [])
         self._end([boundary for boundary in self._ending if boundary in begun])
         for boundary in begun:
@@ -77,10 +83,11 @@ class Boundaries:
 
 
 class Boundary:
-    """The backward of one call of a module. Nodes of the graph hold it, so it holds none of those behind it.
+    """The backward of one call of a module. Graph nodes refer to it, so it must not refer to the nodes behind them.
 
-    A node of ours is added for a result that is an argument or older than the call, and for one that the module itself
-    goes on to use. What a module puts aside, and hands on in other ways than by its results, is not followed.
+    A node of ours is added for a result that is an argument or older than the call, and for a result that the module
+    itself goes on to use. Tensors that a module stores and passes on in other ways than through its results are not
+    followed.
     """
 
     def __init__(
@@ -91,15 +98,15 @@ class Boundary:
         begins: Callable[[], None],
         ends: Callable[[Any, Any], None],
     ) -> None:
-        """Have `begins` called, then `ends` with the gradients of results and of arguments.
+        """Call `begins`, then `ends` with the gradients of the results and of the arguments.
 
         `prefix` is the module's name up to its class.
         """
         self.recorder = recorder
         self.within = prefix.rpartition(".")[0] + "."
-        """How the names of the module's parts begin."""
+        """The prefix of the names of the module's submodules."""
         self.since = 0
-        """The number of the first node that the call made, or could have."""
+        """The lowest sequence number that a node of this call can have."""
         self._boundaries = boundaries
         self._on_begin, self._on_end = begins, ends
         self._step = recorder.steps
@@ -109,14 +116,14 @@ class Boundary:
         self._open = False
 
     def arguments(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        """The call begins. Of an argument that is given twice all gradients are those of its first place."""
+        """Begin the call. If an argument is given twice, all its gradients belong to its first position."""
         self.since = torch.autograd._get_sequence_nr()
         self._arguments = len(tensors)
         for index, tensor in enumerate(tensors):
             self._edges.setdefault(_edge(tensor), index)
 
     def results(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """The call has ended. Gives its results, nearly always as they are."""
+        """End the call and return its results, which are nearly always unchanged."""
         taking, used = self._followed([tensor.grad_fn for tensor in tensors])
         giving: dict[Any, Places] = {}
         passed = []
@@ -138,7 +145,10 @@ class Boundary:
         return tuple(passed)
 
     def _followed(self, nodes: list[Any]) -> tuple[dict[Any, Places], set[Edge]]:
-        """The nodes of the call that took its arguments, and all edges inside it; from those that made its results."""
+        """Return the nodes of the call that took its arguments, and all edges inside the call.
+
+        The search starts at the nodes that made the results.
+        """
         taking: dict[Any, Places] = {}
         used: set[Edge] = set()
         waiting = [node for node in dict.fromkeys(nodes) if self._made(node)]
@@ -156,12 +166,12 @@ class Boundary:
         return taking, used
 
     def _made(self, node: Any) -> bool:
-        """Whether the call made a node."""
+        """Return whether the call made the node."""
         return node is not None and self.since <= node._sequence_nr() < _LEAF
 
     @guarded
     def gives(self, places: Places, number: int, gradients: Any) -> None:
-        """Takes the gradients of results; `number` is that of the node that made them."""
+        """Take the gradients of results from the node with sequence number `number`."""
         recorder = self.recorder
         if not recorder.running or recorder.steps != self._step:
             return
@@ -181,7 +191,7 @@ class Boundary:
 
     @guarded
     def takes(self, places: Places, gradients: Any) -> None:
-        """Takes the gradients of arguments, or parts of them."""
+        """Take the gradients of arguments, or parts of them."""
         if not self._open:
             return
         for place, index in places:
@@ -193,7 +203,7 @@ class Boundary:
             self._boundaries.will_end(self)
 
     def ends(self) -> None:
-        """No more gradients come."""
+        """End the module's backward, since no more gradients will come."""
         if self._open:
             self._open = False
             incoming, outgoing = tuple(self._incoming), tuple(self._outgoing)
@@ -204,7 +214,7 @@ class Boundary:
 
 def _edge(tensor: torch.Tensor) -> Edge:
     node = tensor.grad_fn
-    if node is None:  # of a leaf
+    if node is None:  # a leaf
         node = tensor.view_as(tensor).grad_fn.next_functions[0][0]
         return node, 0
     return node, tensor.output_nr
@@ -215,7 +225,7 @@ def _after(boundary: Boundary, places: Places) -> Callable[[Any, Any], None]:
 
 
 def _before(node: Any, boundary: Boundary, places: Places) -> None:
-    """Calls boundaries with a node's gradients. Of modules that give the same result the outer comes first."""
+    """Pass a node's gradients to boundaries. If nested modules return the same result, the outer one comes first."""
     listeners = node.metadata.setdefault(_OURS, [])
     listeners.append((boundary, places))
     if len(listeners) == 1:

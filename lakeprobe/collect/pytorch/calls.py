@@ -1,4 +1,4 @@
-"""Records the calls of torch's functions, and the backward of each by a hook on its node in the graph."""
+"""Records calls of torch functions, and the backward of each through a hook on its graph node."""
 
 import functools
 from collections.abc import Callable
@@ -28,10 +28,10 @@ _DROPOUT = frozenset(
 
 
 class Calls:
-    """While started, every call of a recorded function becomes an op."""
+    """Records every call of a listed function as an op while started."""
 
     def __init__(self, recorder: Recorder, in_place: Replacements, modules: Modules) -> None:
-        """Record for `recorder`. `modules` learn from it how far backward has come."""
+        """Record for `recorder`, and tell `modules` how far backward has come."""
         self.recorder = recorder
         self._in_place = in_place
         self._modules = modules
@@ -39,7 +39,7 @@ class Calls:
         self._places: list[Place] = []
 
     def start(self) -> None:
-        """Puts the recording functions in place."""
+        """Install the recording functions."""
         if not self._places or not all(place.unchanged for place in self._places):
             self._places = places()
         for place in self._places:
@@ -59,7 +59,7 @@ class Calls:
         return recorder.scope.overrules_risk or apis.is_recorded(name, recorder.settings.risk_level)
 
     def _silent(self, _name: str, function: Function) -> Function:
-        """What an unwanted function calls inside is not recorded either."""
+        """Return a function that does not record, and suppresses recording of what it calls inside."""
         recorder = self.recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ class Calls:
 
     @guarded
     def called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:
-        """A call has ended: its results, and a hook for its backward."""
+        """Record the results of a finished call, and hook up its backward."""
         recorder = self.recorder
         if recorder.scope.backward:
             self._watch_backward(name, number, args, kwargs, output, op)
@@ -95,14 +95,14 @@ class Calls:
             recorder.ends(op, output)
 
     def _watch_backward(self, name: str, number: int, args: Any, kwargs: Any, output: Any, op: Op | None) -> None:
-        """Has the gradients recorded that pass the node which made the first tensor of the output."""
+        """Record the gradients that pass the node that made the first tensor of the output."""
         if not torch.is_grad_enabled():
             return
         tensor = _first_tensor(output)
         if tensor is None or not tensor.requires_grad or tensor.grad_fn is None:
             return
         if name in _DROPOUT and (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) == 0:
-            # Nothing is dropped and the node is that of another op.
+            # At p=0 nothing is dropped, and the node belongs to another op.
             return
         node = tensor.grad_fn
         name = f"{name}.{number}.backward"
@@ -121,7 +121,7 @@ class Calls:
 
 
 def _first_tensor(value: Any) -> torch.Tensor | None:
-    """The first tensor of the first members of nested containers."""
+    """Return the first tensor, searched along the first members of nested containers."""
     while not isinstance(value, torch.Tensor):
         if isinstance(value, dict):
             value = next((item for item in value.values() if isinstance(item, torch.Tensor)), None)

@@ -1,4 +1,7 @@
-"""Records the calls of torch.distributed: as results all arguments, of asynchronous calls once they are waited for."""
+"""Records calls of torch.distributed.
+
+All arguments are recorded as results. For asynchronous calls that happens when they have been waited for.
+"""
 
 import functools
 from sys import _getframe
@@ -25,14 +28,14 @@ _NOT_YET = {
     "all_gather_into_tensor": (0,),
     "reduce_scatter_tensor": (0,),
 }
-"""Arguments that are only written to: before the call they hold nothing, and are recorded as null."""
+"""Arguments that are only written to. They hold nothing before the call and are recorded as null."""
 
 _NO_RESULT = {"isend": (0,)}
-"""Arguments that are not recorded as results: they may be in use again."""
+"""Arguments that are not recorded as results, because they may already be in use again."""
 
 
 class Collectives:
-    """While started, every call of a function of torch.distributed becomes an op."""
+    """Records every call of a torch.distributed function as an op while started."""
 
     def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self.recorder = recorder
@@ -40,7 +43,7 @@ class Collectives:
         self._pending: dict[int, tuple[Any, _Pending]] = {}
 
     def start(self) -> None:
-        """Puts the recording functions in place."""
+        """Install the recording functions."""
         if not distributed.is_available():
             return
         owners = (distributed, distributed.distributed_c10d)
@@ -56,7 +59,7 @@ class Collectives:
             self._in_place.put(wait, self._waiting(wait.function))
 
     def stop(self) -> None:
-        """Calls not waited for keep the results that they had when they returned."""
+        """Forget calls that were not waited for. They keep the results that they had when they returned."""
         self._pending = {}
 
     def _recording(self, place: Place) -> Function:
@@ -88,7 +91,7 @@ class Collectives:
             return
         recorder.results_so_far(call.op, call.results())
         for one in call.works:
-            # The work is kept beside its number, which would else be given to another one.
+            # Keep the work object, so that its id is not reused for another one.
             self._pending[id(one)] = (one, call)
 
     def _waiting(self, wait: Function) -> Function:
@@ -109,7 +112,7 @@ class Collectives:
 
 
 class _Pending:
-    """A call and what it still waits for."""
+    """A call and the works that it still waits for."""
 
     def __init__(self, op: Op, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.op = op
@@ -119,7 +122,7 @@ class _Pending:
         self._kwargs = kwargs
 
     def results(self) -> tuple[Any, ...]:
-        """The arguments, which is where a collective writes to."""
+        """Return the arguments, which a collective writes its results to."""
         return _without((*self._args, *self._kwargs.values()), _NO_RESULT.get(self._function, ()))
 
 

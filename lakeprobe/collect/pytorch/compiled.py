@@ -1,7 +1,8 @@
-"""What becomes of code that torch.compile has compiled: nothing of ours may get into its graphs, nor break them.
+"""Handles code that torch.compile compiled. Our hooks must neither enter its graphs nor break them.
 
-While a step is collected it runs eagerly, so that its ops can be seen; or, at `compiled` boundary, compiled modules run
-as compiled and each call is one op. When collecting has stopped, all runs as compiled again, from the same graphs.
+Such code runs eagerly while a step is collected, so that its ops can be seen. With `compiled="boundary"` compiled
+modules run as compiled, and each call is one op. When collecting stops, everything runs as compiled again, from the
+same graphs.
 """
 
 import sys
@@ -25,7 +26,7 @@ _EAGER = (
 
 
 class Compiled:
-    """While started, compiled code runs eagerly, or compiled modules are ops."""
+    """Runs compiled code eagerly while started, or records compiled modules as ops."""
 
     def __init__(self, recorder: Recorder, calls: Calls, in_place: Replacements) -> None:
         self.recorder = recorder
@@ -33,13 +34,13 @@ class Compiled:
         self._in_place = in_place
         self._boundary = recorder.settings.compiled == "boundary"
         self._stance: Any = None
-        self._told = False
+        self._noted_eager = False
 
     def start(self) -> None:
-        """Must come last: what it puts in place is around the others'."""
+        """Start last, because these replacements wrap those of the other recorders."""
         if not hasattr(torch.compiler, "set_stance"):  # before torch 2.6
             return
-        if _DYNAMO in sys.modules:  # or else nothing can be compiled yet, and importing it takes seconds
+        if _DYNAMO in sys.modules:  # otherwise nothing is compiled yet, and importing it takes seconds
             self._run_eagerly()
         else:
             self._put(torch, "compile", self._first_compile)
@@ -47,7 +48,7 @@ class Compiled:
             self._put(torch.nn.Module, "__call__", self._around_modules)
 
     def stop(self) -> None:
-        """Compiled code runs as compiled."""
+        """Let compiled code run as compiled again."""
         stance, self._stance = self._stance, None
         if stance is not None:
             stance.__exit__(None, None, None)
@@ -60,11 +61,11 @@ class Compiled:
     def _run_eagerly(self) -> None:
         if self._stance is None:
             self._stance = torch.compiler.set_stance("force_eager")
-        if not self._told and not self._boundary and torch._dynamo.utils.counters["stats"]["unique_graphs"]:
-            self._tell()
+        if not self._noted_eager and not self._boundary and torch._dynamo.utils.counters["stats"]["unique_graphs"]:
+            self._note_eager()
 
-    def _tell(self) -> None:
-        self._told = True
+    def _note_eager(self) -> None:
+        self._noted_eager = True
         diagnostics.note(_EAGER)
 
     def _first_compile(self, function: Function) -> Function:
@@ -96,7 +97,7 @@ class Compiled:
         return output
 
     def _as_compiled(self, module: Any, *args: Any, **kwargs: Any) -> Any:
-        """The module's result, with torch as it is without us: as it was when the module was compiled."""
+        """Run the module without our replacements, as torch was when the module was compiled, and return its result."""
         stance = self._stance
         self._in_place.hide()
         if stance is not None:

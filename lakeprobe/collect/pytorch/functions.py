@@ -1,4 +1,4 @@
-"""Finds the functions of torch that are recorded."""
+"""Finds the torch functions to record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from lakeprobe.collect.watching.places import Place, place_of
 
 
 def places() -> list[Place]:
-    """Every recorded function that this torch has, as it is now."""
+    """Return every listed function that this torch has, in its current state."""
     found: list[Place] = []
     for prefix, owner, names in _groups():
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Turns arguments, results and gradients into the leaves that dump.json has for them."""
+"""Turns arguments, results and gradients into the leaves of dump.json."""
 
 import dataclasses
 import zlib
@@ -38,15 +38,15 @@ _TENSOR_KINDS = {
     "AsyncCollectiveTensor": "torch.distributed._functional_collectives.AsyncCollectiveTensor",
     "NestedTensor": "torch.nested._internal.nested_tensor.NestedTensor",
 }
-"""How leaves name the classes of tensors that stand for others."""
+"""The full names that leaves give to tensor classes that wrap other tensors."""
 
 
 class Leaves:
-    """Makes leaves of one run's values: which numbers a tensor's leaf has follows from the settings."""
+    """Makes leaves of a run's values. The settings decide which numbers a tensor's leaf has."""
 
     def __init__(self, settings: Settings, failures: list[str]) -> None:
         exact = settings.precision == "high"
-        # At level L0 statistics are most of what collecting costs, and a pass more is felt.
+        # At level L0 statistics are most of the cost of collecting, so an extra pass over the numbers is noticeable.
         self.tensors = Tensors(exact=exact, zeros=exact or settings.level != "L0")
         self._summary = settings.summary_mode
         self._digest = {"md5": crc32, "xor": xor}.get(settings.summary_mode)
@@ -55,19 +55,22 @@ class Leaves:
         self._failures = failures
 
     def forget_all(self) -> None:
-        """No tensor is known again."""
+        """Forget all tensors."""
         self.tensors.forget_all()
 
     def of(self, value: Any, op: str, category: str) -> Any:
-        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+        """Return the leaves of a value, in the value's own structure.
+
+        `op` and `category` name the files of stored tensors.
+        """
         return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, 0)
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
-        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+        """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
         return self._leaf(value, None, file if self._keeps(op) else None, 0)
 
     def _keeps(self, op: str) -> bool:
-        """Whether the contents of the op's tensors are kept."""
+        """Return whether the contents of the op's tensors are stored."""
         if not self._keep_parts:
             return self._keep_all
         return self._keep_all or any(part in op for part in self._keep_parts)
@@ -75,7 +78,7 @@ class Leaves:
     def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
         try:
             return self._leaf_of(value, key, file, depth)
-        except Exception as error:  # noqa: BLE001  an object of an unknown kind must not cost the op
+        except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
@@ -98,7 +101,7 @@ class Leaves:
         return self._unusual(value, file, depth)
 
     def _items(self, items: Any, file: str | None, depth: int, into: Any) -> Any:
-        """The leaves of a container's members, in a list or dict."""
+        """Return the leaves of a container's members, in a list or dict."""
         if depth >= DEEPEST:
             return None
         for key, item in items:
@@ -134,7 +137,7 @@ class Leaves:
         return leaf
 
     def _of_subclass(self, tensor: torch.Tensor, file: str | None, depth: int) -> Any:
-        """The leaf of a tensor of another class, or the leaves of what it consists of, by name."""
+        """Return the leaf of a tensor of a subclass, or the leaves of its component tensors by name."""
         kind = type(tensor).__name__
         if kind in _TENSOR_KINDS:
             return self._wrapped(tensor, kind, file)
@@ -144,7 +147,10 @@ class Leaves:
         return self._tensor(tensor.as_subclass(torch.Tensor), file)
 
     def _stored(self, tensor: torch.Tensor) -> Leaf:
-        """The leaf of a sparse, quantized or nested tensor: its numbers are those that it holds. No contents."""
+        """Return the leaf of a sparse, quantized or nested tensor.
+
+        Statistics cover its stored values. Contents are not kept.
+        """
         numbers = _numbers_of(tensor)
         shape = list(numbers.shape if tensor.is_nested else tensor.shape)
         leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": shape}
@@ -153,7 +159,7 @@ class Leaves:
         return leaf
 
     def _wrapped(self, tensor: Any, kind: str, file: str | None) -> Leaf:
-        """The leaf of a tensor that stands for another one: its numbers are those of what this process holds of it."""
+        """Return the leaf of a tensor that wraps another one. Statistics cover the part that this process holds."""
         local = tensor.to_local() if kind == "DTensor" else tensor.values() if kind == "NestedTensor" else tensor
         leaf: Leaf = {"type": _TENSOR_KINDS[kind], "dtype": _DTYPES[tensor.dtype], "shape": list(local.shape)}
         if local is tensor:
@@ -166,7 +172,7 @@ class Leaves:
         return leaf
 
     def _measure(self, tensor: torch.Tensor, leaf: Leaf, requires_grad: bool, file: str | None) -> None:
-        """Adds a tensor's numbers to its leaf, in msprobe's order."""
+        """Add a tensor's numbers to its leaf, in msprobe's order."""
         numbers = NONE
         wide = digest = array = None
         try:
@@ -176,7 +182,7 @@ class Leaves:
                 numbers, wide = self.tensors.measure(tensor)
             if file is not None and tensor.numel() and not tensor.is_meta:
                 array = self.tensors.copy(tensor)
-        except Exception as error:  # noqa: BLE001  what cannot be measured must not stop the training step
+        except Exception as error:  # noqa: BLE001  a tensor that cannot be measured must not stop the training step
             self._failures.append(f"{leaf['dtype']}{leaf['shape']}: {error}")
         if self._summary == "xor":
             leaf["md5"] = digest
@@ -192,7 +198,7 @@ class Leaves:
             leaf["tensor"] = array
 
     def _transfer(self, transfer: Any, file: str | None) -> Leaf:
-        """The leaf of one of the operations that batch_isend_irecv takes."""
+        """Return the leaf of one of the operations that batch_isend_irecv takes."""
         return {
             "class_type": "torch.distributed.P2POp",
             "tensor": self._tensor(transfer.tensor, file),
@@ -211,7 +217,7 @@ class Leaves:
 
 
 def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The numbers that a sparse, quantized or nested tensor holds, in a tensor that can be measured."""
+    """Return the stored values of a sparse, quantized or nested tensor, in a tensor that can be measured."""
     tensor = tensor.detach()
     if tensor.is_nested:
         return torch.cat([part.reshape(-1) for part in tensor.unbind()])
@@ -221,7 +227,7 @@ def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _members(value: Any) -> Any:
-    """A container's members: an enumeration of them, or pairs of a name and a member; None for what is no container."""
+    """Return a container's members, enumerated or as pairs of name and member. Returns None for anything else."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return zip(value._fields, value, strict=False)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -236,7 +242,7 @@ def _of_torch(value: Any) -> Leaf:
         return {"type": "torch.Size", "value": [int(size) for size in value]}
     if isinstance(value, torch.memory_format):
         return {"type": "torch.memory_format", "format": _MEMORY_FORMATS.get(value)}
-    # A dtype or device. As in msprobe, nothing of it, but where the argument's name is device or dtype.
+    # A dtype or device. Like msprobe, record it only if the argument is named device or dtype.
     return {}
 
 
@@ -248,12 +254,12 @@ def _of_distributed(value: Any) -> Leaf:
 
 
 def _group_id(group: Any) -> str:
-    """CRC-32 of the ranks as Python writes a list, as msprobe does."""
+    """Return the CRC-32 of the ranks, written as a Python list, as msprobe does."""
     return f"{zlib.crc32(str(distributed.get_process_group_ranks(group)).encode()):08x}"
 
 
 def _special(value: Any, key: str) -> Leaf | None:
-    """The leaf of an argument named device or dtype; None where its value is something else."""
+    """Return the leaf of an argument named device or dtype. Returns None if its value is something else."""
     if key == "device":
         if isinstance(value, (int, str)):
             return {"type": "torch.device", "value": value}

@@ -1,4 +1,4 @@
-"""Records the forward and backward of modules and the gradients of their parameters, through hooks of torch."""
+"""Records the forward and backward of modules and the gradients of their parameters, through torch's hooks."""
 
 import functools
 import sys
@@ -17,17 +17,23 @@ from lakeprobe.errors import UsageError
 
 Hook = Callable[..., Any]
 _WRAPPERS = ("FullyShardedDataParallel", "OptimizedModule")
-"""They are no part of the user's model."""
+"""Wrapper classes that are not part of the user's model."""
 _COMPILED = "_orig_mod"
-"""How torch.compile's wrapper calls the part that it is around."""
+"""The attribute under which torch.compile's wrapper holds the wrapped module."""
 _MAIN_GRADIENT = "main_grad"
-"""Where Megatron adds up a parameter's gradients: a hook of its own on the parameter's node does it, before ours."""
+"""Where Megatron accumulates a parameter's gradients, in its own hook on the parameter's node, which runs before
+ours."""
 _ENOUGH = "_StopRecomputationError"
-"""Leaves a forward that torch runs again in backward, once it has what it needs. Ends it like a result of None."""
+"""The exception with which torch ends a forward that backward reruns, once it has what it needs. It counts as a result
+of None.
+"""
 
 
 class Modules:
-    """While started, every call of a part of the models becomes an op. The models themselves do not."""
+    """Records every call of a submodule of the models as an op while started.
+
+    The models themselves are not recorded.
+    """
 
     def __init__(self, recorder: Recorder, in_place: Replacements) -> None:
         self.recorder = recorder
@@ -39,7 +45,7 @@ class Modules:
         self.boundaries = Boundaries()
 
     def start(self, models: Any) -> None:
-        """Watches the parts of one model or of a list of them. Raises UsageError for what is none."""
+        """Watch the submodules of one model or a list of models. Raises UsageError for anything else."""
         for model in models if isinstance(models, (list, tuple)) else [models]:
             if not isinstance(model, torch.nn.Module):
                 raise UsageError(
@@ -55,7 +61,7 @@ class Modules:
             self._in_place.put(place, functools.wraps(place.function)(self._around(place.function)))
 
     def stop(self) -> None:
-        """Removes the hooks of parameters."""
+        """Remove the hooks on parameters."""
         self._parts = {}
         for handle in self._handles:
             handle.remove()
@@ -64,11 +70,14 @@ class Modules:
         self._gradients.forget_watched()
 
     def next_step(self) -> None:
-        """Counting of gradients begins anew."""
+        """Restart the counts of gradients."""
         self._gradients.next_step()
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """How modules are called. A part has our hooks while it runs, so that models can be copied and pickled."""
+        """Wrap the call of modules.
+
+        A module has our hooks only while it runs, so that models can be copied and pickled.
+        """
         recorder = self.recorder
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +95,7 @@ class Modules:
         return call
 
     def _hooks(self, prefix: str) -> tuple[Hook, Hook]:
-        """What to call before the forward of a part and after it."""
+        """Return the functions to call before and after the forward of a submodule."""
         recorder = self.recorder
 
         def before(module: Any, args: Any, kwargs: Any) -> None:
@@ -102,7 +111,7 @@ class Modules:
 
     @guarded
     def _before(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> None:
-        """A forward begins."""
+        """Record the start of a forward."""
         self.boundaries.reached_forward()
         call = self._calls.begin(prefix, module, args, kwargs, frame)
         call.error = sys.exc_info()[1]
@@ -113,7 +122,7 @@ class Modules:
 
     @guarded
     def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:
-        """A forward has ended or was left by an exception. Gives the output, watched like the arguments."""
+        """Record the end of a forward, or an exception in it. Returns the output, watched like the arguments."""
         call = self._calls.take(module)
         if call is None:
             return None
@@ -133,13 +142,13 @@ class Modules:
             self._watch_parameters(call.prefix, parameters)
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:
-        """Has the gradient of each parameter recorded once it is added up."""
+        """Record the gradient of each parameter once it is accumulated."""
         leaves = [item for item in parameters.items() if item[1].requires_grad and item[1].is_leaf]
         for name, parameter in self._gradients.unwatched(prefix, leaves):
             hook = self._gradient_hook(prefix, name, parameter)
             if hasattr(parameter, _MAIN_GRADIENT):
                 node = _accumulator(parameter)
-                self._held.append(node)  # hooks go with it
+                self._held.append(node)  # the hooks live as long as the node
                 self._handles.append(node.register_hook(hook))
             else:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
@@ -157,9 +166,10 @@ class Modules:
 
 
 class _Part:
-    """A part of a model, and the hooks that it has while it is called, by however many threads.
+    """A submodule and the hooks that it has while one or more threads call it.
 
-    They are put where `register_forward_hook` puts them: its handles, for each call, would cost more than the hooks.
+    They go directly where `register_forward_hook` puts them. Its handles, made for each call, would cost more than the
+    hooks.
     """
 
     def __init__(self, module: Any) -> None:
@@ -169,7 +179,7 @@ class _Part:
         self._lock = threading.Lock()
 
     def enter(self) -> None:
-        """A call begins."""
+        """Install the hooks when the first call begins."""
         module = self._module
         with self._lock:
             self._calls += 1
@@ -182,7 +192,7 @@ class _Part:
                     module._forward_hooks_with_kwargs[after] = module._forward_hooks_always_called[after] = True
 
     def leave(self) -> None:
-        """A call has ended."""
+        """Remove the hooks when the last call has ended."""
         with self._lock:
             self._calls -= 1
             if not self._calls:
@@ -198,7 +208,7 @@ class _Part:
                         hooks.pop(after, None)
 
     def call_as_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """The call of a part that takes no hooks."""
+        """Call a submodule that accepts no hooks."""
         for before, _ in self.hooks:
             before(self._module, args, kwargs)
         try:
@@ -214,9 +224,9 @@ class _Part:
 
 
 def _parts(models: Any) -> Iterator[tuple[str, Any]]:
-    """Each part of the models with its name up to the class: `Module.layers.0.mlp.MLP`.
+    """Yield each submodule of the models with its name up to the class: `Module.layers.0.mlp.MLP`.
 
-    What torch.compile puts around a part is none, and what a ScriptModule consists of is not seen.
+    The wrapper of torch.compile is not a submodule. The inside of a ScriptModule is not visible.
     """
     listed = isinstance(models, (list, tuple))
     for index, model in enumerate(models if listed else [models]):
@@ -233,18 +243,18 @@ def _parts(models: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _accumulator(parameter: Any) -> Any:
-    """The node that adds to the gradient of a parameter."""
+    """Return the node that accumulates a parameter's gradient."""
     with torch.enable_grad():
         return parameter.view_as(parameter).grad_fn.next_functions[0][0]
 
 
 def _has_old_backward_hook(module: Any) -> bool:
-    """Whether the module has a backward hook of the old kind. torch then allows no other."""
+    """Return whether the module has an old-style backward hook. torch then allows no full one."""
     return bool(module._backward_hooks) and module._is_full_backward_hook is False
 
 
 def _watched(value: Any) -> tuple[torch.Tensor, ...]:
-    """The tensors in a value that have gradients, wherever they are in it; leaves of the graph at its top only."""
+    """Return the tensors with gradients at any depth in a value. Leaves of the graph count only at its top level."""
     tensors: list[torch.Tensor] = []
     if torch.is_grad_enabled():
         _gather(value, tensors, top=True)
@@ -252,9 +262,9 @@ def _watched(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _through(boundary: Boundary, output: Any) -> Any:
-    """The output, its tensors passed through nodes of the boundary's where that is needed.
+    """Return the output, with its tensors passed through nodes of the boundary where needed.
 
-    Lists and dicts are changed in place, since the module may hold on to them.
+    Lists and dicts are changed in place, because the module may still refer to them.
     """
     tensors = _watched(output)
     watched = boundary.results(tensors)
@@ -295,7 +305,10 @@ def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
 
 
 def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
-    """What the tensor became, as a tensor of the same class, which torch was not to see, with the same attributes."""
+    """Return `watched` as a tensor of the class of `tensor`, with its attributes.
+
+    torch was not meant to see that class.
+    """
     if type(watched) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         watched = watched.as_subclass(type(tensor))
         vars(watched).update(vars(tensor))
@@ -303,7 +316,7 @@ def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
 
 
 def _allow_writing(tensor: torch.Tensor) -> torch.Tensor:
-    """Lets the training code write into what is now a view made by a custom function, as it could before."""
+    """Let training code write into the tensor as before, though it is now a view made by a custom function."""
     unrestricted = torch._C._autograd.CreationMeta(0)
     if tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) != unrestricted:
         torch._C._autograd._set_creation_meta(tensor, unrestricted)

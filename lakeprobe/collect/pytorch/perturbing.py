@@ -1,4 +1,4 @@
-"""Moves the floating-point parameters of a model by a rounding, see `lakeprobe.collect.watching.perturbing`."""
+"""Moves the floating-point parameters of a model by a rounding error, see `lakeprobe.collect.watching.perturbing`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,10 @@ from lakeprobe.collect.watching.perturbing import Float, Noise, pieces
 
 
 def perturb(models: Any, perturb: float, seed: int) -> None:
-    """Move each parameter of a model, or of a list of them, once: frozen ones too, and tied ones once. No buffers."""
+    """Move each parameter of a model or a list of models. Includes frozen parameters, but no buffers.
+
+    Tied parameters are moved once.
+    """
     with torch.no_grad():
         for name, parameter in _parameters(models):
             if parameter.is_floating_point() and not parameter.is_meta:

@@ -1,4 +1,4 @@
-"""Makes a training run repeatable: torch's random numbers and its choice of algorithms."""
+"""Makes a training run repeatable: seeds torch's random numbers and selects its algorithms."""
 
 import os
 
@@ -6,8 +6,8 @@ import torch
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed the CPU, CUDA and NPU; with `deterministic` also ask for deterministic algorithms."""
-    torch.manual_seed(number)  # of CUDA and NPU too
+    """Seed the CPU, CUDA and NPU. `deterministic` turns deterministic algorithms on or off."""
+    torch.manual_seed(number)  # also seeds CUDA and NPU
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
     torch.use_deterministic_algorithms(deterministic)

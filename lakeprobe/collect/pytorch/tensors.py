@@ -1,9 +1,9 @@
-"""What is recorded of a tensor: statistics in its own dtype, digests, contents.
+"""Computes what is recorded of a tensor: statistics in its own dtype, digests and contents.
 
-Most large tensors are seen several times within a few ops: as output of one, input of the next, argument of the module
-around it. What was measured is used again while the tensor's memory is alive and looks unchanged. The version counter
-alone does not tell: collectives, fused kernels, `.data` and corrupted memory pass it by, and above all the last has to
-be seen. So the sum must be the same to the last bit too, and of kept contents every byte.
+Most large tensors are seen several times within a few ops: as output of one, input of the next, argument of the
+enclosing module. Measurements are reused while the tensor's memory is alive and looks unchanged. The version counter
+alone cannot tell that. Collectives, fused kernels, `.data` and memory corruption bypass it, and corruption above all
+must be found. So the sum must also be equal to the last bit, and for stored contents every byte.
 """
 
 import math
@@ -17,7 +17,7 @@ import torch
 from lakeprobe.collect.watching import values
 from lakeprobe.collect.watching.values import NONE, Number, Statistics, Wide
 
-# The functions as they are before any is replaced.
+# The original functions, taken before any is replaced.
 _aminmax = torch.aminmax
 _count_nonzero = torch.count_nonzero
 _mean = torch.mean
@@ -31,38 +31,41 @@ _NARROW = frozenset(
     dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "float8" in str(dtype)
 )
 _REMEMBERED = 4096
-"""Tensors that are known at most: a step's parameters and their gradients, and what was made a few ops back."""
+"""The maximum number of remembered tensors. It covers a step's parameters, their gradients, and tensors of the last few
+ops.
+"""
 _KEPT = 64
-"""Those of them at most whose contents are held on to."""
+"""The maximum number of remembered tensors whose contents are held."""
 
 _INF = math.inf
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _SURE = 1e-12
-"""A norm in float32 that is not above it, or that is inf, may have lost squares of numbers that float32 cannot hold."""
+"""The smallest reliable norm in float32. A norm up to this, or an infinite one, may lack squares outside float32's
+range."""
 
 _SMALL = 4096
-"""Up to so many elements the way of calling costs more than the work."""
+"""Up to this many elements the overhead of a call costs more than the work."""
 _FEW = 16
-"""Up to so many elements looking for what is known of a tensor costs more than measuring it again."""
+"""Up to this many elements a look-up of earlier measurements costs more than measuring again."""
 
 
 class Seen:
-    """A tensor's memory and the way it is read, at one moment, and what was worked out of it."""
+    """The memory of a tensor and its layout at one moment, with what was computed from it."""
 
     __slots__ = ("_tensor", "_version", "array", "measured", "total")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.measured: tuple[Statistics, Wide | None] | None = None
         self.total = 0.0
-        """The sum of its elements when it was measured."""
+        """The sum of the elements when they were measured."""
         self.array: np.ndarray[Any, Any] | None = None
         self._tensor = ref(tensor)
         self._version = _version(tensor)
 
     def is_of(self, tensor: torch.Tensor) -> bool:
-        """Whether the memory is alive, unchanged as far as the counter tells, and holds the same elements.
+        """Return whether the memory is alive, unchanged by the version counter, and `tensor` holds the same elements.
 
-        A reshaped or transposed view has the same statistics to the last bit: torch reads either as it lies in memory.
+        A reshaped or transposed view has the same statistics to the last bit, because torch reads both in memory order.
         """
         known = self._tensor()
         if known is None or self._version is None or self._version != _version(tensor):
@@ -76,17 +79,17 @@ class Seen:
 
 
 class Tensors:
-    """The last tensors that were seen."""
+    """Measures tensors, and remembers the last ones."""
 
     def __init__(self, *, exact: bool = False, zeros: bool = True) -> None:
-        """Measure; `exact` and `zeros` are those of the function `wide`."""
+        """Prepare to measure. `exact` and `zeros` are passed to the function `wide`."""
         self._exact = exact
         self._zeros = zeros
         self._seen: dict[int, Seen] = {}
         self._kept: deque[Seen] = deque()
 
     def measure(self, tensor: torch.Tensor) -> tuple[Statistics, Wide | None]:
-        """What the functions `statistics` and `wide` give."""
+        """Return the results of the functions `statistics` and `wide`."""
         if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _FEW:
             plain = _detached(tensor)
             known = statistics(plain)
@@ -100,14 +103,15 @@ class Tensors:
         return seen.measured
 
     def _measured(self, tensor: torch.Tensor, total: float) -> tuple[Statistics, Wide | None]:
-        """As `measure`, of float32 numbers on the CPU whose sum is known."""
+        """Return what `measure` does, for float32 numbers on the CPU with a known sum."""
         if self._exact or not tensor.dim():
             known = statistics(tensor)
             return known, wide(tensor, known, exact=self._exact, zeros=self._zeros)
         array = _in_place(tensor.resolve_neg())
         high, low = _range(tensor, array)
-        # The sum divided in float32 is the mean as torch makes it, which is slower. In float64 the quotient is rounded
-        # once more, to the same number.
+        # The sum divided in float32 equals torch's mean, which takes longer. The quotient in float64 is then rounded to
+        # float32,
+        # which gives the same number.
         mean = float(np.float32(total / float(np.float32(array.size))))
         norm = _norm(tensor).item()
         known = high, low, mean, norm
@@ -121,7 +125,10 @@ class Tensors:
         return known, (None, None, 0, 0, 0, zeros)
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
-        """As the function of this name. Gives an array that it gave before, if it has the same bytes."""
+        """Return the result of the function `copy`.
+
+        If the bytes are the same as before, returns the same array as before.
+        """
         seen = self._find(tensor)
         made = copy(_detached(tensor))
         known = seen.array
@@ -135,12 +142,12 @@ class Tensors:
         return made
 
     def forget_all(self) -> None:
-        """Nothing is seen again."""
+        """Forget all tensors."""
         self._seen.clear()
         self._kept.clear()
 
     def _find(self, tensor: torch.Tensor) -> Seen:
-        """What is known of the tensor; nothing where it is new."""
+        """Return what is known of the tensor. For a new tensor that is empty."""
         address = tensor.data_ptr()
         seen = self._seen.get(address)
         if seen is not None and seen.is_of(tensor):
@@ -152,17 +159,17 @@ class Tensors:
 
 
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its place in the graph, which what we compute has no part in."""
+    """Return the tensor detached from the graph, so that our computations stay out of it."""
     return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _version(tensor: torch.Tensor) -> int | None:
-    """How often the memory was written to; None for tensors of inference_mode, where torch does not count."""
+    """Return how often the memory was written to. None for tensors of inference_mode, where torch does not count."""
     return None if tensor.is_inference() else tensor._version
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill a piece of memory, in any order and each once."""
+    """Return whether the elements fill a contiguous block of memory, in any order and each once."""
     if tensor.is_contiguous():
         return True
     expected = 1
@@ -175,10 +182,11 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def statistics(tensor: torch.Tensor) -> Statistics:
-    """Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype, bit-equal to msprobe's.
+    """Return Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype, bit-equal to msprobe's.
 
-    Complex: of the absolute values, without Norm. Bool: any and all. One value without dimensions: that value, four
-    times. Integers and float64: Max and Min. No elements, float8, meta: none.
+    Complex tensors are measured by absolute value, without Norm. Bool gives any and all as Max and Min. A 0-d tensor
+    gives its value four times. Integers and float64 give Max and Min. Empty, float8 and meta tensors give four times
+    None.
     """
     if tensor.dtype not in _REAL or not tensor.dim():
         return _unusual(tensor)
@@ -193,7 +201,7 @@ def statistics(tensor: torch.Tensor) -> Statistics:
 
 
 def _range(tensor: torch.Tensor, array: "np.ndarray[Any, Any]") -> tuple[float, float]:
-    """The highest and the lowest of float32 numbers, which `array` has too; NaN where there is one."""
+    """Return the highest and the lowest of float32 numbers, or NaN if there is one. `array` has the same numbers."""
     if array.size > _SMALL:
         # numpy is four times as fast as torch here.
         high, low = array.max().item(), array.min().item()
@@ -205,7 +213,10 @@ def _range(tensor: torch.Tensor, array: "np.ndarray[Any, Any]") -> tuple[float, 
 
 
 def _has_negative_zero(array: "np.ndarray[Any, Any]") -> bool:
-    """Whether -0.0 is among float32 numbers of which none is below zero; True also where that would cost too much."""
+    """Return whether -0.0 is among float32 numbers without negative ones.
+
+    True also if the check would cost too much.
+    """
     return not array.flags.c_contiguous or bool(array.view(np.int32).min() < 0)
 
 
@@ -226,15 +237,15 @@ def _unusual(tensor: torch.Tensor) -> Statistics:
 
 
 def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = True) -> Wide | None:
-    """What a tensor's own dtype may be too narrow for. `known` are its statistics; None where they are NONE.
+    """Return wide statistics: those for which a tensor's own dtype may be too narrow. `known` are its plain statistics.
 
-    But of float8, which has no statistics of its own, these are all that there is.
+    Returns None if these are NONE, except for float8: it has no plain statistics, only wide ones.
 
-    Mean and norm are accumulated in float64, but where not `exact` in float32: of float32 (a norm of millions of equal
-    numbers is then off by 1e-3), and on a device of float16 and bfloat16; unless float32 cannot hold the squares.
-    NaN and inf count as what they are: with one of them the mean is NaN, inf or -inf. Bool: False is 0, True is 1.
-    Complex: of the absolute values, NaN where either part is. Without `zeros` they are not counted where that needs a
-    pass through the tensor.
+    Mean and norm are accumulated in float64. Unless `exact`, float32 tensors, and float16 and bfloat16 ones on a
+    device, use float32 if it can hold the squares. The norm of millions of equal float32 numbers is then off by 1e-3.
+    NaN and inf are not skipped: the mean of numbers with NaN or inf is NaN, inf or -inf. In bool tensors False is 0 and
+    True is 1. Complex numbers count by absolute value, which is NaN if either part is. Without `zeros`, zeros are
+    counted only if that takes no pass through the tensor.
     """
     dtype = tensor.dtype
     if dtype in _NARROW and tensor.numel() and not tensor.is_meta:
@@ -260,7 +271,10 @@ def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = 
 
 
 def _sums(tensor: torch.Tensor, mean: Number, norm: Number, *, exact: bool) -> tuple[float | None, float | None]:
-    """Mean and norm of finite numbers; None where `mean` and `norm` of float32, if they are known, will do."""
+    """Return mean and norm of finite numbers.
+
+    Both are None if the known `mean` and `norm` of a float32 tensor suffice.
+    """
     if tensor.dtype is torch.float32 and not exact:
         known = mean is not None
         if mean is None or norm is None:
@@ -272,7 +286,7 @@ def _sums(tensor: torch.Tensor, mean: Number, norm: Number, *, exact: bool) -> t
 
 
 def _not_finite(tensor: torch.Tensor) -> Wide:
-    """The wide statistics of real numbers of which one at least is NaN or infinite, which decides mean and norm."""
+    """Return the wide statistics of real numbers with at least one NaN or inf, which determines mean and norm."""
     number = tensor.numel()
     not_numbers = number - _count(tensor, tensor)  # NaN alone is not equal to itself
     above, below = _count(tensor, _INF), _count(tensor, -_INF)
@@ -281,7 +295,7 @@ def _not_finite(tensor: torch.Tensor) -> Wide:
 
 
 def _count(tensor: torch.Tensor, value: "float | torch.Tensor") -> int:
-    """How many elements are equal to a number, or to those of a tensor on the same device."""
+    """Return how many elements equal a number, or the matching elements of a tensor on the same device."""
     if not tensor.is_cpu:
         return int(_count_nonzero(tensor == value))
     # numpy is three times as fast as torch here.
@@ -290,14 +304,14 @@ def _count(tensor: torch.Tensor, value: "float | torch.Tensor") -> int:
 
 
 def crc32(tensor: torch.Tensor) -> str:
-    """CRC-32 of the tensor's bytes in C order. What msprobe writes as md5."""
+    """Return the CRC-32 of the tensor's bytes in C order. msprobe writes it as md5."""
     return values.crc32(_bytes(tensor))
 
 
 def xor(tensor: torch.Tensor) -> str | Number:
-    """The XOR of the tensor's bytes in C order. As in msprobe: None for float8 and for no elements.
+    """Return the XOR of the tensor's bytes in C order.
 
-    One value without dimensions gives itself.
+    As in msprobe, float8 and empty tensors give None, and a 0-d tensor gives its value.
     """
     if not tensor.numel() or tensor.dtype in _NARROW:
         return None
@@ -308,7 +322,7 @@ def xor(tensor: torch.Tensor) -> str | Number:
 
 
 def copy(tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
-    """The contents as a numpy array of their own, read-only, C order; None for dtypes that numpy has no like of."""
+    """Return a read-only copy as a numpy array in C order. Returns None for dtypes without a numpy equivalent."""
     contents = tensor.detach().cpu().resolve_conj().resolve_neg()
     dtype = _numpy_dtype(contents.dtype)
     if dtype is None:
@@ -331,7 +345,7 @@ def _numpy_dtype(dtype: torch.dtype) -> "np.dtype[Any] | None":
 
 
 def _raw(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """The bytes of an array in C order, in place."""
+    """Return the bytes of an array in C order, without a copy."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -340,7 +354,7 @@ def _have_same_bytes(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]")
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor on the CPU in C order."""
+    """Return the bytes of a tensor on the CPU in C order."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
@@ -349,9 +363,10 @@ def _bytes(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
 
 
 class _Memory:
-    """The memory of a tensor on the CPU, as numpy asks for it.
+    """Exports the memory of a tensor on the CPU to numpy through DLPack.
 
-    With Tensor.numpy it could never be resized again, and FSDP frees the memory of gathered parameters in that way.
+    After Tensor.numpy the tensor could never be resized again, but FSDP frees the memory of gathered parameters that
+    way.
     """
 
     __slots__ = ("_capsule",)
@@ -367,6 +382,6 @@ class _Memory:
 
 
 def _in_place(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """The elements of a tensor on the CPU, not copied. Let go of them before the training goes on."""
+    """Return the elements of a tensor on the CPU without a copy. Drop the array before training continues."""
     array: np.ndarray[Any, Any] = np.from_dlpack(_Memory(tensor))
     return array

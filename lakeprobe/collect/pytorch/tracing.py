@@ -1,4 +1,4 @@
-"""Where torch runs a model only to read it: such calls are no ops of the training, and none of ours may be in them."""
+"""Detects when torch runs a model only to trace it. Such calls are not ops, and our functions must not be traced."""
 
 from functools import update_wrapper
 from typing import Any
@@ -17,14 +17,14 @@ _READERS = (
     (torch.export, "export"),
     (torch.fx.Tracer, "trace"),
 )
-"""What reads the source or the calls of a model, and would read what stands in for torch's functions as well."""
+"""Functions that read a model's source or calls. They would also read our replacements of torch's functions."""
 
 
 def traced() -> bool:
-    """Whether what runs now is traced or transformed: its tensors stand for others and have no numbers to record.
+    """Return whether the running code is traced or transformed, so that its tensors have no numbers to record.
 
-    By jit.trace, torch.func, forward AD, torch.compile and export, make_fx, or as a CUDA graph, in which none can be
-    read.
+    Covers jit.trace, torch.func, forward AD, torch.compile and export, make_fx, and the capture of a CUDA graph, during
+    which no tensor can be read.
     """
     return (
         torch._C._get_tracing_state() is not None
@@ -38,7 +38,7 @@ def traced() -> bool:
 
 
 def hide_from_readers(in_place: Replacements) -> None:
-    """Has whatever reads a model find torch as it is without what is `in_place`."""
+    """Make every function that reads a model see torch without the replacements of `in_place`."""
     for owner, name in _READERS:
         place = place_of("Torch", owner, name)
         if place is not None:

@@ -25,7 +25,7 @@ _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
 
 
 class Watcher:
-    """As `lakeprobe.collect.watching.capture.Watcher` says."""
+    """Implements `lakeprobe.collect.watching.capture.Watcher`."""
 
     def __init__(self, settings: Settings, sink: Sink) -> None:
         self.recorder = Recorder(settings, sink, Leaves, _unseen, traced, _phases())
@@ -36,7 +36,7 @@ class Watcher:
         self._compiled = Compiled(self.recorder, self._calls, self._in_place)
 
     def start(self, model: Any) -> None:
-        """Has modules (L0), functions (L1), or both (mix) recorded."""
+        """Record modules (L0), functions (L1), or both (mix)."""
         level = self.recorder.settings.level
         if level in ("L0", "mix"):
             self._modules.start(model)
@@ -47,18 +47,18 @@ class Watcher:
         self._compiled.start()
 
     def stop(self) -> None:
-        """Torch and the model are as they were."""
-        with ExitStack() as each:  # runs all of them, even if one fails
+        """Restore torch and the model."""
+        with ExitStack() as each:  # runs all of them, even if one raises
             for part in (self._modules, self._collectives, self._compiled):
                 each.callback(part.stop)
             each.callback(self._in_place.remove)
 
     def next_step(self) -> None:
-        """Counting of gradients begins anew."""
+        """Restart the counts of gradients."""
         self._modules.next_step()
 
     def rank(self) -> int | None:
-        """Of torch.distributed."""
+        """Return the rank that torch.distributed reports. None if the job is not distributed."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             rank: int = distributed.get_rank()
@@ -66,19 +66,19 @@ class Watcher:
         return None
 
     def perturb(self, model: Any, size: float, seed: int) -> None:
-        """Moves all floating-point parameters."""
+        """Move all floating-point parameters."""
         with _unseen():
             perturb(model, size, seed)
 
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
-        """Hooks on to a tensor that requires a gradient."""
+        """Register `hook` on a tensor that requires a gradient. Returns whether `value` is a tensor or a torch.Size."""
         if isinstance(value, torch.Tensor) and value.requires_grad:
             value.register_hook(hook)
         return isinstance(value, (torch.Tensor, torch.Size))
 
 
 def _unseen() -> AbstractContextManager[Any]:
-    """What hides us from subclasses of Tensor, and from the modes of torch that are active."""
+    """Return a context that hides our operations from subclasses of Tensor and from torch's active modes."""
     if not (torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()):
         subclasses: AbstractContextManager[Any] = torch._C.DisableTorchFunctionSubclass()
         return subclasses
@@ -89,7 +89,7 @@ def _unseen() -> AbstractContextManager[Any]:
 
 
 def _phases() -> dict[CodeType, str]:
-    """The code that steps optimizers, around the step of each, and that clips gradients."""
+    """Return the code that runs the steps of optimizers and clips gradients, with the name of each phase."""
     clipping = (getattr(torch.nn.utils, name, None) for name in _CLIPPING)
     phases = {inspect.unwrap(function).__code__: "clip_grad" for function in clipping if function is not None}
     return phases | {torch.optim.Optimizer.profile_hook_step(_phases).__code__: "optimizer"}

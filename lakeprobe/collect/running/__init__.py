@@ -1,6 +1,6 @@
-"""Collects from a script that says nothing of it: what `lakeprobe run` has started in the script's own process.
+"""Collects from a script that does not mention lakeprobe. `lakeprobe run` starts this in the script's own process.
 
-`inject/sitecustomize.py` is what Python imports there first. It waits for torch, then calls `begin`.
+Python imports `inject/sitecustomize.py` there first. It waits for torch, then calls `begin`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 from typing import Any
 
 CONFIG = "LAKEPROBE_RUN_CONFIG"
-"""The environment variable with the config.json of the run."""
+"""The environment variable with the path of the run's config.json."""
 
 
 def begin() -> None:
-    """Collect from the first call of a module on, whose module is the model.
+    """Start collecting at the first call of a module, which is taken as the model.
 
-    A step is over when a module is called, or the program ends, after an optimizer has stepped. Raises UsageError and
-    LakeError for a config.json that is wrong, or that asks for steps that the lake has already.
+    A step ends when a module is called or the program exits, after an optimizer has stepped. Raises UsageError and
+    LakeError if config.json is wrong or asks for steps that the lake already has.
     """
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -29,7 +29,7 @@ def begin() -> None:
     call = torch.nn.Module.__call__
     started = stepped = False
 
-    def has_stepped(*_: Any) -> None:  # here the step may not be over: several optimizers may step one after another
+    def has_stepped(*_: Any) -> None:  # not the end of the step: several optimizers may step in a row
         nonlocal stepped
         stepped = started
 

@@ -1,1 +1,1 @@
-"""What is the same in every framework about watching a training step: names, counters, order, the tree of modules."""
+"""The parts of watching a training step that all frameworks share: names, counters, order and the module tree."""

@@ -1,4 +1,4 @@
-"""Watches training steps and hands what happened to a sink, under msprobe's names and in its order."""
+"""Watches training steps and hands what happened to a sink, with msprobe's names and in its order."""
 
 import os
 from collections.abc import Callable
@@ -15,41 +15,41 @@ from lakeprobe.errors import UsageError
 
 
 class Watcher(Protocol):
-    """Knows a framework, and reports every op of it to a recorder."""
+    """Reports every op of one framework to a recorder."""
 
     recorder: Recorder
 
     def start(self, model: Any) -> None:
-        """Watch from here on what the recorder's settings ask for; `model` is None at level L1 if nobody gave one."""
+        """Start watching what the recorder's settings ask for. At level L1 `model` may be None."""
 
     def stop(self) -> None:
-        """Watch no more: framework and model are as they were."""
+        """Stop watching, and restore framework and model."""
 
     def next_step(self) -> None:
-        """What belongs to the step that is over is forgotten."""
+        """Forget what belongs to the finished step."""
 
     def rank(self) -> int | None:
-        """This process's rank; None where the job is not distributed."""
+        """Return the rank of this process. None if the job is not distributed."""
 
     def perturb(self, model: Any, size: float, seed: int) -> None:
-        """Move the parameters of a model, or of a list of them, by a rounding (`watching/perturbing.py`)."""
+        """Move the parameters of a model or a list of models by a rounding error (`watching/perturbing.py`)."""
 
     def on_gradient(self, value: Any, hook: Callable[[Any], None]) -> bool:
-        """Have `hook` called with the gradient of `value`, if it is a tensor that gets one.
+        """Call `hook` with the gradient of `value`, if it is a tensor that gets one.
 
-        Whether `value` is to be taken whole: a tensor, or what has no members with gradients.
+        Returns whether `value` is a single value: a tensor, or something without members that could have gradients.
         """
 
 
 class Capture:
-    """Steps are numbered from 0. Between `start` and `stop` all is recorded that the settings ask for."""
+    """Records what the settings ask for between `start` and `stop`. Steps are numbered from 0."""
 
     _running: "Capture | None" = None
 
     def __init__(self, model: Any, settings: Settings, sink: Sink, watcher: Watcher) -> None:
-        """Capture a model, a list of models, or none (level L1), not started yet."""
+        """Prepare to capture a model, a list of models, or none (level L1). Nothing is watched yet."""
         self.current_step = 0
-        """The number of the running step. May be set before the first start, to number on from an earlier run."""
+        """The number of the running step. Set it before the first start to continue the numbers of an earlier run."""
         self.recorder = watcher.recorder
         self.recorder.when_enough = self._stop_for_good
         self._model = model
@@ -60,16 +60,16 @@ class Capture:
         self._rank: int | None = None
         self._started = False
         self._asked = False
-        """Whether recording was started and not stopped since, be the running step one that is recorded or not."""
+        """Whether recording was started and not stopped since, even if the running step is not recorded."""
         self._begun = False
         self._perturbed = False
         self._closed = False
         self._noted = 0
 
     def start(self, model: Any = None, rank: int | None = None) -> None:
-        """Starts recording, or goes on. Nothing happens where the step or rank is not asked for, or it is running.
+        """Start or continue recording. Does nothing if it is running, or if the settings exclude the step or rank.
 
-        `model` takes the place of the one given before; `rank` that of the framework's.
+        `model` replaces the model given before. `rank` overrides the framework's rank.
         """
         if model is not None:
             self._model = model
@@ -95,18 +95,21 @@ class Capture:
 
     @property
     def running(self) -> bool:
-        """Whether what runs now is recorded."""
+        """Whether the running code is recorded."""
         return self.recorder.running
 
     def claim(self, rank: int | None = None) -> None:
-        """Raises LakeError if the run has already what is to be collected. For before anything is watched."""
+        """Raise LakeError if the run already has what would be collected. Call it before anything is watched."""
         self._rank = self._watcher.rank() if rank is None else rank
         if self._of_rank():
             asked = [step for step in self._settings.step if step >= self.current_step]
             self._sink.claim(min(asked, default=self.current_step), self._rank)
 
     def _perturb(self) -> None:
-        """Moves the parameters, once, whether this step and rank are recorded or not: they train on like the others."""
+        """Move the parameters once.
+
+        Unrecorded steps and ranks need it too, because they train with the same parameters.
+        """
         settings = self._settings
         if not settings.perturb or self._perturbed:
             return
@@ -116,7 +119,7 @@ class Capture:
         self._watcher.perturb(self._model, settings.perturb, settings.perturb_seed)
 
     def stop(self) -> None:
-        """Stops recording: the framework and the model are as they were, and the sink has all ops so far."""
+        """Stop recording. Restores the framework and the model, and hands all ops so far to the sink."""
         self._asked = False
         if self.recorder.running:
             self._restore_framework()
@@ -124,14 +127,14 @@ class Capture:
             self._sink.pause()
 
     def _restore_framework(self) -> None:
-        """The framework and the model are as they were."""
+        """Restore the framework and the model."""
         self.recorder.running = False
         Capture._running = None
         self._watcher.stop()
         self.recorder.leaves.forget_all()
 
     def give_up(self) -> None:
-        """Records no more, ever. What was recorded and is not with the sink yet is lost."""
+        """Stop recording for good. What was recorded but not yet handed to the sink is lost."""
         self._asked = False
         self._begun = False
         self._closed = True
@@ -139,7 +142,7 @@ class Capture:
             self._restore_framework()
 
     def step(self) -> None:
-        """The step is over, recorded or not; the next one begins. Recording goes on if it was started."""
+        """End the step, recorded or not, and begin the next. Recording goes on if it was started."""
         asked = self._asked
         self.stop()
         self._end()
@@ -151,7 +154,7 @@ class Capture:
             self.start(rank=self._rank)
 
     def close(self) -> None:
-        """Stops, ends the step and closes the sink. Safe to call twice."""
+        """Stop recording, end the step and close the sink. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
@@ -179,10 +182,10 @@ class Capture:
         return "no op that was asked for ran between start() and stop()"
 
     def save(self, name: str, value: Any, backward: bool = True) -> None:
-        """Records a value by name: a tensor, a number, a text, or lists and dicts of them, and later its gradients.
+        """Record a value by name: a tensor, a number, a text, or lists and dicts of them, and later its gradients.
 
-        Works at every level, started or not. The op is `NAME.N.debug`, that of the gradients `NAME_grad.N.debug`, with
-        N from 0 for each name in a step.
+        Works at every level, started or not. The op is `NAME.N.debug`, and the one of its gradients
+        `NAME_grad.N.debug`. N counts from 0 for each name in a step.
         """
         if not self.recorder.running:
             self._rank = self._watcher.rank()
@@ -203,17 +206,20 @@ class Capture:
             self._save_gradients(f"{name}_grad.{number}.debug", value)
 
     def _save_gradients(self, name: str, value: Any) -> None:
-        """Puts an op of the value's form, with null where it has no gradient, or none yet."""
+        """Put an op with the structure of the value. It has null for missing gradients."""
         op = Op(name, None, None)
 
-        def whole(leaf: Any) -> None:
+        def put_all(leaf: Any) -> None:
             op.body = leaf
 
-        op.body = self._gradients(value, name, name, whole)
+        op.body = self._gradients(value, name, name, put_all)
         self.recorder.entries.put(op)
 
     def _gradients(self, value: Any, op: str, file: str, put: Callable[[Any], None]) -> Any:
-        """The form of a value with null for its leaves; `put` gets the gradient's leaf when it comes."""
+        """Return the structure of a value with null for its leaves.
+
+        `put` receives a gradient's leaf when it arrives.
+        """
         if self._watcher.on_gradient(value, self._gradient_hook(op, file, put)):
             return None
         if isinstance(value, dict):
@@ -253,7 +259,7 @@ class Capture:
         return not self._settings.rank or (self._rank or 0) in self._settings.rank
 
     def _stop_for_good(self) -> None:
-        """What was to be found is found: the step is whole as far as it got, and no other follows."""
+        """End the step and the collecting, because the limit of births is reached."""
         self.stop()
         self._end()
 
@@ -272,12 +278,13 @@ class Capture:
         self.recorder.entries.hand_over()
         repeated = self.recorder.repeated
         if repeated:
-            again = f"backward went {len(repeated)} times again through ops, the first {repeated[0]}"
-            self._sink.note(f"{again}: its first time is recorded")
+            repeats = f"backward went through ops again {len(repeated)} times, first through {repeated[0]}"
+            self._sink.note(f"{repeats}; only the first time is recorded")
             repeated.clear()
         new = self.recorder.failures[self._noted :]
         if new:
-            text = f"{len(new)} things could not be recorded, the first: {new[0]}"
+            number = "1 value" if len(new) == 1 else f"{len(new)} values"
+            text = f"{number} could not be recorded, the first: {new[0]}"
             self._sink.note(text)
             if not self._noted:
                 diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")
@@ -292,7 +299,7 @@ def _putter(container: Any, key: Any) -> Callable[[Any], None]:
 
 
 def _forget_in_child() -> None:
-    """A forked process (a worker that loads data) is not watched: the sink is its parent's."""
+    """Stop recording in a forked process, such as a data loader's worker. The sink belongs to its parent."""
     running = Capture._running
     if running is not None:
         running.recorder.running = False

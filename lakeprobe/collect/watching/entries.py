@@ -1,6 +1,7 @@
-"""The ops of a step in the order of dump.json, handed to the sink as soon as nothing before them can still change.
+"""Holds the ops of a step in the order of dump.json, and hands them to the sink once nothing before them can change.
 
-An API stands where it began, a module where it ended, the gradients of a module's parameters where the last one came.
+An API is placed where it began, a module where it ended, and the gradients of a module's parameters where the last one
+arrived.
 """
 
 import threading
@@ -12,7 +13,7 @@ from lakeprobe.collect.watching.stacks import Stack
 
 
 class Op:
-    """An op that is being recorded, or has been."""
+    """An op that is being recorded or has been recorded."""
 
     __slots__ = ("began", "body", "finished", "moves", "name", "parent", "stack")
 
@@ -26,22 +27,22 @@ class Op:
         self.began = began
         self.finished = False
         self.moves = False
-        """Whether it gets the last place when it is finished, so that no op after it need wait for that."""
+        """Whether the op moves to the last place when it finishes, so that later ops need not wait for it."""
 
 
 class Entries:
-    """Ops that the sink does not have yet. It gathers them in batches."""
+    """The ops that the sink does not have yet. They go to the sink in batches."""
 
     def __init__(self, sink: Sink) -> None:
         self.given = 0
-        """How many ops the sink has been given."""
+        """The number of ops handed to the sink."""
         self._sink = sink
         self._waiting: OrderedDict[str, Op] = OrderedDict()
         self._lock = threading.RLock()
         self._error: Exception | None = None
 
     def put(self, op: Op) -> None:
-        """Gives the op the last place, wherever it had one before."""
+        """Put the op in the last place, wherever it was before."""
         with self._lock:
             if self._error is not None:
                 return
@@ -49,24 +50,25 @@ class Entries:
             self._waiting.move_to_end(op.name)
 
     def find(self, name: str) -> Op | None:
-        """An op that the sink does not have yet."""
+        """Return an op that the sink does not have yet, or None."""
         return self._waiting.get(name)
 
     def finish(self, op: Op) -> None:
-        """The op will not change any more.
+        """Mark the op as final.
 
-        An error of the sink (a full disk) must wait until the training step is over; what comes until then is lost.
+        An error of the sink, such as a full disk, is raised only after the training step. What comes until then is
+        lost.
         """
         op.finished = True
         with self._lock:
             try:
                 self._hand_over(all_of_them=False)
-            except Exception as error:  # noqa: BLE001  training goes on; `hand_over` raises it
+            except Exception as error:  # noqa: BLE001  training goes on, and `hand_over` raises it
                 self._error = error
                 self._waiting.clear()
 
     def hand_over(self) -> None:
-        """Everything goes to the sink, finished or not, since nothing more is coming. Raises what the sink raised."""
+        """Hand everything to the sink, finished or not, because nothing more will come. Raises what the sink raised."""
         with self._lock:
             error, self._error = self._error, None
             if error is not None:

@@ -1,6 +1,6 @@
-"""What happens to a module that is called, the same in every framework: its forward, its backward, its gradients.
+"""Records a module's forward, backward and gradients in the same way for every framework.
 
-A framework's own part (`pytorch/modules.py`, `mindspore/cells.py`) says when these things happen.
+The framework's own part (`pytorch/modules.py`, `mindspore/cells.py`) reports when they happen.
 """
 
 import threading
@@ -21,29 +21,29 @@ class Call:
     """The module's name up to the class: `Module.layers.0.mlp.MLP`."""
     number: int
     name: str
-    """As the op is named."""
+    """The name of the op."""
     parent: str | None
     op: Op | None
     backward: Any = None
-    """What the framework's part keeps of the call for its backward."""
+    """What the framework's part stores for the backward of this call."""
     error: BaseException | None = None
-    """The exception that was being handled when it began."""
+    """The exception that was being handled when the call began."""
 
     @property
     def backward_name(self) -> str:
-        """The op of its backward."""
+        """The name of the op of its backward."""
         return f"{self.prefix}.backward.{self.number}"
 
 
 class ModuleCalls(threading.local):
-    """The forwards that have begun in this thread, the innermost last."""
+    """The open forwards of this thread, the innermost last."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._open: list[Call] = []
 
     def begin(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Call:
-        """A forward begins."""
+        """Record the start of a forward."""
         recorder = self.recorder
         number = recorder.count(prefix)
         name = f"{prefix}.forward.{number}"
@@ -55,7 +55,7 @@ class ModuleCalls(threading.local):
         return call
 
     def take(self, module: Any) -> Call | None:
-        """The innermost open forward of the module; those inside it that were never closed go with it."""
+        """Remove and return the innermost open forward of the module, and remove unclosed forwards inside it."""
         for index in range(len(self._open) - 1, -1, -1):
             if self._open[index].module is module:
                 call = self._open[index]
@@ -64,7 +64,10 @@ class ModuleCalls(threading.local):
         return None
 
     def end(self, call: Call, output: Any, parameters: dict[str, Any] | None) -> bool:
-        """A forward has ended; whether it is recorded. A range may have begun or ended meanwhile: then in part."""
+        """Record the end of a forward, and return whether it is recorded.
+
+        A range may have begun or ended during the call. Then only its inputs or only its results are recorded.
+        """
         recorder = self.recorder
         wanted = recorder.scope.still_wants(call.name, wanted=call.op is not None)
         if wanted:
@@ -75,12 +78,12 @@ class ModuleCalls(threading.local):
         return wanted
 
     def leave(self, call: Call) -> None:
-        """What comes next is outside of the module."""
+        """Leave the module in the tree and in the scope."""
         self.recorder.tree.leave(call.name)
         self.recorder.scope.close_module(call.name)
 
     def abandon(self, call: Call) -> None:
-        """A forward was left by an exception."""
+        """Record that an exception left a forward."""
         if call.op is not None:
             self.recorder.breaks_off(call.op)
         self.recorder.tree.unwind(call.name)
@@ -88,9 +91,9 @@ class ModuleCalls(threading.local):
 
 
 def backward_of(recorder: Recorder, name: str) -> tuple[Callable[[], None], Callable[[Any, Any], None]]:
-    """What to call when the backward of a module begins, and with both gradients when it has ended.
+    """Return two functions: one to call when a module's backward begins, one to call when it has ended.
 
-    The gradients are those of its results and of its arguments.
+    The second takes the gradients of the module's results and of its arguments.
     """
     step = recorder.steps
     parents: list[str | None] = []
@@ -111,7 +114,7 @@ def backward_of(recorder: Recorder, name: str) -> tuple[Callable[[], None], Call
 
 
 class ParameterGradients:
-    """The gradients of modules' parameters: an op for each module and each time they are added to."""
+    """Records the gradients of modules' parameters: one op for each module and each accumulation."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -120,7 +123,10 @@ class ParameterGradients:
         self._first: dict[str, str] = {}
 
     def unwatched(self, prefix: str, parameters: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Those of a module's `parameters` that are to be hooked from now on; none where none is recorded."""
+        """Return those of a module's `parameters` that need a hook.
+
+        Empty if gradients of parameters are not recorded.
+        """
         if not self.recorder.scope.backward or self.recorder.births is not None:
             return []
         new = []
@@ -133,21 +139,21 @@ class ParameterGradients:
         return new
 
     def forget_watched(self) -> None:
-        """No parameter is hooked any more."""
+        """Forget which parameters have hooks."""
         self._watched = set()
         self._expected = {}
 
     def next_step(self) -> None:
-        """Counting begins anew."""
+        """Restart the counts."""
         self._first = {}
 
     @guarded
     def came(self, prefix: str, name: str, gradient: Any) -> None:
-        """A gradient has come. The op is finished when the module's other parameters have theirs."""
+        """Record a gradient. The op is finished when the module's other parameters have their gradients."""
         recorder = self.recorder
         if not (recorder.scope.wants(prefix) or prefix in recorder.modules_with_backward):
             return
-        # The first parameter to come counts how often the module's gradients were added to.
+        # The first parameter with a gradient counts how often the module's gradients were accumulated.
         first = self._first.setdefault(prefix, name)
         key = f"{prefix}.parameters_grad"
         number = recorder.count(key) if first == name else recorder.counts.get(key, 0)

@@ -1,4 +1,4 @@
-"""Which of the steps that may be collected are: every n-th, while a switch is on, few enough for a limit on cost."""
+"""Decides which steps to collect: every n-th, while a switch is on, within the cost limit."""
 
 import time
 
@@ -7,7 +7,7 @@ from lakeprobe.collect.watching import switch
 
 
 class Pace:
-    """Asked for each step once: what is decided holds until the step is over."""
+    """Decides once per step. The decision holds until the step ends."""
 
     def __init__(self, settings: Settings) -> None:
         self._every = settings.every
@@ -19,7 +19,7 @@ class Pace:
         self._steps = {True: 0, False: 0}
 
     def wants(self, step: int) -> bool:
-        """Whether a step is collected."""
+        """Return whether to collect a step."""
         if self._decided is None or self._decided[0] != step:
             self._decided = step, self._wants(step)
         return self._decided[1]
@@ -32,24 +32,25 @@ class Pace:
         return not self._most or self._affords()
 
     def _affords(self) -> bool:
-        """Whether one more collected step costs no more than the limit, as far as steps are like those before.
+        """Return whether one more collected step stays within the cost limit, if steps take as long as before.
 
-        Steps are first seen bare: the very first, in which much is set up, and one that tells what a step takes.
+        Two steps run uncollected first: the very first one, which includes set-up work, and one that gives the time of
+        a step.
         """
         seconds, steps = self._seconds, self._steps
         if steps[False] < 2:
             return False
         bare = seconds[False] / (steps[False] - 1)
         collected = steps[True] + 1
-        dearer = max(seconds[True] / steps[True] - bare, 0.0) if steps[True] else 0.0
-        return dearer * collected <= self._most * bare * (collected + steps[False])
+        extra = max(seconds[True] / steps[True] - bare, 0.0) if steps[True] else 0.0
+        return extra * collected <= self._most * bare * (collected + steps[False])
 
     def ended(self) -> None:
-        """A step is over."""
+        """Record that a step has ended."""
         now = time.perf_counter()
         if self._began is not None and self._decided is not None:
             collected = self._decided[1]
-            if collected or self._steps[False]:  # not the very first
+            if collected or self._steps[False]:  # not the very first step
                 self._seconds[collected] += now - self._began
             self._steps[collected] += 1
         self._began = now

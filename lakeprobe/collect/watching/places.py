@@ -1,4 +1,4 @@
-"""Where a recorded function of a framework is found, so that one of ours can replace it and be taken out again."""
+"""Locates the functions to record in a framework, so that ours can replace them and be removed again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ class Place:
     owner: Any
     attribute: str
     name: str
-    """As ops are named: `Functional.linear`."""
+    """The prefix of the op's name: `Functional.linear`."""
     function: Function
     own: Any
-    """What the owner itself holds under the attribute; _INHERITED where a base class holds it."""
+    """What the owner itself holds under the attribute, or _INHERITED if a base class holds it."""
 
     @property
     def unchanged(self) -> bool:
-        """Whether the owner still has the function."""
+        """Whether the owner still has the original function."""
         return vars(self.owner).get(self.attribute, _INHERITED) is self.own
 
     def put(self, function: Function) -> None:
-        """Replaces the function."""
+        """Replace the function."""
         setattr(self.owner, self.attribute, function)
 
     def restore(self) -> None:
-        """Restores the function."""
+        """Restore the original function."""
         if self.own is _INHERITED:
             delattr(self.owner, self.attribute)
         else:
@@ -38,34 +38,34 @@ class Place:
 
 
 class Replacements:
-    """Functions of ours in the place of a framework's."""
+    """Our functions that replace a framework's functions."""
 
     def __init__(self) -> None:
         self._made: list[tuple[Place, Function]] = []
 
     def put(self, place: Place, function: Function) -> None:
-        """Puts a function in a place, until `remove`."""
+        """Put a function in a place until `remove`."""
         place.put(function)
         self._made.append((place, function))
 
     def hide(self) -> None:
-        """Takes all out for a while, the last first."""
+        """Restore the original functions temporarily, the last replaced first."""
         for place, _ in reversed(self._made):
             place.restore()
 
     def show(self) -> None:
-        """Puts them back."""
+        """Put our functions back after `hide`."""
         for place, function in self._made:
             place.put(function)
 
     def remove(self) -> None:
-        """Takes all out for good."""
+        """Restore the original functions for good."""
         self.hide()
         self._made = []
 
 
 def place_of(prefix: str, owner: Any, name: str) -> Place | None:
-    """Where a function is, whose name may have submodules of the owner before it; None where there is none."""
+    """Return where a function is, or None if there is none. The name may have submodules of the owner before it."""
     *path, attribute = name.split(".")
     for part in path:
         owner = getattr(owner, part, None)

@@ -1,6 +1,6 @@
-"""What happened, as ops: the part of a capture that functions, modules and gradients report to.
+"""Turns events into ops. Functions, modules and gradients report to this part of a capture.
 
-Nothing that fails in here may stop the training step: see `guarded`.
+No failure in here may stop the training step: see `guarded`.
 """
 
 import functools
@@ -23,31 +23,34 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Leaves(Protocol):
-    """Turns a framework's values into the leaves that dump.json has for them."""
+    """Turns a framework's values into the leaves of dump.json."""
 
     def of(self, value: Any, op: str, category: str) -> Any:
-        """The leaves of a value, in the value's own structure. `op` and `category` name the files of kept tensors."""
+        """Return the leaves of a value, in the value's own structure.
+
+        `op` and `category` name the files of stored tensors.
+        """
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
-        """The leaves of a value whose tensors are kept as `file` and what leads to them in the value."""
+        """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
 
     def forget_all(self) -> None:
-        """What is remembered of tensors is out of date."""
+        """Forget all tensors, because what is remembered of them is out of date."""
 
 
 class Thread(threading.local):
-    """What goes on in one thread."""
+    """The state of one thread."""
 
     inside = False
-    """A recorded function runs, or code of ours: calls of functions are not recorded."""
+    """Whether a recorded function or our own code runs. Calls of functions are then not recorded."""
 
 
 def guarded(method: Method) -> Method:
-    """For methods of a class with a `recorder`, which training code calls without knowing.
+    """Decorate methods that training code calls unknowingly. Their class has a `recorder`.
 
-    What they call themselves is not recorded, and no mode of the framework sees it. An exception in them is noted and
-    goes no further: they return None, and the training step goes on as if nobody watched. Only OverflowFoundError is
-    meant for the training.
+    Calls inside them are not recorded, and the framework's modes do not see them. An exception in them is noted and
+    swallowed: they return None, and the training step goes on undisturbed. Only OverflowFoundError reaches the
+    training.
     """
 
     @functools.wraps(method)
@@ -64,7 +67,7 @@ def guarded(method: Method) -> Method:
                 return method(self, *args)
         except OverflowFoundError:
             raise
-        except Exception as error:  # noqa: BLE001  see above: what is watched must not notice
+        except Exception as error:  # noqa: BLE001  see above: the training must not notice
             recorder.failures.append(f"{type(error).__name__}: {error}")
             return None
         finally:
@@ -74,7 +77,7 @@ def guarded(method: Method) -> Method:
 
 
 class Recorder:
-    """The ops of the running step, and the counters that name them."""
+    """Records the ops of the running step, and keeps the counters that name them."""
 
     def __init__(
         self,
@@ -85,11 +88,12 @@ class Recorder:
         traced: Callable[[], bool],
         phases: Mapping[CodeType, str] = MappingProxyType({}),
     ) -> None:
-        """Record for `sink`, with leaves that `leaves` makes; what cannot be measured goes to the list it is given.
+        """Record for `sink`, with leaves that `leaves` makes.
 
-        `hidden` gives the context in which the framework's modes do not see what is done; None where none is needed.
-        `traced` says whether the framework only traces what runs now, so that there are no numbers to record.
-        `phases` has the code of optimizers and the like: what they call is theirs and no module's.
+        `leaves` also gets the list to which it appends what cannot be measured. `hidden` returns a context that hides
+        our work from the framework's modes, or None if none is active. `traced` returns whether the framework only
+        traces the running code, so that there are no numbers to record. `phases` maps the code of optimizers and the
+        like to the name of the phase that owns what the code calls, in place of a module.
         """
         self.recorder = self
         self.hidden = hidden
@@ -97,7 +101,7 @@ class Recorder:
         self.settings = settings
         self.running = False
         self.steps = 0
-        """Steps so far, so that a hook of an earlier one knows that it is late."""
+        """The number of steps so far. A hook of an earlier step recognizes by it that it is late."""
         self.failures: list[str] = []
         self.thread = Thread()
         self.leaves = leaves(settings, self.failures)
@@ -105,22 +109,22 @@ class Recorder:
         self._stacks = Stacks(phases)
         self._structure = settings.task == "structure"
         self.births = Births(settings.overflow_nums) if settings.task == "overflow_check" else None
-        """What decides which ops are kept; None where all are."""
+        """Decides which ops are kept. None keeps all."""
         self.when_enough: Callable[[], None] = lambda: None
-        """Called when so many births were found that the training ends."""
+        """Called when the limit of births is reached, before training ends."""
         self._has_tree = settings.extra_info and settings.level in ("L0", "mix")
         self._has_places = self._has_tree or self.births is not None
         self.next_step()
 
     def next_step(self) -> None:
-        """Counters, the tree of modules and what is known of tensors begin anew."""
+        """Reset the counters, the module tree and what is remembered of tensors."""
         self.steps += 1
         self.counts: dict[str, int] = {}
         self.tree = Tree()
         self.scope = Scope(self.settings)
         self.modules_with_backward: set[str] = set()
         self.repeated: list[str] = []
-        """Ops through which backward went more than once in the step: only the first time is recorded."""
+        """Ops through which backward went more than once in the step. Only the first time is recorded."""
         self._went_back: set[str] = set()
         self.leaves.forget_all()
         if self.births is not None:
@@ -128,27 +132,33 @@ class Recorder:
 
     @property
     def idle(self) -> bool:
-        """Whether a call that begins now is none to be recorded."""
+        """Whether a call that begins now is not recorded."""
         return self.thread.inside or not self.running or self._traced()
 
     def count(self, key: str) -> int:
-        """0 for the first call under this key in the step, 1 for the second, …"""
+        """Return 0 for the first call under this key in the step, 1 for the second, …"""
         number = self.counts.get(key, -1) + 1
         self.counts[key] = number
         return number
 
     def parent_of_function(self, stack: Stack | None = None) -> str | None:
-        """What construct.json gives as parent of an API that runs now; `stack` is that of its forward."""
+        """Return the parent in construct.json of an API that runs now. `stack` is the one of its forward."""
         if self.settings.level != "mix" or not self.settings.extra_info:
             return None
         return self._stacks.phase_of(stack) or self.tree.top
 
     def began(self, name: str) -> int | None:
-        """The op's place in the order of calls, asked once when it is recorded; None where no tree is recorded."""
+        """Return the op's position in the order of calls, or None if no tree is recorded.
+
+        Call once, when the op is recorded.
+        """
         return self.tree.place(name) if self._has_places else None
 
     def run(self, op: Op | None, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What the `function` of an op gives, or of a call that is no op. What it calls is not recorded."""
+        """Run the `function` of an op, or of a call that is not an op, and return its result.
+
+        Calls inside are not recorded.
+        """
         thread = self.thread
         thread.inside = True
         try:
@@ -164,7 +174,7 @@ class Recorder:
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
     ) -> Op | None:
-        """A forward begins: its inputs. None where it is not wanted."""
+        """Record the start and the inputs of a forward. Returns None if the op is not wanted."""
         if not self.scope.wants(name):
             return None
         stack = self._stacks.of(frame) if self.settings.extra_info else None
@@ -179,7 +189,7 @@ class Recorder:
 
     @guarded
     def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
-        """A forward has ended: its results, for a module also its parameters."""
+        """Record the end and the results of a forward. For a module also its parameters."""
         if self.scope.forward and self.scope.outputs and not self._structure:
             results = output if isinstance(output, tuple) else (output,)
             op.body["output"] = self.leaves.of(results, op.name, "output")
@@ -188,7 +198,7 @@ class Recorder:
         self._finish(op, moves=op.name.startswith(MODULES) and self.scope.outputs)
 
     def results_so_far(self, op: Op, output: tuple[Any, ...]) -> None:
-        """Results that may still change before the op ends."""
+        """Record results that may still change before the op ends."""
         if self.scope.forward and self.scope.outputs and not self._structure:
             op.body["output"] = self.leaves.of(output, op.name, "output")
             if self.entries.find(op.name) is None and self.births is None:
@@ -196,12 +206,12 @@ class Recorder:
 
     @guarded
     def breaks_off(self, op: Op) -> None:
-        """A forward ends without results: by an exception, or because it left the range that is recorded."""
+        """End a forward without results, because of an exception or because it left the recorded range."""
         if self.births is None:
             self._finish(op, moves=False)
 
     def _finish(self, op: Op, *, moves: bool) -> None:
-        """The op is complete. It keeps its place, unless it has none or `moves` to the end."""
+        """Complete the op. It keeps its place, unless it has none or `moves` to the end."""
         if self.births is not None and not self.births.is_birth(op):
             return
         if moves or self.entries.find(op.name) is None:
@@ -218,7 +228,7 @@ class Recorder:
 
     @guarded
     def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None) -> None:
-        """A backward has ended: the gradients of its outputs and of its inputs."""
+        """Record a finished backward with the gradients of its outputs and of its inputs."""
         if not self.scope.wants(name):
             return
         if name in self._went_back:

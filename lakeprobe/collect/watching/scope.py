@@ -1,13 +1,13 @@
-"""Which ops are recorded: scope, list and data mode of the settings, asked op by op as they come."""
+"""Decides which ops to record, from the scope, list and data mode of the settings."""
 
 from lakeprobe.collect.settings import Settings
 
 MODULES = ("Module.", "Cell.")
-"""How the names of modules begin: PyTorch's, and MindSpore's cells."""
+"""The prefixes of module names: PyTorch's modules and MindSpore's cells."""
 
 
 class Scope:
-    """What is wanted of a step. It has a memory: a range opens and closes by the names of ops as they are asked for."""
+    """Decides what to record of a step. It is stateful: a range opens and closes as names of ops are asked for."""
 
     def __init__(self, settings: Settings) -> None:
         self._level = settings.level
@@ -23,7 +23,7 @@ class Scope:
         self.outputs = every or "output" in mode or "input" not in mode
 
     def wants(self, name: str) -> bool:
-        """Whether the op is recorded. Asked once per op, when it starts."""
+        """Return whether to record the op. Call once per op, when it starts."""
         if not self._range and not self._parts:
             return True
         by_module = self._range and self._level != "mix" and self._range[0].startswith(MODULES)
@@ -35,25 +35,25 @@ class Scope:
         return wanted
 
     def still_wants(self, name: str, *, wanted: bool) -> bool:
-        """Whether the results of a module are recorded, whose inputs were `wanted` or not."""
+        """Return whether to record the results of a module. `wanted` is whether its inputs were recorded."""
         if not self._range:
             return wanted
         return name in self._range or (self._range_open and self._listed(name))
 
     @property
     def overrules_risk(self) -> bool:
-        """Whether functions are recorded whatever their risk level is: scope and list say which."""
+        """Whether functions are recorded at any risk level, because scope or list selects them."""
         return bool(self._range or self._parts)
 
     def open_module(self, name: str) -> None:
-        """A module's forward or backward begins."""
+        """Record the start of a module's forward or backward."""
         if self._range and name == self._range[0]:
             self._range_open = True
         if self._level == "mix" and any(part in name for part in self._parts):
             self._listed_modules.add(name)
 
     def close_module(self, name: str) -> None:
-        """A module's forward or backward has ended."""
+        """Record the end of a module's forward or backward."""
         if self._range and name == self._range[1]:
             self._range_open = False
         self._listed_modules.discard(name)

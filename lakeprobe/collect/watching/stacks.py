@@ -1,7 +1,7 @@
-"""Call stacks as stack.json has them, each turned into text once.
+"""Gives call stacks as in stack.json, and turns each into text only once.
 
-A frame's code and instruction tell the line, so a stack is known again by these numbers, which are cheap to gather:
-about 3 µs for 25 frames, against 40 µs for the lines.
+A frame's code and instruction determine its line. So these numbers identify a stack. They are cheap to gather: about
+3 µs for 25 frames, against 40 µs for the lines.
 """
 
 import linecache
@@ -18,7 +18,7 @@ class Stacks:
     """The stacks seen so far. Equal stacks are the same tuple."""
 
     def __init__(self, phases: Mapping[CodeType, str]) -> None:
-        """`phases` has the parts of a step that are no module's, by the code that runs them."""
+        """`phases` maps the code that runs a part of a step outside of any module to the name of that phase."""
         self._phases = phases
         self._phase_of: dict[int, str] = {}
         self._by_place: dict[tuple[int, ...], Stack] = {}
@@ -26,7 +26,7 @@ class Stacks:
         self._codes: set[CodeType] = set()
 
     def of(self, frame: FrameType | None) -> Stack:
-        """The stack from `frame` outwards, innermost frame first, without frames of this package."""
+        """Return the stack from `frame` outwards, innermost frame first, without frames of this package."""
         key: list[int] = []
         inner = frame
         while frame is not None:
@@ -40,7 +40,7 @@ class Stacks:
         return stack
 
     def phase_of(self, stack: Stack | None) -> str | None:
-        """The innermost phase that ran when `of` gave this stack."""
+        """Return the innermost phase that ran when `of` returned this stack, or None."""
         return self._phase_of.get(id(stack))
 
     def _read(self, frame: FrameType | None) -> Stack:
@@ -48,7 +48,7 @@ class Stacks:
         phase: str | None = None
         while frame is not None:
             phase = phase or self._phases.get(frame.f_code)
-            # A code that is freed would leave its number to another one.
+            # Keep the code alive, or its id could be reused for another one.
             self._codes.add(frame.f_code)
             line = _line(frame.f_code, frame.f_lineno)
             if line is not None:
@@ -62,7 +62,7 @@ class Stacks:
 
 
 def _line(code: CodeType, number: int) -> str | None:
-    """A frame as stack.json writes it; None where there is no source, or it is ours."""
+    """Return a frame as stack.json writes it. None if it has no source, or is ours."""
     if code.co_filename.startswith(_OURS):
         return None
     source = linecache.getline(code.co_filename, number).strip()

@@ -1,4 +1,4 @@
-"""Switches the collecting of a running training on and off from outside: by a file that exists, or a signal."""
+"""Switches collecting on and off from outside while training runs, through a file that exists or a signal."""
 
 import signal
 import threading
@@ -10,7 +10,10 @@ from lakeprobe.errors import UsageError
 
 
 def of(name: str | None) -> Callable[[], bool]:
-    """Whether the switch `name`, a file or a signal such as SIGUSR1, is on now. Without one it always is."""
+    """Return a function that tells whether the switch `name`, a file or a signal such as SIGUSR1, is on.
+
+    Without a name it is always on.
+    """
     if name is None:
         return lambda: True
     number = number_of(name)
@@ -20,18 +23,19 @@ def of(name: str | None) -> Callable[[], bool]:
 
 
 def number_of(name: str) -> signal.Signals | None:
-    """The signal of this name; None where it is the name of a file."""
+    """Return the signal of this name. None if it names a file."""
     return signal.Signals[name] if name in signal.Signals.__members__ else None
 
 
 class _Toggled:
-    """Off at first; each signal turns it on or off.
+    """A switch that is off at first. Each signal toggles it.
 
-    The handler stays when the collecting is over, since the next signal would end a training that handles none.
+    The handler stays installed after collecting, because the next signal would otherwise end a training that handles
+    none.
     """
 
     def __init__(self, number: signal.Signals) -> None:
-        """Raises UsageError where signals cannot be handled."""
+        """Install the handler. Raises UsageError if signals cannot be handled."""
         if threading.current_thread() is not threading.main_thread():
             raise UsageError(f"collect: switch {number.name} needs the main thread, where Python handles signals")
         self._on = False
@@ -39,7 +43,7 @@ class _Toggled:
             self._before = signal.signal(number, self._toggle)
         except OSError as error:
             raise UsageError(f"collect: switch {number.name} cannot be handled: {error.strerror}") from error
-        signal.siginterrupt(number, False)  # the training's own calls of the system go on
+        signal.siginterrupt(number, False)  # system calls of the training are restarted
 
     def _toggle(self, number: int, frame: Any) -> None:
         self._on = not self._on
@@ -47,5 +51,5 @@ class _Toggled:
             self._before(number, frame)
 
     def is_on(self) -> bool:
-        """Whether an odd number of signals has come."""
+        """Return whether an odd number of signals has arrived."""
         return self._on

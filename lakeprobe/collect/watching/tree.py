@@ -1,10 +1,10 @@
-"""The tree of modules that are running: what construct.json gives as an op's parent."""
+"""The tree of running modules, which gives an op's parent in construct.json."""
 
 import threading
 
 
 class Tree:
-    """Modules whose forward or backward has begun and not ended, in each thread and in all of them."""
+    """The modules whose forward or backward has begun and not ended, for each thread and for all threads."""
 
     def __init__(self) -> None:
         self._stacks: dict[int, list[str]] = {}
@@ -14,15 +14,15 @@ class Tree:
 
     @property
     def top(self) -> str | None:
-        """The innermost open module of this thread."""
+        """The innermost open module of this thread, or None."""
         stack = self._stacks.get(threading.get_ident())
         return stack[-1] if stack else None
 
     def enter(self, name: str) -> str | None:
-        """Opens a module and gives its parent.
+        """Open a module and return its parent.
 
-        Where this thread has none open (backward has threads of its own on a GPU, and may come before or after its
-        parents'), it is the last opened one whose path is the module's path without its last part.
+        Backward on a GPU has threads of its own, and may reach a module before or after its parents. If this thread has
+        no open module, the parent is the module opened last whose path is this path without its last part.
         """
         stack = self._stacks.setdefault(threading.get_ident(), [])
         parent = stack[-1] if stack else self._by_path(name)
@@ -32,7 +32,10 @@ class Tree:
         return parent
 
     def place(self, name: str) -> int:
-        """The op's place in the order in which calls began: for a module when it was entered, for another op now."""
+        """Return the op's position in the order in which calls began.
+
+        A module began when it was entered. Any other op begins now.
+        """
         place = self._places.pop(name, None)
         return self._next() if place is None else place
 
@@ -42,10 +45,10 @@ class Tree:
         return place
 
     def leave(self, name: str) -> None:
-        """Closes a forward and all that was left open in it, or the innermost where it is not open in this thread.
+        """Close a forward and all that is still open in it, or else the innermost module.
 
-        Backward of a module whose inputs need no gradient ends before that of its parts: then another one is closed in
-        its place, as msprobe does.
+        The latter happens if the forward is not open in this thread. The backward of a module whose inputs need no
+        gradient ends before that of its submodules. Then another module is closed in its place, as msprobe does.
         """
         self._open.pop(name, None)
         stack = self._stacks.get(threading.get_ident())
@@ -53,7 +56,7 @@ class Tree:
             stack.pop()
 
     def unwind(self, name: str) -> None:
-        """Closes a module that an exception left, and all that is open in it."""
+        """Close a module that an exception left, and all that is open in it."""
         self._open.pop(name, None)
         stack = self._stacks.get(threading.get_ident(), [])
         if name in stack:

@@ -1,4 +1,4 @@
-"""What is recorded of plain Python values and of numpy arrays, the same in every framework."""
+"""Computes what is recorded of plain Python values and numpy arrays, for all frameworks."""
 
 import zlib
 from typing import Any
@@ -11,33 +11,33 @@ Leaf = dict[str, Any]
 Number = float | int | bool | None
 
 Statistics = tuple[Number, Number, Number, Number]
-"""Max, Min, Mean, Norm as msprobe gives them; None where it gives null."""
+"""Max, Min, Mean and Norm as msprobe gives them. None stands for null."""
 NUMBERS = ("Max", "Min", "Mean", "Norm")
 NONE: Statistics = (None, None, None, None)
 
 Wide = tuple[float | None, float | None, int, int, int, int | None]
-"""Mean and norm (Euclidean) accumulated in float32 or float64; how many are NaN, inf, -inf, and 0.0 or -0.0.
+"""Mean and norm (Euclidean) accumulated in float32 or float64, then the counts of NaN, inf, -inf and zeros of any sign.
 
-Mean and norm are None where the tensor's own statistics are just these, the last where zeros were not counted.
+Mean and norm are None if the tensor's own statistics are the same. The last is None if zeros were not counted.
 """
 
 DEEPEST = 400
-"""Containers are followed no deeper, as in msprobe: what is deeper is null."""
+"""The maximum depth of nested containers, as in msprobe. Deeper values are null."""
 PLAIN = (bool, int, float, str)
 BUILTIN = (*PLAIN, slice, type(...), np.generic)
-"""The classes that `builtin` knows."""
+"""The classes that `builtin` supports."""
 
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def builtin(value: Any) -> Leaf:
-    """The leaf of a slice, of `...`, of a number of numpy, or of a plain value, its class a derived one or not."""
+    """Return the leaf of a slice, of `...`, of a numpy scalar, or of a plain value. Derived classes are allowed."""
     if isinstance(value, slice):
         return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
     if value is ...:
         return {"type": "ellipsis", "value": "..."}
     if isinstance(value, np.generic):
-        number = value.item()  # long doubles, complex numbers, bytes and dates have no like in JSON: their text
+        number = value.item()  # long doubles, complex numbers, bytes and dates have no equivalent in JSON
         return {"type": type(value).__name__, "value": number if type(number) in PLAIN else str(value)}
     plain = next(kind for kind in PLAIN if isinstance(value, kind))
     return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
@@ -51,12 +51,15 @@ def _whole(value: Any) -> int | None:
 
 
 def unrecordable(value: Any) -> Leaf:
-    """The leaf of a value that could not be recorded: the name of its class."""
+    """Return the leaf of a value that could not be recorded, with the name of its class."""
     return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
 def array_leaf(array: Array, kinds: str) -> Leaf:
-    """The leaf of a numpy array, without contents; `kinds` are the kinds of dtypes that msprobe has statistics of."""
+    """Return the leaf of a numpy array, without contents.
+
+    `kinds` are the dtype kinds that msprobe has statistics of.
+    """
     leaf: Leaf = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
     numbers: tuple[Any, ...] = NONE
     if array.size and array.dtype.kind in kinds:
@@ -69,10 +72,11 @@ def array_leaf(array: Array, kinds: str) -> Leaf:
 
 
 def wide(array: Array) -> Wide | None:
-    """What an array's own dtype may be too narrow for, in float64; None of no elements, and of what are no numbers.
+    """Return an array's statistics in float64, for which its own dtype may be too narrow.
 
-    NaN and inf count as what they are: with one of them the mean is NaN, inf or -inf. Bool: False is 0, True is 1.
-    Complex: of the absolute values, NaN where either part is.
+    Returns None for an empty array and for dtypes that are not numeric. NaN and inf are not skipped: the mean of
+    numbers with NaN or inf is NaN, inf or -inf. In bool arrays False is 0 and True is 1. Complex numbers count by
+    absolute value, which is NaN if either part is.
     """
     if not array.size or not (array.dtype.kind in "biufc" or array.dtype in _HALVES):
         return None
@@ -89,12 +93,12 @@ def wide(array: Array) -> Wide | None:
 
 
 def crc32(data: Array) -> str:
-    """CRC-32 of bytes (uint8), as 8 hexadecimal digits. What msprobe writes as md5 of a tensor's bytes in C order."""
+    """Return the CRC-32 of bytes (uint8) as 8 hexadecimal digits. msprobe writes that of a tensor's bytes as md5."""
     return f"{zlib.crc32(data.data):08x}"
 
 
 def xor(data: Array) -> str:
-    """All 64-bit words of bytes (uint8), the last filled up with zeros, XORed: 0x and 16 digits."""
+    """Return the XOR of all 64-bit words of bytes (uint8) as 0x and 16 digits. The last word is padded with zeros."""
     whole = data.size // 8 * 8
     word = np.bitwise_xor.reduce(data[:whole].view(np.uint64)) if whole else np.uint64(0)
     rest = int.from_bytes(data[whole:].tobytes(), "little")

@@ -1,1 +1,1 @@
-"""The writing side of collecting: a journal in the training process, and units of the lake made of it."""
+"""The writing side of collecting: a journal in the training process, which becomes units of the lake."""

@@ -1,9 +1,8 @@
-"""A sink that makes units: the training process appends to a journal, which the builder process makes a unit of.
+"""A sink that makes units. The training process appends to a journal, and the builder process turns it into a unit.
 
-The step pays for encoding each op as msgpack when it is added. Batches of ops are written by a thread, which
-also hashes tensors and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). The
-unit appears in the lake when its step is over and the other process has made it
-(`lakeprobe.journals.recovery`); `close` waits for that.
+Adding an op costs the step its encoding as msgpack. A thread writes batches of ops. It also hashes tensors and writes
+the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake when its
+step has ended and the builder process has made it (`lakeprobe.journals.recovery`). `close` waits for that.
 """
 
 from __future__ import annotations
@@ -34,19 +33,21 @@ from lakeprobe.version import __version__
 
 OPS_PER_BATCH = 128
 BYTES_PER_BATCH = 1 << 26
-"""Bytes of tensors. While one batch is gathered another one is written: a killed process loses less than two."""
+"""Bytes of tensors. One batch is gathered while another is written, so a killed process loses less than two."""
 
 
 class UnitSink:
-    """Writes each step of each rank as a unit of a run; see `lakeprobe.collect.sink.Sink` for how it is called.
+    """Writes each step of each rank as a unit of a run. `lakeprobe.collect.sink.Sink` describes the calls.
 
-    Several processes may write into one lake, a rank each.
+    Several processes may write into one lake, one rank each.
     """
 
     def __init__(
         self, lake: Path, run: str, settings: Settings, *, framework: str = "pytorch", replace: bool = False
     ) -> None:
-        """Write to `lake`, made if there is none, what is collected by `settings`. `replace` units that are there.
+        """Write to `lake`, which is created if missing, what is collected by `settings`.
+
+        `replace` replaces existing units.
 
         Raises UsageError for a name that no run can have, and LakeError.
         """
@@ -64,7 +65,7 @@ class UnitSink:
         _sinks.add(self)
 
     def claim(self, step: int, rank: int | None) -> None:
-        """Raise LakeError if the run has a unit of this rank from `step` on, and none is to be replaced."""
+        """Raise LakeError if the run has a unit of this rank from `step` on, unless units are replaced."""
         key = self._key_of(step, rank)
         with staging.unchanged(self._lake):
             recovery.build(self._lake, journal.folder_of(self._lake, key))
@@ -75,16 +76,16 @@ class UnitSink:
             self._refuse(existing[0])
 
     def begin(self, step: int, rank: int | None) -> None:
-        """Begin the unit of `step` and `rank`, or go on with it. Without a rank it is $RANK, else 0.
+        """Begin or continue the unit of `step` and `rank`. The default rank is $RANK, else 0.
 
-        Raises LakeError if the unit is in the lake already, or another process collects it.
+        Raises LakeError if the lake already has the unit, or if another process collects it.
         """
         key = self._key_of(step, rank)
         self._ended = False
         if key == self._key:
             return
         self._finish()
-        store.check(self._lake)  # nobody has removed it
+        store.check(self._lake)  # the lake may have been removed meanwhile
         with staging.unchanged(self._lake):
             recovery.build(self._lake, journal.folder_of(self._lake, key))
             if layout.has_unit(self._lake, key) and not self._replace:
@@ -95,14 +96,15 @@ class UnitSink:
         self._key = key
         self._failed = False
         self._batch = Batch()
-        self._added, self._due = 0, 1  # the first op is written at once, so that every step leaves a trace
+        self._added, self._due = 0, 1  # write the first op at once, so that every step leaves a trace
         self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None = None,
         stack: Sequence[str] | None,
     ) -> None:  # fmt: skip
-        """Write one op. Raises LakeError if writing fails (a full disk); the rest of the step is then left out."""
+        """Write one op. Raises LakeError if writing fails, for example on a full disk. The rest of the step is then
+        left out."""
         if self._failed:
             return
         number = None if stack is None else self._stack(stack)
@@ -123,19 +125,22 @@ class UnitSink:
             self._batch.notes.append(text)
 
     def pause(self) -> None:
-        """Have written what was added."""
+        """Write what was added."""
         if self._writer is not None and self._batch.ops and not self._failed:
             self._write_batch()
 
     def end(self) -> None:
-        """What was added is a whole step, or all of it that was to be collected; it is safe from here on."""
+        """Mark what was added as a complete step, or all of it that was to be collected. From here on it is safe."""
         if self._writer is not None and not self._failed:
             self._batch.ended = self._ended = True
             self._write_batch()
             self._wait()
 
     def finish(self) -> None:
-        """Nothing more follows of the step that has ended, if one has: have its unit made and put in place."""
+        """Have the unit of an ended step made and put in place, because nothing more follows.
+
+        Does nothing before `end`.
+        """
         if self._ended:
             self._finish()
 
@@ -155,9 +160,10 @@ class UnitSink:
                 writer.close()
 
     def close(self) -> None:
-        """Finish the last unit, and wait until all are in the lake. A step that has not ended is marked incomplete.
+        """Finish the last unit, and wait until all units are in the lake.
 
-        Raises LakeError if units are gone that were collected, since somebody removed the lake or a part of it.
+        A step that has not ended is marked incomplete. Raises LakeError if collected units are gone, because somebody
+        removed the lake or a part of it.
         """
         self._finish()
         builder, self._builder = self._builder, None
@@ -167,7 +173,7 @@ class UnitSink:
                 f"the next command that opens {self._lake} makes those that are left"
             )
         collected, self._collected = self._collected, []
-        gone = [key for key in collected if not self._is_there(key)]
+        gone = [key for key in collected if not self._exists(key)]
         if gone:
             raise LakeError(
                 f"{self._lake}: {len(gone)} of the {len(collected)} units that were collected are gone, the first "
@@ -181,8 +187,8 @@ class UnitSink:
         if writer is not None:
             writer.close()
 
-    def _is_there(self, key: UnitKey) -> bool:
-        """Whether the unit is in the lake, or what it is to be made of."""
+    def _exists(self, key: UnitKey) -> bool:
+        """Return whether the lake has the unit, or the journal that it will be made of."""
         return layout.has_unit(self._lake, key) or journal.folder_of(self._lake, key).exists()
 
     def _key_of(self, step: int, rank: int | None) -> UnitKey:
@@ -215,50 +221,56 @@ class UnitSink:
     def _stack(self, stack: Sequence[str]) -> int:
         known = self._stacks.get(id(stack))
         if known is None:
-            known = self._stacks[id(stack)] = len(self._stacks), stack  # kept, so that no other gets its id
+            known = self._stacks[id(stack)] = len(self._stacks), stack  # kept alive, so that its id is not reused
             self._batch.stacks.append(list(stack))
         return known[0]
 
     def _write_batch(self) -> None:
-        """Have what is gathered written; waits for the batch before it, and raises LakeError if that failed."""
+        """Hand the gathered batch to the writer, after waiting for the one before it.
+
+        Raises LakeError if that one failed.
+        """
         assert self._writer is not None, "add and end come after begin"
         self._wait()
         batch, self._batch = self._batch, Batch()
         self._writer.write(batch)
 
     def _wait(self) -> None:
-        """Wait until what was handed to the writer is in the journal. Raises LakeError; then the step has failed."""
+        """Wait until what was handed to the writer is in the journal.
+
+        Raises LakeError, and the step has then failed.
+        """
         assert self._writer is not None
         try:
             with staging.unchanged(self._lake):
                 self._writer.wait()
-        except Exception:  # but no KeyboardInterrupt, which has nothing to do with what is written
+        except Exception:  # not KeyboardInterrupt, which says nothing about the writing
             self._failed = True
             raise
 
     def _replace_value(self, value: Any) -> str:
-        """What stands for the tensor `value` in an op; empty if it is too large to be kept.
+        """Return the placeholder for the tensor `value` in an op. Empty if it is too large to be kept.
 
-        Of anything else that has no like in JSON its class.
+        Any other value without an equivalent in JSON gives the name of its class.
         """
         if not isinstance(value, np.ndarray):
             self.note(f"a value could not be recorded, only its class: {type(value).__name__}")
             return type(value).__name__
-        return "" if value.nbytes > LARGEST_VALUE else self._batch.stand_in(value)
+        return "" if value.nbytes > LARGEST_VALUE else self._batch.placeholder_of(value)
 
     def forget(self) -> None:
-        """Have nothing more to do with what was begun: another process goes on with it."""
+        """Forget what was begun, because another process continues it."""
         self._writer = self._key = None
         self._failed = True
         builder, self._builder = self._builder, None
         if builder is not None and builder.stdin is not None:
-            builder.stdin.close()  # or it would not end with the process that collects
-            builder.returncode = 0  # it is no child of this process
+            builder.stdin.close()  # otherwise the builder would not end with the collecting process
+            builder.returncode = 0  # it is not a child of this process
 
     # ---- the builder process -------------------------------------------------------------------------------
 
     def _start_builder(self) -> None:
-        """Start the process that makes units; without it, the next command that opens the lake makes them."""
+        """Start the process that makes units. If it cannot start, the next command that opens the lake makes them."""
         if self._builder is not None:
             return
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
@@ -269,7 +281,7 @@ class UnitSink:
             )  # fmt: skip
 
     def _request_build(self, folder: Path) -> None:
-        """Ask the builder for a unit, once nobody holds the journal: it is closed, or this process is gone."""
+        """Ask the builder to make a unit as soon as the journal is free: closed, or its process gone."""
         for _ in range(2):
             builder = self._builder
             if builder is None or builder.stdin is None:
@@ -277,21 +289,21 @@ class UnitSink:
             try:
                 print(folder, file=builder.stdin, flush=True)
                 return
-            except BrokenPipeError:  # it was killed; another makes also what it left
+            except BrokenPipeError:  # the builder was killed; a new one also makes what it left
                 self._builder = None
                 _end(builder)
                 self._start_builder()
 
 
 def _end(builder: subprocess.Popen[str]) -> int:
-    """End the builder process once it has made its units, and return its exit code."""
+    """Wait for the builder process to make its units and exit. Returns its exit code."""
     with suppress(BrokenPipeError):
         builder.communicate()
     return builder.wait()
 
 
 def _rank() -> int:
-    """The rank that a launcher such as torchrun gave this process; 0 where none did."""
+    """Return the rank that a launcher such as torchrun gave this process, by default 0."""
     rank = os.environ.get("RANK", "")
     return int(rank) if rank.isdecimal() else 0
 
@@ -300,7 +312,10 @@ _sinks: WeakSet[UnitSink] = WeakSet()
 
 
 def _forget_in_child() -> None:
-    """In a forked process (a worker that loads data) units and builders are those of its parent."""
+    """Drop the sinks' units and builders in a forked process, such as a data loader's worker.
+
+    They belong to its parent.
+    """
     for sink in _sinks:
         sink.forget()
 

@@ -1,8 +1,8 @@
-"""Writes the batches of a unit in a thread of its own, so that training goes on while tensors are hashed and written.
+"""Writes the batches of a unit in a separate thread, so that training goes on while tensors are hashed and written.
 
-The training step encodes ops at once, since what it hands over may change later. But an op names its tensors by their
-content hashes, which are known only when the thread has read them. Until then 32 characters that occur nowhere else
-stand in their place.
+The training step encodes ops at once, because what it hands over may change later. But an op refers to its tensors by
+content hash, which is known only after the thread has read them. Until then a unique placeholder of 32 characters takes
+the place of each hash.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from lakeprobe.tensors.reference import dtype_name
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_PROCESS = secrets.token_hex(8)
-_STAND_IN = re.compile(rb"%b[0-9a-f]{16}" % _PROCESS.encode())
+_PREFIX = secrets.token_hex(8)
+_PLACEHOLDER = re.compile(rb"%b[0-9a-f]{16}" % _PREFIX.encode())
 
 
 class Batch:
-    """Ops that are not written yet, and what they need."""
+    """Ops that are not written yet, with their stacks, notes and tensors."""
 
     def __init__(self) -> None:
         self.ops: list[bytes] = []
-        """As `journal.encoded` gives them."""
+        """Encoded by `journal.encoded`."""
         self.stacks: list[list[str]] = []
-        """As in `journal.Batch`, and so is `ended`."""
+        """As in `journal.Batch`, like `ended`."""
         self.ended = False
         self.notes: list[str] = []
         self.tensors: dict[str, npt.NDArray[Any]] = {}
-        """The tensors of the ops by what stands for them there."""
+        """The tensors of the ops by placeholder."""
         self.tensor_bytes = 0
-        self._stand_ins: dict[int, str] = {}
+        self._placeholders: dict[int, str] = {}
 
-    def stand_in(self, tensor: npt.NDArray[Any]) -> str:
-        """Takes a tensor in. Returns what stands for its content hash, the same each time for the same array."""
-        known = self._stand_ins.get(id(tensor))
+    def placeholder_of(self, tensor: npt.NDArray[Any]) -> str:
+        """Add a tensor, and return the placeholder of its content hash. The same array always gets the same one."""
+        known = self._placeholders.get(id(tensor))
         if known is None:
-            known = self._stand_ins[id(tensor)] = f"{_PROCESS}{len(self.tensors):016x}"
+            known = self._placeholders[id(tensor)] = f"{_PREFIX}{len(self.tensors):016x}"
             self.tensors[known] = tensor
             self.tensor_bytes += tensor.nbytes
         return known
 
 
 class Writer:
-    """Writes into one journal. The thread has at most one batch; who comes with the next one waits."""
+    """Writes into one journal. The thread has at most one batch, and the next `write` waits for it."""
 
     def __init__(self, journal: Journal) -> None:
         """Start the thread."""
@@ -63,20 +63,23 @@ class Writer:
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
         self._busy = False
-        # A daemon, since Python joins other threads before it runs what is to run at exit, such as Collector.close.
+        # A daemon thread, because Python joins other threads before exit handlers such as Collector.close run.
         self._thread = Thread(target=self._run, name="lakeprobe writer", daemon=True)
         self._thread.start()
 
     def write(self, batch: Batch) -> None:
-        """Have a batch written, which does not change any more. Waits for the one before it, and raises its error."""
+        """Hand over a batch to write, which must not change any more.
+
+        Waits for the previous one, and raises its error.
+        """
         self.wait()
         self._busy = True
         self._batches.put(batch)
 
     def wait(self) -> None:
-        """Wait until all is written. Raises what went wrong, such as OSError.
+        """Wait until everything is written. Raises the error of a failed write, such as OSError.
 
-        That batch is not in the journal then, and none may follow it.
+        A failed batch is not in the journal, and no other may follow it.
         """
         if self._busy:
             error = self._outcomes.get()
@@ -85,7 +88,7 @@ class Writer:
                 raise error
 
     def close(self) -> None:
-        """Wait as `wait` does, then end the thread and close the journal, whatever went wrong."""
+        """Wait like `wait`, then end the thread and close the journal, even after an error."""
         try:
             self.wait()
         finally:
@@ -99,7 +102,7 @@ class Writer:
         contents = _Contents(self._journal)
         while (batch := self._batches.get()) is not None:
             self._outcomes.put(self._outcome(contents, batch))
-            del batch  # and with it the memory of its tensors, before the next one comes
+            del batch  # frees the memory of its tensors before the next batch comes
 
     def _outcome(self, contents: _Contents, batch: Batch) -> BaseException | None:
         try:
@@ -110,7 +113,7 @@ class Writer:
 
 
 class _Contents:
-    """The tensors of a unit: each is kept once, in a file for each batch that brings new ones."""
+    """The tensors of a unit. Each is stored once. Each batch with new tensors gets a file for them."""
 
     def __init__(self, journal: Journal) -> None:
         self._folder = journal.unit_folder
@@ -118,20 +121,23 @@ class _Contents:
         self._files = 0
 
     def put_into(self, batch: Batch) -> journal.Batch:
-        """Write the tensors of a batch. Returns it as a record of the journal, which names files that are complete."""
+        """Write the tensors of a batch, and return the batch as a journal record.
+
+        The record names only complete files.
+        """
         if not batch.tensors:
             return _record(batch, batch.ops, [])
         hashes, new = self._hashed(batch)
-        ops = [_STAND_IN.sub(lambda found: hashes.get(found[0], found[0]), op) for op in batch.ops]
+        ops = [_PLACEHOLDER.sub(lambda found: hashes.get(found[0], found[0]), op) for op in batch.ops]
         return _record(batch, ops, self._written(new))
 
     def _hashed(self, batch: Batch) -> tuple[dict[bytes, bytes], dict[str, npt.NDArray[Any]]]:
-        """The content hashes of a batch's tensors by what stands for them, and those that the unit lacks by hash."""
+        """Return two dicts: content hashes by placeholder, and the tensors that the unit does not have yet, by hash."""
         hashes, new = {}, {}
-        for stand_in, tensor in batch.tensors.items():
+        for placeholder, tensor in batch.tensors.items():
             array = plain(tensor)
             content = array_hash(array)
-            hashes[stand_in.encode()] = content.encode()
+            hashes[placeholder.encode()] = content.encode()
             if content not in self._known:
                 self._known.add(content)
                 new[content] = array
@@ -159,7 +165,7 @@ class _Contents:
 
 
 def _write_values(values: ValuesWriter, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, int]:
-    """Where each array begins in the file."""
+    """Write the arrays to the file, and return the offset of each."""
     try:
         for content, array in arrays.items():
             values.add(content, array_bytes(array))

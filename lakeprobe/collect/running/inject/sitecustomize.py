@@ -1,6 +1,6 @@
-"""Imported by Python before the script that `lakeprobe run` runs: once torch is there, collecting is made ready.
+"""Python imports this before the script that `lakeprobe run` runs. It prepares collecting once torch is imported.
 
-The sitecustomize that this one hides is imported as well. Nothing of lakeprobe is imported in a process without torch.
+It also imports the sitecustomize that it hides. Nothing of lakeprobe is imported in a process without torch.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ _HERE = str(Path(__file__).parent)
 
 
 class _Torch:
-    """Finds torch, and has collecting made ready when it has been imported."""
+    """Finds torch, and calls `begin` once torch has been imported."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "torch":
