@@ -213,6 +213,18 @@ def test_repeats_take_out_what_they_show_too(lake: Lake) -> None:
     assert named(compared(lake, other, noise="chip")) == ("Functional.layer_norm.4.forward",) * 3
 
 
+def test_a_repeat_on_the_chip_of_the_target_is_a_better_golden(lake: Lake) -> None:
+    """It rounds exactly as the target does, so an equal target equals it to the last bit, and a small defect shows."""
+    lake.ingest(Network().dump(lake.path.parent / "golden"), run="golden")
+    lake.ingest(Network(seed=5).dump(lake.path.parent / "repeat"), run="repeat")
+    lake.measure_noise("golden", "repeat", name="chip")
+    quiet = compared(lake, Network(seed=5), noise="chip")
+    assert named(quiet) == (None, None, None)
+    assert quiet.summary().verdict is Verdict.EQUAL_WITHIN_NOISE
+    small = Network(seed=5, kernel=off_by("gelu.2.forward", lambda output: output * 1.00003))
+    assert named(compared(lake, small, noise="chip")) == ("Functional.gelu.2.forward",) * 3
+
+
 @pytest.mark.parametrize(
     ("setting", "first"),
     [
