@@ -2,8 +2,9 @@
 -- grain: one op of noise_ops that has a float output with a known error
 -- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
 -- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
---   size relative to the output. A backward op also uses the inputs and outputs of its forward op. After an optimizer
---   step a parameter may differ in few elements only, which its statistics show from √n roundings on.
+--   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
+--   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
+--   which its statistics show from √n roundings on.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
@@ -64,7 +65,7 @@ WITH
         SELECT
             leaves.number,
             leaves.magnitude,
-            leaves.golden_norm,
+            greatest(leaves.target_norm, leaves.golden_norm) AS norm,
             leaves.is_float,
             leaves.is_like,
             leaves.differs,
@@ -90,8 +91,8 @@ WITH
         SELECT
             given.number,
             max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
-            sqrt(sum((if(is_float, upper, NULL) * golden_norm / outputs.norm) ** 2)) AS summed,
-            bool_and(is_like AND coalesce(abs(golden_norm) < 1e30, true)) AS is_summable,
+            sqrt(sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
+            bool_and(is_like AND coalesce(given.norm < 1e30, true)) AS is_summable,
             max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude
         FROM given
         LEFT JOIN outputs USING (number)
