@@ -14,8 +14,8 @@ from typing import Any
 
 from lakeprobe.errors import UsageError
 
-ROWS, COMPARISON, MERGE = "rows", "comparison", "merge"
-"""What can be written: rows on stdout, the files of a comparison, the files of a merge."""
+ROWS, COMPARISON, MERGE, VIEW = "rows", "comparison", "merge", "view"
+"""What can be written: rows on stdout, the files of a comparison, the files of a merge, views of a comparison or run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Form:
     rows: str | None = None
     comparison: str | None = None
     merge: str | None = None
+    view: str | None = None
 
 
 FORMS = (
@@ -39,6 +40,7 @@ FORMS = (
     Form("xlsx", None, "lakeprobe.reports.workbook:write", "lakeprobe.reports.merge_files:write_workbook"),
     Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.files:write_json"),
     Form("parquet", None, "lakeprobe.reports.files:write_parquet", "lakeprobe.reports.merge_files:write_parquet"),
+    Form("html", view="lakeprobe.view.page:write"),
 )
 
 

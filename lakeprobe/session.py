@@ -262,6 +262,13 @@ class Lake:
             planned = merging.plan(comparisons, files, **options)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
+    def view(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
+        """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
+        from lakeprobe.view.files import write
+
+        with query_errors():
+            return write(self._connection, self.path, name, Path(path) if path is not None else None, **options)
+
     def _run_of(self, name: str) -> tuple[str, str | None]:
         """Return the run `name` and None, or the target of the comparison `name` and the comparison."""
         if name in self.runs:
