@@ -83,10 +83,15 @@ def _of_run(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record:
 
 def _birth(birth: Record) -> Record:
     """Return the op where NaN or inf arises, with the fields of a suspect."""
-    why = ", ".join(part for part in (birth["came_in"], birth["came_out"]) if part)
+    why = f"in: {_words(birth['came_in'])}; out: {_words(birth['came_out'])}"
     advice = f"; {birth['advice']}" if birth.get("advice") else ""
     own = {name: birth.get(name) for name in ("step", "rank", "op", "module", "code")}
     return own | {"ranks": [birth["rank"]], "why": why + advice, "grade": birth["level"], "target_seq": birth["seq"]}
+
+
+def _words(leaves: Any) -> str:
+    """Return what came in or out as one text."""
+    return ", ".join(map(str, leaves)) if isinstance(leaves, list) else str(leaves or "nothing recorded")
 
 
 def _meetings(connection: duckdb.DuckDBPyConnection, subject: Subject) -> list[Record]:

@@ -29,6 +29,8 @@ class Tree:
     directions: list[str]
     labels: list[str] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
+    named: set[int] = field(default_factory=set)
+    """Parts of a step that construct.json names although they are no ops: optimizer, clip_grad."""
 
     def add_group(self, label: str, place: float, direction: str = "", parent: int = -1) -> int:
         """Add a group and return its node."""
@@ -69,6 +71,8 @@ def _by_construct(tree: Tree, rows: Sequence[Row]) -> None:
     gradients = {row["api"]: node for node, row in enumerate(rows) if _is_backward_module(row)}
     for node, row in enumerate(rows):
         side = "target" if row["target_op"] is not None else "golden"
+        if "." not in row[f"{side}_op"]:
+            tree.named.add(node)
         parent = row[f"{side}_parent"] or _parent_of_forward(rows, nodes[side], row[f"{side}_op"], side)
         if row["direction"] == "parameters_grad":
             tree.parents[node] = gradients.get(row["api"], -1)
@@ -77,6 +81,7 @@ def _by_construct(tree: Tree, rows: Sequence[Row]) -> None:
         elif parent is not None:
             if parent not in groups:
                 groups[parent] = tree.add_group(parent, row["place"])
+                tree.named.add(groups[parent])
             tree.parents[node] = groups[parent]
 
 
@@ -117,26 +122,42 @@ def _by_path(tree: Tree, rows: Sequence[Row]) -> None:
 
 def _by_stacks(tree: Tree, rows: Sequence[Row], frames: Mapping[int, Sequence[str]]) -> None:
     """Group ops in a row that were called from the same lines: a group per frame, the outermost first."""
-    forward: dict[str, tuple[str, ...]] = {}
+    calls = _calls(tree, rows, frames)
+    common = _shared(min(calls, default=()), max(calls, default=()))
     open_groups: list[tuple[str, int]] = []
-    for node, row in enumerate(rows):
-        op = row["target_op"] or row["golden_op"]
-        stack = row["target_stack"] if row["target_op"] is not None else None
-        called = tuple(reversed(frames.get(stack, ())))[:-1] if stack is not None else ()
-        if tree.directions[node] == "backward":
-            called = forward.get(op.removesuffix(".backward"), ())
-        else:
-            forward[op.removesuffix(".forward")] = called
-        called = (f"#{tree.directions[node]}", *called)  # forward and backward never share a group
-        shared = 0
-        while shared < min(len(called), len(open_groups)) and open_groups[shared][0] == called[shared]:
-            shared += 1
-        del open_groups[shared:]
-        for frame in called[shared:]:
+    direction = ""
+    for node, called in enumerate(calls):
+        if tree.directions[node] != direction:
+            direction, open_groups = tree.directions[node], []
+        lines = called[common:]
+        del open_groups[_shared([frame for frame, _ in open_groups], lines) :]
+        for frame in lines[len(open_groups) :]:
             parent = open_groups[-1][1] if open_groups else -1
-            group = -1 if frame.startswith("#") else tree.add_group(_short(frame), row["place"], tree.directions[node], parent)
-            open_groups.append((frame, group))
+            open_groups.append((frame, tree.add_group(_short(frame), rows[node]["place"], direction, parent)))
         tree.parents[node] = open_groups[-1][1] if open_groups else -1
+
+
+def _calls(tree: Tree, rows: Sequence[Row], frames: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return for each op the lines that it was called from, the outermost first, without its own line.
+
+    A backward op has those of its forward op. An op without a stack has those of the op before it.
+    """
+    calls: list[tuple[str, ...]] = []
+    forward: dict[str, tuple[str, ...]] = {}
+    for node, row in enumerate(rows):
+        op, stack = row["target_op"] or row["golden_op"], row["target_stack"]
+        called = tuple(reversed(frames.get(stack, ())[1:])) if stack is not None else None
+        if tree.directions[node] == "backward":
+            called = forward.get(op.removesuffix(".backward"))
+        elif called is not None:
+            forward[op.removesuffix(".forward")] = called
+        calls.append(called if called is not None else calls[-1] if calls else ())
+    return calls
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many texts both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _short(frame: str) -> str:
@@ -207,10 +228,11 @@ def _group_phases(tree: Tree) -> None:
     roots = sorted(_children(tree).get(-1, ()), key=lambda node: tree.places[node])
     runs: list[list[int]] = []
     for node in roots:
-        direction = tree.directions[node] if not _is_named_group(tree, node) else ""
-        if not runs or not direction or direction != tree.directions[runs[-1][0]] or _is_named_group(tree, runs[-1][0]):
+        is_other = not runs or tree.directions[node] != tree.directions[runs[-1][0]]
+        if is_other or node in tree.named or runs[-1][0] in tree.named:
             runs.append([])
         runs[-1].append(node)
+    runs = _joined(tree, runs)
     phases = [run for run in runs if len(run) > 1]
     if len(runs) > MOST_PHASES or len(runs) == len(roots) or len(runs) == 1:
         return
@@ -222,10 +244,16 @@ def _group_phases(tree: Tree) -> None:
         _gather(tree, run, f"{direction}{number}")
 
 
-def _is_named_group(tree: Tree, node: int) -> bool:
-    """Return whether `node` is a group that the dump itself names: optimizer, clip_grad."""
-    number = node - (len(tree.parents) - len(tree.labels))
-    return number >= 0 and " " not in tree.labels[number]
+def _joined(tree: Tree, runs: list[list[int]]) -> list[list[int]]:
+    """Join two runs of one direction that a single node is between: a collective of the backward has a forward name."""
+    joined: list[list[int]] = []
+    for run in runs:
+        is_same = len(joined) > 1 and tree.directions[joined[-2][0]] == tree.directions[run[0]]
+        if is_same and len(joined[-1]) == 1 and not tree.named.intersection((joined[-1][0], joined[-2][0], run[0])):
+            joined[-2:] = [joined[-2] + joined[-1] + run]
+        else:
+            joined.append(run)
+    return joined
 
 
 def _gather(tree: Tree, nodes: Sequence[int], label: str) -> None:

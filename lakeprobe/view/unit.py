@@ -30,7 +30,7 @@ def packed_unit(connection: duckdb.DuckDBPyConnection, subject: Subject, unit: t
     places = {"step": step, "rank": rank, "golden_step": golden_step, "golden_rank": golden_rank}
     rows = records(connection, "nodes", sides | places)
     stacks = _stacks(connection, subject, unit)
-    tree = tree_of(rows, {row["stack"]: row["frames"] for row in stacks["target"]})
+    tree = tree_of(rows, {row["stack"]: row["own"] for row in stacks["target"]})
     position = np.empty(len(tree.order), np.int64)
     position[tree.order] = np.arange(len(tree.order))
     texts = Texts()

@@ -98,6 +98,12 @@ function link(text, act, kind = "link") {
   return make("button", { type: "button", class: kind, text, onclick: act });
 }
 
+/** Write a name so that it may break after its dots. @param {HTMLElement} element @param {string} name */
+function breakable(element, name) {
+  name.split(".").forEach((part, index, parts) => element.append(index < parts.length - 1 ? `${part}.` : part, document.createElement("wbr")));
+  return element;
+}
+
 /** @param {number} level */
 function sign(level) {
   return make("span", { class: `sign level-${Math.max(0, level)}`, text: SIGNS[Math.max(0, level)], "aria-hidden": "true" });
@@ -118,7 +124,8 @@ function number(value) {
 function statistic(value) {
   if (!Number.isFinite(value)) return number(value);
   const size = Math.abs(value);
-  return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(5) : String(Number(value.toPrecision(8)));
+  const digits = innerWidth < 500 ? 6 : 8;
+  return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(digits - 4) : String(Number(value.toPrecision(digits)));
 }
 
 /** @param {string} text */
@@ -353,14 +360,14 @@ function drawAnswer() {
     make("span", { class: found ? "badge cause" : "badge", text: row ? (isRun() ? "First NaN or inf" : "Cause") : found ? "First difference" : "Verdict" }),
     found ? place(found) : ""));
   if (found) {
-    left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2" }, link(shortened(found.op), () => goTo(found))));
+    left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2" }, breakable(link("", () => goTo(found)), shortened(found.op))));
     left.append(make("p", { class: "why", text: shortened(sentence(row ? row.why : found.source || "")) }));
     left.append(make("ol", { class: "crumbs", id: "crumbs", "aria-label": "Where it stands in the model" }));
     if (found.code) left.append(codeOf(found.code));
   } else {
     left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2", text: isRun() ? "No NaN or inf" : String(verdict) }));
   }
-  right.append(make("p", { class: "kicker" }, make("span", { class: "badge", text: isRun() ? verdict : `Verdict: ${verdict}` }), ...coverage.map((/** @type {string} */ line) => make("span", { text: line.trim() }))));
+  (found ? right : left).append(make("p", { class: "kicker" }, found ? make("span", { class: "badge", text: isRun() ? verdict : `Verdict: ${verdict}` }) : "", ...coverage.map((/** @type {string} */ line) => make("span", { text: line.trim() }))));
   if (path.length) right.append(make("h3", { text: `From there to the loss: ${path.length} ops` }), pathOf(path));
   const others = row ? suspects.slice(1) : suspects;
   if (others.length) {
@@ -409,7 +416,7 @@ function drawCrumbs() {
   if (node < 0) return;
   const way = [];
   for (let at = node; at >= 0; at = model.columns.parent[at]) way.unshift(at);
-  crumbs.replaceChildren(...way.map((at) => make("li", {}, link(labelOf(at).join(" "), () => select(at)))));
+  crumbs.replaceChildren(...way.map((at) => make("li", {}, link(at === node ? labelOf(at)[0] : labelOf(at).join(" "), () => select(at)))));
 }
 
 /** @param {Row} row */
@@ -437,7 +444,9 @@ function levelsHere() {
 
 function drawLegend() {
   byId("flow-title").textContent = isRun() ? "Largest magnitude, op by op" : "Error along the program, op by op";
-  byId("legend").replaceChildren(...levelsHere().map(([level]) => make("li", {}, sign(level), overview.head.levels[level])));
+  const ranks = new Set(units.map((unit) => unit.rank)).size;
+  byId("legend").replaceChildren(...levelsHere().map(([level]) => make("li", {}, sign(level), overview.head.levels[level])),
+    ranks > 1 ? make("li", { text: "— other ranks" }) : "", ranks > 1 ? make("li", { text: "ticks: ops that connect ranks" }) : "", said().path.length ? make("li", { text: "line: the path to the loss" }) : "");
 }
 
 function fillFilters() {
@@ -544,7 +553,7 @@ function flatten() {
 /** @param {number} node */
 function reveal(node) {
   const tree = byId("tree"), top = shown.indexOf(node) * ROW;
-  if (top < tree.scrollTop + 2 * ROW || top > tree.scrollTop + tree.clientHeight - 3 * ROW) tree.scrollTop = Math.max(0, top - tree.clientHeight * 0.4);
+  if (node === cause || top < tree.scrollTop + 2 * ROW || top > tree.scrollTop + tree.clientHeight - 3 * ROW) tree.scrollTop = Math.max(0, top - 5 * ROW);
   drawRows();
 }
 
@@ -578,7 +587,7 @@ function labelOf(node) {
     const call = match[3] && match[3] !== "0" ? ` (call ${match[3]})` : "";
     return kind === "parameters_grad" ? ["gradients", ""] : [shortened(path), `${match[2]}${call}`];
   }
-  return [brief(name), text(c.api_type[node])];
+  return [brief(name), text(c.api_type[node]) + (c.level[node] < 0 ? ", not dumped" : "")];
 }
 
 /** The path of a module: layers.1.mlp. @param {number} node */
@@ -606,7 +615,7 @@ function rowOf(node, index) {
   const row = make("div", {
     class: `row level-${Math.max(0, level)}${node === chosen ? " chosen" : ""}${node === cause ? " cause" : ""}`, role: "treeitem", id: `node-${node}`,
     "aria-level": depths[node] + 1, "aria-selected": String(node === chosen), "aria-expanded": isModule ? String(isOpen) : null,
-    "aria-label": `${shortened(names[node])}: ${wordOf(level)}${isModule ? " below" : ""}${node === cause ? ", the cause" : ""}`, title: shortened(names[node]) + why(node),
+    "aria-label": `${shortened(names[node])}: ${wordOf(level)}${isModule ? " below" : ""}${node === cause ? ", the cause" : ""}`, title: shortened(names[node]) + (c.golden_op[node] >= 0 && c.golden_op[node] !== c.target_op[node] ? `\n${shortened(text(c.golden_op[node]))}` : "") + why(node),
   }, left, golden, errorOf(node, isModule, level));
   row.style.transform = `translateY(${index * ROW}px)`;
   row.addEventListener("click", (/** @type {MouseEvent} */ event) => {
@@ -628,7 +637,7 @@ function goldenOf(node, isModule) {
   const cell = make("div", { class: "cell golden-cell" });
   if (isRun()) return cell;
   const golden = text(c.golden_op[node]), target = text(c.target_op[node]);
-  const shownName = golden ? (golden === target ? brief(golden) : shortened(golden)) : c.target_seq[node] >= 0 ? "—" : "";
+  const shownName = golden ? brief(golden) : c.target_seq[node] >= 0 ? "—" : "";
   cell.append(make("span", { class: `text golden${golden && golden !== target ? " other" : ""}${!golden ? " gone" : ""}`, text: golden === target && isModule ? "" : shownName }));
   return cell;
 }
@@ -645,7 +654,7 @@ function errorOf(node, isModule, level) {
   const track = make("span", { class: "track" }), fill = make("div", { class: `fill level-${level}` });
   fill.style.width = `${Math.round(100 * height(error))}%`;
   track.append(fill);
-  const text = Number.isNaN(error) ? (isModule || model.columns.label[node] >= 0 ? "" : model.columns.level[node] < 0 ? "not dumped" : "") : number(error);
+  const text = Number.isNaN(error) ? "" : number(error);
   return make("div", { class: "error" }, track, make("span", { text }));
 }
 
@@ -773,10 +782,10 @@ function drawFlow() {
   if (!model) return;
   const [context, width, tall] = contextOf("flow-canvas");
   const ops = model.ops, c = model.columns, paint = levelColours(), ink = colour("ink"), quiet = colour("quiet"), line = colour("line");
-  const left = 58, right = width - 10, top = 26, bottom = tall - 34;
+  const left = 58, right = width - 10, top = 26, bottom = tall - 58;
   const [least, most] = flowRange();
   const x = (/** @type {number} */ place) => left + ((right - left) * (place + 0.5)) / Math.max(1, ops.length);
-  const y = (/** @type {number} */ error) => (error === Infinity ? top - 8 : !(error > 0) ? bottom + 8 : bottom - (bottom - top) * Math.min(1, Math.max(0, Math.log(error / least) / Math.log(most / least))));
+  const y = (/** @type {number} */ error) => (error === Infinity ? top - 8 : !(error > 0) ? bottom + 14 : bottom - (bottom - top) * Math.min(1, Math.max(0, Math.log(error / least) / Math.log(most / least))));
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   drawPhases(context, x, top, bottom, tall);
   context.textAlign = "right";
@@ -793,14 +802,14 @@ function drawFlow() {
     context.fillText(power === 0 ? "1" : `1e${power}`, left - 6, y(10 ** power));
   }
   context.fillStyle = quiet;
-  context.fillText(isRun() ? "0" : "equal", left - 6, bottom + 9);
+  context.fillText(isRun() ? "0" : "equal", left - 6, bottom + 14);
   drawNoise(context, y, left, right, quiet);
   drawRankLines(context, y, left, right, quiet);
   points = [];
   const radius = ops.length > 4000 ? 1.5 : ops.length > 1200 ? 2 : 2.8;
   ops.forEach((node, place) => {
     const error = c.error_out[node], level = Math.max(0, c.level[node]);
-    const at = { node, x: x(place), y: Number.isNaN(error) ? (level >= 3 ? y(1) : bottom + 8) : y(error) };
+    const at = { node, x: x(place), y: Number.isNaN(error) ? (level >= 3 ? y(1) : bottom + 14) : y(error) };
     points.push(at);
   });
   for (let pass = 0; pass < 8; pass++) {
@@ -853,22 +862,21 @@ function drawPhases(/** @type {CanvasRenderingContext2D} */ context, /** @type {
     const left = x(from - 0.5), right = x(to - 0.5);
     if (level === 0) {
       context.fillStyle = number++ % 2 ? colour("card") : colour("soft");
-      context.fillRect(left, top - 18, right - left, bottom - top + 34);
-      write(labelOf(node)[0], left, right, tall - 8, true);
-    } else if (right - left > 46) {
-      write(labelOf(node)[0], left, right, tall - 22, false);
-      context.strokeStyle = colour("line");
-      context.lineWidth = 1;
-      context.strokeRect(left, bottom + 17, right - left, 0.5);
+      context.fillRect(left, top - 18, right - left, bottom - top + 38);
+      write([labelOf(node)[0]], left, right, tall - 6, true);
+    } else if (right - left > 14) {
+      const label = labelOf(node)[0];
+      write([label, label.replace(/^[^]*\./, "")], left, right, tall - 24, false);
+      context.fillStyle = colour("line");
+      context.fillRect(left + 1, tall - 36, right - left - 2, 2);
     }
   };
-  const write = (/** @type {string} */ label, /** @type {number} */ left, /** @type {number} */ right, /** @type {number} */ at, /** @type {boolean} */ strong) => {
+  const write = (/** @type {string[]} */ labels, /** @type {number} */ left, /** @type {number} */ right, /** @type {number} */ at, /** @type {boolean} */ strong) => {
     context.fillStyle = strong ? colour("ink") : colour("quiet");
     context.textAlign = "center";
     context.textBaseline = "alphabetic";
-    let shownLabel = label;
-    while (shownLabel.length > 3 && context.measureText(shownLabel).width > right - left - 4) shownLabel = shownLabel.slice(0, -2) + "…";
-    if (context.measureText(shownLabel).width <= right - left - 2) context.fillText(shownLabel, (left + right) / 2, at);
+    const fitting = labels.find((label) => context.measureText(label).width <= right - left - 2);
+    if (fitting) context.fillText(fitting, (left + right) / 2, at);
   };
   for (let node = 0; node < model.size; node = model.ends[node]) {
     band(node, 0);
@@ -920,7 +928,7 @@ function drawRankLines(/** @type {CanvasRenderingContext2D} */ context, /** @typ
 function drawCollectives(/** @type {CanvasRenderingContext2D} */ context, /** @type {number} */ bottom) {
   context.fillStyle = colour("accent");
   for (const point of points) {
-    if (/^Distributed/.test(model.names[point.node])) context.fillRect(point.x - 0.75, bottom + 13, 1.5, 4);
+    if (/^Distributed/.test(model.names[point.node])) context.fillRect(point.x - 0.75, bottom + 19, 1.5, 5);
   }
 }
 
@@ -950,7 +958,7 @@ function drawMarks(/** @type {CanvasRenderingContext2D} */ context, /** @type {n
   context.lineWidth = 2;
   context.beginPath();
   context.moveTo(mark.x, top - 4);
-  context.lineTo(mark.x, bottom + 16);
+  context.lineTo(mark.x, bottom + 18);
   context.stroke();
   context.beginPath();
   context.arc(mark.x, mark.y, 5, 0, 7);
@@ -999,7 +1007,7 @@ function drawOp() {
   const node = chosen, golden = text(c.golden_op[node]), isModule = ends[node] > node + 1;
   const level = isModule ? model.worst[node] : c.level[node];
   const parts = [];
-  parts.push(make("h2", { text: names[node] }));
+  parts.push(breakable(make("h2"), names[node]));
   parts.push(make("p", { class: "kicker" }, sign(level), make("span", { text: `${wordOf(level)}${isModule ? " (the worst below)" : ""}` }),
     node === cause ? make("span", { class: "badge cause", text: isRun() ? "first" : "the cause" }) : "",
     c.micro_step[node] >= 0 ? make("span", { text: `micro step ${c.micro_step[node]}` }) : "",
@@ -1051,10 +1059,12 @@ function leafOf(leaf) {
   const level = c.leaf_level[leaf], error = c.leaf_error[leaf], goldenSlot = text(c.leaf_golden_slot[leaf]);
   const slot = text(c.leaf_slot[leaf]) || "value";
   const head = make("div", { class: "leaf-head" }, sign(level), make("strong", { class: "mono", text: slot + (goldenSlot && goldenSlot !== slot ? ` ↔ ${goldenSlot}` : "") }), make("span", { class: "quiet", text: isRun() ? "" : wordOf(level) }));
-  if (error > 0 && !isRun()) head.append(make("span", { text: `error ${number(error)}` }));
+  const isTensor = !Number.isNaN(c.leaf_target_norm[leaf]) || !Number.isNaN(c.leaf_target_max[leaf]);
+  if (error > 0 && !isRun() && isTensor) head.append(make("span", { text: `error ${number(error)}` }));
   const maker = c.leaf_maker[leaf];
   if (maker >= 0) head.append(make("span", { class: "quiet" }, "made by ", link(brief(model.names[maker]), () => select(maker))));
-  const box = make("div", { class: `leaf level-${level}` }, head);
+  const isQuiet = level === 1 && !isRun(); // what is equal is folded, so that what differs is seen
+  const box = make(isQuiet ? "details" : "div", { class: `leaf level-${level}` }, isQuiet ? make("summary", {}, head) : head);
   const sides = isRun() ? ["target"] : ["target", "golden"];
   const seen = sides.map((side) => ({
     name: side, what: [text(c[`leaf_${side}_type`][leaf]), text(c[`leaf_${side}_shape`][leaf])].filter(Boolean).join(" "),
