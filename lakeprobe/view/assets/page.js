@@ -494,7 +494,7 @@ function filter() {
   for (let node = 0; node < size; node++) {
     if (scope >= 0 && (node < scope || node >= model.ends[scope])) continue;
     const isOp = model.ends[node] === node + 1;
-    if (isOp && hiddenLevels.has(Math.max(0, c.level[node]))) continue;
+    if (isOp && hiddenLevels.size && (c.level[node] < 0 || hiddenLevels.has(c.level[node]))) continue;
     if (type && text(c.api_type[node]) !== type) continue;
     if (direction && (direction === "recompute" ? !c.is_recompute[node] : text(c.direction[node]) !== direction)) continue;
     if (!isOp && !words.length && !type) continue;
@@ -503,7 +503,7 @@ function filter() {
       if (!words.every((word) => place.includes(word))) continue;
     }
     kept[node] = 1;
-    found++;
+    if (isOp && c.level[node] >= 0) found++;
   }
   for (let node = size - 1; node >= 0; node--) {
     if (kept[node] && c.parent[node] >= 0) {
@@ -578,7 +578,7 @@ function drawHeads() {
 function labelOf(node) {
   const { columns: c, text, names } = model;
   const name = names[node], kind = text(c.kind[node]);
-  if (c.label[node] >= 0) return [shortened(name), ""];
+  if (c.label[node] >= 0) return [shortened(name), / /.test(name) ? text(c.direction[node]) : ""];
   if (kind === "module" || kind === "parameters_grad") {
     const match = /^[^.]+\.([^]*)\.([^.]*)\.(?:forward|backward|parameters_grad)(?:\.(\d+))?$/.exec(name);
     if (!match) return [shortened(name), ""];
@@ -927,9 +927,11 @@ function drawRankLines(/** @type {CanvasRenderingContext2D} */ context, /** @typ
 /** A tick below each op that connects ranks. */
 function drawCollectives(/** @type {CanvasRenderingContext2D} */ context, /** @type {number} */ bottom) {
   context.fillStyle = colour("accent");
+  context.globalAlpha = points.length > 4000 ? 0.15 : 1;
   for (const point of points) {
     if (/^Distributed/.test(model.names[point.node])) context.fillRect(point.x - 0.75, bottom + 19, 1.5, 5);
   }
+  context.globalAlpha = 1;
 }
 
 /** The path from the cause to the loss. */
@@ -1061,10 +1063,10 @@ function leafOf(leaf) {
   const head = make("div", { class: "leaf-head" }, sign(level), make("strong", { class: "mono", text: slot + (goldenSlot && goldenSlot !== slot ? ` ↔ ${goldenSlot}` : "") }), make("span", { class: "quiet", text: isRun() ? "" : wordOf(level) }));
   const isTensor = !Number.isNaN(c.leaf_target_norm[leaf]) || !Number.isNaN(c.leaf_target_max[leaf]);
   if (error > 0 && !isRun() && isTensor) head.append(make("span", { text: `error ${number(error)}` }));
-  const maker = c.leaf_maker[leaf];
-  if (maker >= 0) head.append(make("span", { class: "quiet" }, "made by ", link(brief(model.names[maker]), () => select(maker))));
   const isQuiet = level === 1 && !isRun(); // what is equal is folded, so that what differs is seen
   const box = make(isQuiet ? "details" : "div", { class: `leaf level-${level}` }, isQuiet ? make("summary", {}, head) : head);
+  const maker = c.leaf_maker[leaf];
+  if (maker >= 0) box.append(make("div", { class: "quiet" }, "made by ", link(brief(model.names[maker]), () => select(maker))));
   const sides = isRun() ? ["target"] : ["target", "golden"];
   const seen = sides.map((side) => ({
     name: side, what: [text(c[`leaf_${side}_type`][leaf]), text(c[`leaf_${side}_shape`][leaf])].filter(Boolean).join(" "),
