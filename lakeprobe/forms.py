@@ -41,6 +41,7 @@ FORMS = (
     Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.files:write_json"),
     Form("parquet", None, "lakeprobe.reports.files:write_parquet", "lakeprobe.reports.merge_files:write_parquet"),
     Form("html", view="lakeprobe.view.page:write"),
+    Form("vis.db", view="lakeprobe.view.vis_db:write"),
 )
 
 
