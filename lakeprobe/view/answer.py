@@ -134,5 +134,3 @@ def _drift(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | 
         if (step["name"], step["golden_rank"] if step["golden_rank"] is not None else step["rank"]) in wanted
     ]
     return {"metric": found.metric, "threshold": found.threshold, "rows": rows, "series": series}
-
-

@@ -30,8 +30,8 @@ def write(
 ) -> Path:
     """Write a view of the comparison or run `name` to `path`, NAME.html if there is none. Returns the path.
 
-    `connection` has the views of `lake`. `steps` and `ranks` limit what is shown. A page has all ops of the `most` units
-    that matter most, and an overview of all. Raises UsageError for a name, step or rank that does not exist, and
+    `connection` has the views of `lake`. `steps` and `ranks` limit what is shown. A page has all ops of the `most`
+    units that matter most, and an overview of all. Raises UsageError for a name, step or rank that does not exist, and
     LakeError for a file that cannot be written.
     """
     writer = forms.check(format, WRITERS)

@@ -1,8 +1,8 @@
 """Builds the graph of one side of a (step, rank) as tb-graph-ascend shows it: a tree below DefaultModel.
 
-Its rules are those that users of the plug-in know (docs/view.md lists them): the hierarchy of construct.json, a backward
-op without parent below the backward of its forward op's module, ops between modules gathered, gradients of parameters
-below the last backward of their module.
+Its rules are those that users of the plug-in know (docs/view.md lists them): the hierarchy of construct.json, a
+backward op without parent below the backward of its forward op's module, ops between modules gathered, gradients of
+parameters below the last backward of their module.
 """
 
 from __future__ import annotations

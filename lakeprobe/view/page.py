@@ -47,9 +47,7 @@ def html(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, mo
     return _document(overview, units)
 
 
-def _chosen(
-    subject: Subject, said: Record, counts: list[Record], most: int
-) -> list[tuple[int, int, int, int]]:
+def _chosen(subject: Subject, said: Record, counts: list[Record], most: int) -> list[tuple[int, int, int, int]]:
     """Return the units to show in full: those of the cause and the path, then those of its step, the worst first."""
     cause = said["cause"]
     ranks = [*(cause["ranks"] if cause else ()), *(hop["rank"] for hop in said["path"])]

@@ -86,7 +86,7 @@ def _by_construct(tree: Tree, rows: Sequence[Row]) -> None:
 
 
 def _is_backward_module(row: Row) -> bool:
-    return row["kind"] == "module" and row["direction"] == "backward"
+    return bool(row["kind"] == "module" and row["direction"] == "backward")
 
 
 def _parent_of_forward(rows: Sequence[Row], nodes: Mapping[str, int], op: str, side: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
@@ -63,6 +63,9 @@ _TIPS = {
     "Mean diff": "Difference of the means.",
     "L2norm diff": "Difference of the L2 norms.",
 }
+_STATISTICS = ("max", "min", "mean", "norm")
+_PYTHON = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan", "true": "True", "false": "False"}
+"""Values that msprobe writes as Python does, where the lake has JSON."""
 _INDEX = {"pass": 0, "warning": 0.5, "error": 1}
 _SIDES = ("NPU ", "Bench ", "BENCH ")
 _OF_ROW = {"row", "Data_name", "Part", "NPU_Stack_Info", "Requires_grad Consistent", "Result", "Err_message"}
@@ -80,8 +83,8 @@ class _Side:
     nodes: Mapping[str, Node]
     links: Mapping[str, Sequence[str]]
     data: Mapping[int, tuple[Record, Record]]
+    partners: Mapping[Place, Record]
     overflows: Mapping[Place, str] = field(default_factory=dict)
-    partners: Mapping[Place, Record] = field(default_factory=dict)
 
 
 def write(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, path: Path, most: int = 0) -> None:
@@ -93,8 +96,7 @@ def write(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, p
         database.execute("PRAGMA synchronous = OFF")  # a draft: nobody reads it before it is whole
         for name, columns in (("nodes", _NODE_COLUMNS), ("config", _CONFIG_COLUMNS), ("stack", _STACK_COLUMNS)):
             database.execute(f"CREATE TABLE tb_{name} ({columns})")
-        keep_transfers(stages, subject.target)
-        partners = _partners(stages)
+        partners = {run: _partners(stages, run, subject) for run in (subject.target, subject.golden) if run}
         overflows = _overflows(connection, subject)
         micro_steps = 1
         for unit in subject.units:
@@ -128,7 +130,7 @@ def _write_unit(
     stages: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    partners: Mapping[Place, Record],
+    partners: Mapping[str, Mapping[Place, Record]],
     overflows: Mapping[Place, str],
 ) -> int:
     """Write the nodes and stacks of both sides of a unit. Returns the number of micro steps."""
@@ -137,10 +139,10 @@ def _write_unit(
     golden = graph(_rows(stages, "graph_nodes", subject.golden, golden_step, golden_rank)) if subject.golden else {}
     ours, theirs = _links(stages, unit, target, golden)
     data = _data(stages, subject.target, step, rank, _judgements(subject, unit))
-    _write_side(database, _Side(_NPU, step, rank, target, ours, data, overflows, partners))
-    if golden:
-        own = _data(stages, subject.golden or "", golden_step, golden_rank, {})
-        _write_side(database, _Side(_BENCH, step, rank, golden, theirs, own))
+    _write_side(database, _Side(_NPU, step, rank, target, ours, data, partners[subject.target], overflows))
+    if subject.golden:
+        own = _data(stages, subject.golden, golden_step, golden_rank, {})
+        _write_side(database, _Side(_BENCH, step, rank, golden, theirs, own, partners[subject.golden]))
     return 1 + max(node.micro_step for node in target.values())
 
 
@@ -160,9 +162,7 @@ def _links(
     """
     asked = "SELECT target_seq, golden_seq FROM view_ops WHERE step = $step AND rank = $rank AND golden_seq IS NOT NULL"
     places = {node.seq: node for node in golden.values() if node.seq is not None}
-    pairs = dict(
-        stages.execute(f"{asked} AND target_seq IS NOT NULL", {"step": unit[0], "rank": unit[1]}).fetchall()
-    )
+    pairs = dict(stages.execute(f"{asked} AND target_seq IS NOT NULL", {"step": unit[0], "rank": unit[1]}).fetchall())
     ours: dict[str, list[str]] = {}
     theirs: dict[str, list[str]] = {}
     for name, node in target.items():
@@ -206,31 +206,42 @@ def _data(
     data: dict[int, tuple[Record, Record]] = {}
     for leaf in _rows(stages, "graph_leaves", run, step, rank):
         sides = data.setdefault(leaf["seq"], ({}, {}))
-        sides[leaf["role"] == "output"][leaf["name"]] = _leaf(leaf) | judgements.get(leaf["row"], {})
+        judgement = judgements.get(leaf["row"], {}) if _is_judged(leaf) else {}
+        sides[leaf["role"] == "output"][leaf["name"]] = _leaf(leaf) | judgement
     return data
+
+
+def _is_judged(leaf: Record) -> bool:
+    return leaf["kind"] in ("tensor", "scalar") or (leaf["kind"] == "object" and leaf["value"] is not None)
 
 
 def _leaf(leaf: Record) -> Record:
     """Return a leaf in the plug-in's words: everything is a text."""
+    if leaf["kind"] == "null":
+        return {"value": "null"}
+    data_name = leaf["data_name"] or "-1"
     if leaf["kind"] == "tensor":
-        names = ("max", "min", "mean", "norm")
-        numbers = {name.capitalize(): _number(leaf, name) for name in names}
-        shown = {"type": leaf["type"], "dtype": leaf["dtype"], "shape": _shape(leaf["shape"]), **numbers}
-        shown["requires_grad"] = _flag(leaf["requires_grad"])
+        numbers = {name.capitalize(): _statistic(leaf, name) for name in _STATISTICS}
+        is_transfer = leaf["type"] == "torch.distributed.P2POp"
+        kind = {"type": "torch.Tensor", "class_type": leaf["type"]} if is_transfer else {"type": leaf["type"]}
+        shown = {**kind, "dtype": leaf["dtype"], "shape": _shape(leaf["shape"]), **numbers}
         digest = {"md5": leaf["digest"]} if leaf["digest"] is not None else {}
-        return {**shown, **digest, "data_name": leaf["data_name"] or "-1"}
-    value = str(leaf["value"] if leaf["value"] is not None else None)
+        return {**shown, "requires_grad": _flag(leaf["requires_grad"]), **digest, "data_name": data_name}
+    if not _is_judged(leaf):
+        others = {name: str(value) for name, value in json.loads(leaf["extra"] or "{}").items()}
+        return {"type": leaf["type"], **others, "data_name": data_name}
+    value = _PYTHON.get(leaf["value"], str(leaf["value"]))
     numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"), value)
-    shown = {"type": leaf["type"] or "null", "value": value, "data_name": leaf["data_name"] or "-1"}
-    return {**shown, "requires_grad": "null", **numbers, "dtype": f"<class {leaf['type']}>", "shape": "[]"}
+    shown = {"type": leaf["type"], "value": value, "data_name": data_name, "requires_grad": "null"}
+    return {**shown, **numbers, "dtype": f"<class {leaf['type']}>", "shape": "[]"}
 
 
-def _number(leaf: Record, name: str) -> str:
-    exact = leaf.get(f"{name}_int")
-    value = leaf[name] if exact is None else exact
+def _statistic(leaf: Record, name: str) -> str:
+    value, exact = leaf[name], leaf.get(f"{name}_int")
     if value is None:
         return "null"
-    return str(value)
+    is_flag = leaf["stat_types"][_STATISTICS.index(name)] == "b"
+    return str(bool(value) if is_flag else value if exact is None else exact)
 
 
 def _shape(shape: Sequence[int] | None) -> str:
@@ -247,13 +258,15 @@ def _overflows(connection: duckdb.DuckDBPyConnection, subject: Subject) -> dict[
     return {(row["step"], row["rank"], row["seq"]): row["level"] for row in rows_of(found.ops)}
 
 
-def _partners(stages: duckdb.DuckDBPyConnection) -> dict[Place, Record]:
-    """Return for each op that connects ranks what it does, and the ops of other ranks that it meets."""
+def _partners(stages: duckdb.DuckDBPyConnection, run: str, subject: Subject) -> dict[Place, Record]:
+    """Return for each op of `run` that connects ranks what it does, and the ops of other ranks that it meets."""
+    keep_transfers(stages, run)
+    is_judged = subject.comparison is not None and run == subject.target
     found: dict[Place, Record] = {}
     for row in records(stages, "graph_meetings"):
         place = (row["step"], row["rank"], row["seq"])
         meeting = found.setdefault(place, {"communications_type": row["way"], "nodes_info": {}})
-        index = {7: 1, 5: 0.5}.get(row["other_level"], 0)
+        index = {7: 1, 5: 0.5}.get(row["other_level"], 0) if is_judged else "Nan"
         meeting["nodes_info"][str(row["other_rank"])] = [str(index), row["other_op"]]
     return found
 
@@ -275,7 +288,7 @@ def _write_side(database: sqlite3.Connection, side: _Side) -> None:
             json.dumps([child.name for child in node.children]) if node.children else "",
             _index(side, node) if is_target else None, side.overflows.get(place) if is_target else None,
             node.micro_step, json.dumps(side.links.get(node.name, [])), stack, "",
-            json.dumps(side.partners.get(place, {}) if is_target else {}), 0, json.dumps(inputs), json.dumps(outputs),
+            json.dumps(side.partners.get(place, {})), 0, json.dumps(inputs), json.dumps(outputs),
             side.source, None, side.step, side.rank, int(node.name.startswith("Distributed")),
         ))  # fmt: skip
     database.executemany(f"INSERT INTO tb_nodes VALUES ({', '.join('?' * 22)})", rows)
@@ -289,6 +302,7 @@ def _index(side: _Side, node: Node) -> float | None:
     elif node.name not in side.links:
         found = []
     else:
-        leaves = (leaf for sides in side.data.get(node.seq, ()) for leaf in sides.values()) if node.seq is not None else ()
+        sides = side.data.get(node.seq, ()) if node.seq is not None else ()
+        leaves = (leaf for leaves in sides for leaf in leaves.values())
         found = [_INDEX.get(leaf.get("Result", "")) for leaf in leaves]
     return max((index for index in found if index is not None), default=None)

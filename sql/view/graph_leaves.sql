@@ -20,7 +20,8 @@ SELECT
     stat_types,
     requires_grad,
     digest,
-    data_name
+    data_name,
+    extra
 FROM tensors
 WHERE run = $run AND step = $step AND rank = $rank
 ORDER BY row

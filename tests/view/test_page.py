@@ -19,7 +19,6 @@ HOSTILE = "Module.a</script><script>window.hacked=1</script>\"'><img src=x onerr
 LONG = f"Torch.{'long' * 4_000}.0.forward"  # near the bound of names
 
 
-
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Any]:
     with browser() as found:
@@ -48,16 +47,17 @@ def ranks(lake: Lake) -> Path:
 def hostile(lake: Lake) -> Path:
     for side, norm in (("bad", 2.0), ("good", 1.0)):
         leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": norm, "Min": 0.0, "Mean": 0.5}
-        value = {"type": "str", "value": f"</script><b id=\"injected\">{side}</b>"}
+        value = {"type": "str", "value": f'</script><b id="injected">{side}</b>'}
         ops = {
             HOSTILE: {"input_args": [leaf | {"Norm": 1.0}, value], "output": [leaf | {"Norm": norm}]},
             LONG: {"input_args": [leaf | {"Norm": norm}], "output": [leaf | {"Norm": norm}]},
         }
         folder = lake.path.parent / side
         folder.mkdir()
-        (folder / "dump.json").write_text(json.dumps({"task": "statistics", "level": "mix", "framework": "pytorch", "data": ops}))
-        stack = {"0": [[HOSTILE], ["File /a/<script>window.hacked=3</script>.py, line 1, in forward, \n </pre><i id='injected'>"]]}
-        (folder / "stack.json").write_text(json.dumps(stack))
+        head = {"task": "statistics", "level": "mix", "framework": "pytorch"}
+        (folder / "dump.json").write_text(json.dumps({**head, "data": ops}))
+        frame = "File /a/<script>window.hacked=3</script>.py, line 1, in forward, \n </pre><i id='injected'>"
+        (folder / "stack.json").write_text(json.dumps({"0": [[HOSTILE], [frame]]}))
     lake.compare(lake.path.parent / "bad", lake.path.parent / "good", name="hostile")
     return lake.view("hostile", lake.path.parent / "hostile.html")
 
@@ -84,8 +84,8 @@ def test_search_filter_and_expand(opened: Any, demo: Path) -> None:
         page = seen.page
         page.fill("#search", "gelu backward")
         seen.until("document.getElementById('count').textContent.startsWith('6 of')")
-        leaves = page.locator(".tree .row:not([aria-expanded])").all_inner_texts()
-        assert [text.split("\n")[1] for text in leaves] == ["gelu.2 Functional", "gelu.1 Functional", "gelu.0 Functional"]
+        leaves = [text.split("\n")[1] for text in page.locator(".tree .row:not([aria-expanded])").all_inner_texts()]
+        assert leaves == ["gelu.2 Functional", "gelu.1 Functional", "gelu.0 Functional"]
         page.press("#search", "Escape")
         page.click("#filters button:has-text('different')")
         page.click("#filters button:has-text('equal')")
@@ -117,7 +117,7 @@ def test_ranks(opened: Any, ranks: Path) -> None:
         assert seen.text("#answer .cause-name") == "Functional.gelu.1.forward"
         assert seen.page.locator("#unit option:checked").inner_text() == "rank 1"
         assert seen.count(".heat tbody tr") == 4
-        assert seen.page.locator(".heat button.level-7").get_attribute("aria-label").startswith("rank 1, layers.1: error")
+        assert "rank 1, layers.1: error" in seen.page.locator(".heat button.level-7").get_attribute("aria-label")
         seen.page.select_option("#unit", "0")
         seen.until("document.querySelector('#op h2').textContent.includes('all_reduce.1')")
         assert "all_reduce [0, 1] #1" in seen.text("#ranks")
@@ -132,7 +132,8 @@ def test_what_a_dump_says_is_text(opened: Any, hostile: Path) -> None:
         seen.page.evaluate("location.hash = new URLSearchParams({op: 'Torch.' + 'long'.repeat(4000) + '.0.forward'})")
         seen.until("document.querySelector('#op h2').textContent.length > 16000")
         assert seen.page.evaluate("document.querySelector('#op h2').textContent") == LONG
-        assert seen.page.evaluate("[window.hacked, document.getElementById('injected'), document.images.length]") == [None, None, 0]
+        traces = "[window.hacked, document.getElementById('injected'), document.images.length]"
+        assert seen.page.evaluate(traces) == [None, None, 0]
         assert seen.page.evaluate("document.documentElement.scrollWidth") == 1280
         assert seen.complaints == []
 
@@ -145,8 +146,8 @@ def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
             seen.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
             seen.page.evaluate(program)
             found = seen.page.evaluate("axe.run().then((result) => result.violations)")
-            grave = [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in found if rule["impact"] in ("serious", "critical")]
-            assert grave == [], theme
+            grave = [rule for rule in found if rule["impact"] in ("serious", "critical")]
+            assert [(rule["id"], rule["nodes"][0]["html"]) for rule in grave] == [], theme
 
 
 def test_prints_every_open_row(opened: Any, demo: Path) -> None:
