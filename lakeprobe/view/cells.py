@@ -1,4 +1,4 @@
-"""Views as the output of a notebook's cell: plain HTML and SVG, which a code host shows too; the page needs a browser."""
+"""Views as output of a notebook's cell: plain HTML and SVG, which a code host shows too; the page needs a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeprobe.view.tree import Tree, tree_of
 if TYPE_CHECKING:
     import duckdb
 
-MOST_NODES = 400
+MOST_NODES = 200
 """Nodes that a tree in a cell shows; a page shows all."""
 _SIGNS = "·=≈≠∅!?✕"
 _COLOURS = ("#9aa5b1", "#8fa6bd", "#3d8fc4", "#d39b14", "#8466bb", "#d2691e", "#47525e", "#c8281c")
@@ -101,10 +101,11 @@ def _branches(tree: Tree, rows: Sequence[Record], cause: str | None, is_compared
     shown = 0
     waiting: list[int | str] = list(reversed(children.get(-1, [])))
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, str):
-            yield node
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
             continue
+        node = item
         shown += 1
         level = levels[node]
         sign = f'<span title="{words[level]}" style="color:{_COLOURS[level]}">{_SIGNS[level]}</span>'

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.query import keep, stage_connection
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("not compared", "equal", "noise", "different", "unmatched", "warning", "unreadable", "error")
 """The levels of sql/view/levels.sql, from the mildest."""
-RUN_LEVELS = ("not recorded", "finite", "", "", "", "", "unreadable", "NaN or inf")
+RUN_LEVELS = ("not recorded", "finite", "meant to be inf", "", "", "", "unreadable", "NaN or inf")
 """The levels of sql/view/run_levels.sql."""
 Record = dict[str, Any]
 
@@ -70,6 +71,8 @@ def judged(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Iterator[
     """Yield a connection with the tables view_levels and view_ops of `subject` (sql/view/levels.sql, op_levels.sql)."""
     with stage_connection(connection) as stages:
         if subject.comparison is None:
+            overflows = overflowing.overflow(connection, subject.name).ops.project("step, rank, seq").to_arrow_table()
+            stages.register("view_overflows", overflows)
             keep(stages, "view_levels", "../view/run_levels", {"run": subject.name})
         else:
             keep(stages, "leaf_errors", "leaf_errors", {"comparison": subject.name})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,8 @@ def _overview(
         }
         for unit in subject.units
     ]  # fmt: skip
-    blocks = records(stages, "blocks", {"target": subject.target})
-    profiles = records(stages, "profiles", {"bins": BINS})
+    blocks = _of_units(records(stages, "blocks", {"target": subject.target}), numbers)
+    profiles = _of_units(records(stages, "profiles", {"bins": BINS}), numbers)
     names = Texts()
     head = {
         "version": VERSION,
@@ -106,6 +107,10 @@ def _overview(
         "profile_error": floats([row["error"] for row in profiles]),
     }
     return packed(plain(head) | {"texts": names.texts}, columns)
+
+
+def _of_units(rows: list[Record], numbers: Container[tuple[int, int]]) -> list[Record]:
+    return [row for row in rows if (row["step"], row["rank"]) in numbers]
 
 
 def _document(overview: str, units: list[str]) -> str:
