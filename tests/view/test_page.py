@@ -128,7 +128,7 @@ def test_what_a_dump_says_is_text(opened: Any, hostile: Path) -> None:
     assert "hacked" not in hostile.read_text()
     with visit(opened, hostile) as seen:
         assert seen.text("#op h2") == HOSTILE
-        assert "</pre><i id='injected'>" in seen.text("#op .stack")
+        assert "</pre><i id='injected'>" in seen.text("#op .code")
         seen.page.evaluate("location.hash = new URLSearchParams({op: 'Torch.' + 'long'.repeat(4000) + '.0.forward'})")
         seen.until("document.querySelector('#op h2').textContent.length > 16000")
         assert seen.page.evaluate("document.querySelector('#op h2').textContent") == LONG

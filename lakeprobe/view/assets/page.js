@@ -152,7 +152,7 @@ function colour(name) {
 /** @type {Map<number, Promise<Model>>} */ const models = new Map();
 /** @type {Unit[]} */ let units = [];
 let unitNumber = -1;
-/** @type {Uint8Array} */ let open = new Uint8Array(0);
+/** @type {Uint8Array} */ let opened = new Uint8Array(0);
 /** @type {Uint8Array | null} */ let kept = null; // the nodes that the filter leaves; null: all
 /** @type {Uint8Array | null} */ let openBefore = null; // what was open before the filter
 /** @type {number[]} */ let shown = []; // the nodes in the tree's rows, from the top
@@ -296,7 +296,7 @@ function nodeOf(row) {
 }
 
 function prepare() {
-  open = new Uint8Array(model.size);
+  opened = new Uint8Array(model.size);
   kept = openBefore = null;
   scope = chosen = cause = -1;
   hops = new Map();
@@ -307,7 +307,7 @@ function prepare() {
   });
   byId("search").value = "";
   fillFilters();
-  for (let node = 0; node < model.size; node++) if (model.depths[node] === 0 && model.columns.label[node] >= 0 && /^(forward|backward)/.test(model.names[node])) open[node] = 1;
+  for (let node = 0; node < model.size; node++) if (model.depths[node] === 0 && model.columns.label[node] >= 0 && /^(forward|backward)/.test(model.names[node])) opened[node] = 1;
   byId("to-cause").disabled = !said().cause && !said().first.length;
   if (isRun()) byId("to-cause").textContent = "To the first NaN";
   drawHeads();
@@ -318,7 +318,7 @@ function prepare() {
 function select(node) {
   if (node < 0) return;
   if (kept && !kept[node]) clearFilter();
-  for (let parent = model.columns.parent[node]; parent >= 0; parent = model.columns.parent[parent]) open[parent] = 1;
+  for (let parent = model.columns.parent[node]; parent >= 0; parent = model.columns.parent[parent]) opened[parent] = 1;
   chosen = node;
   flatten();
   reveal(node);
@@ -481,15 +481,15 @@ function filter() {
   const { columns: c, text, size, names } = model;
   if (!words.length && !type && !direction && !hiddenLevels.size && scope < 0) {
     kept = null;
-    if (openBefore) open = openBefore;
+    if (openBefore) opened = openBefore;
     openBefore = null;
     finishFilter(model.ops.length);
     return;
   }
-  openBefore ??= open;
+  openBefore ??= opened;
   const codes = words.length ? userCode() : new Map();
   kept = new Uint8Array(size);
-  open = new Uint8Array(size);
+  opened = new Uint8Array(size);
   let found = 0;
   for (let node = 0; node < size; node++) {
     if (scope >= 0 && (node < scope || node >= model.ends[scope])) continue;
@@ -500,7 +500,7 @@ function filter() {
     if (!isOp && !words.length && !type) continue;
     if (words.length) {
       const place = `${names[node]} ${text(c.golden_op[node])} ${codes.get(c.target_stack[node]) || ""}`.toLowerCase();
-      if (!words.every((word) => place.includes(word))) continue;
+      if (!words.every((/** @type {string} */ word) => place.includes(word))) continue;
     }
     kept[node] = 1;
     if (isOp && c.level[node] >= 0) found++;
@@ -508,7 +508,7 @@ function filter() {
   for (let node = size - 1; node >= 0; node--) {
     if (kept[node] && c.parent[node] >= 0) {
       kept[c.parent[node]] = 1;
-      open[c.parent[node]] = 1;
+      opened[c.parent[node]] = 1;
     }
   }
   finishFilter(found);
@@ -544,7 +544,7 @@ function flatten() {
   for (let node = 0; node < model.size;) {
     const isHidden = kept !== null && !kept[node];
     if (!isHidden) shown.push(node);
-    node = isHidden || !open[node] ? model.ends[node] : node + 1;
+    node = isHidden || !opened[node] ? model.ends[node] : node + 1;
   }
   byId("rows").style.height = `${shown.length * ROW}px`;
   drawRows();
@@ -599,7 +599,7 @@ function labelPath(node) {
 /** @param {number} node @param {number} index */
 function rowOf(node, index) {
   const { columns: c, text, ends, worst, names, depths } = model;
-  const isModule = ends[node] > node + 1, isOpen = Boolean(open[node]);
+  const isModule = ends[node] > node + 1, isOpen = Boolean(opened[node]);
   const level = isModule ? worst[node] : c.level[node];
   const isMissing = c.target_op[node] < 0 && c.golden_op[node] >= 0;
   const [label, kind] = labelOf(node);
@@ -678,7 +678,7 @@ function wordOf(level) {
 
 /** @param {number} node */
 function toggle(node) {
-  open[node] = open[node] ? 0 : 1;
+  opened[node] = opened[node] ? 0 : 1;
   flatten();
 }
 
@@ -688,8 +688,8 @@ function treeKey(event) {
   const isModule = model.ends[node] > node + 1;
   const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: shown.length - 1 };
   if (event.key in moves) select(shown[Math.min(shown.length - 1, Math.max(0, moves[/** @type {keyof moves} */ (event.key)]))]);
-  else if (event.key === "ArrowRight" && isModule) open[node] ? select(shown[at + 1]) : toggle(node);
-  else if (event.key === "ArrowLeft") isModule && open[node] ? toggle(node) : select(model.columns.parent[node]);
+  else if (event.key === "ArrowRight" && isModule) opened[node] ? select(shown[at + 1]) : toggle(node);
+  else if (event.key === "ArrowLeft") isModule && opened[node] ? toggle(node) : select(model.columns.parent[node]);
   else if (event.key === " " && isModule) toggle(node);
   else if (event.key === "Enter") byId("op").focus();
   else return;
@@ -1128,8 +1128,8 @@ function elsewhereOf(node) {
 function stacksOf(node) {
   const parts = [];
   const target = framesOf("target", model.columns.target_stack[node]), golden = framesOf("golden", model.columns.golden_stack[node]);
-  if (target) parts.push(make("h3", { text: golden && golden.text !== target.text ? "Call stack of the target" : "Call stack" }), target.box);
-  if (golden && (!target || golden.text !== target.text)) parts.push(make("h3", { text: "Call stack of golden" }), golden.box);
+  if (target) parts.push(make("h3", { text: golden && golden.own !== target.own ? "Called by the target" : "Called by" }), ...target.parts);
+  if (golden && (!target || golden.own !== target.own)) parts.push(make("h3", { text: "Called by golden" }), ...golden.parts);
   return parts;
 }
 
@@ -1141,7 +1141,7 @@ function framesOf(side, stack) {
   const ends = c[`${side}_stack_end`], own = text(c[`${side}_stack_code`][index]);
   const frames = Array.from(c[`${side}_stack_frame`].slice(index ? ends[index - 1] : 0, ends[index]), (number) => text(number));
   const box = make("div", { class: "stack", tabindex: "0", role: "group", "aria-label": "Call stack" }, ...frames.map((frame) => make("div", { class: frame === own ? "own" : "", text: frame.replace(/\s+/g, " ").trim() })));
-  return { box, text: frames.join("\n") };
+  return { own, parts: [own ? codeOf(own) : "", make("details", {}, make("summary", { text: `The whole call stack: ${frames.length} frames` }), box)] };
 }
 
 // ---- ranks and steps ------------------------------------------------------------------------------------------------
