@@ -3,7 +3,7 @@
     python benchmarks/page.py [OPS ...]                    760 and 22000 ops a side by default
     python benchmarks/page.py --wide RANKS OPS             a job of many ranks: overview, and the worst in full
 
-Prints a Markdown table: seconds to write the page and the database of tb-graph-ascend of a comparison in the lake, their
+Prints a Markdown table: seconds to write the page and the database of tb-graph-ascend of a kept comparison, their
 sizes in MB, and, with Playwright and a chromium on PATH, the browser's first paint, the time until the page is
 ready, and the time to open a module (the median of 20). With MSPROBE, the same dumps through its graph_visualize.
 """

@@ -57,9 +57,7 @@ def graph(rows: Sequence[Row]) -> dict[str, Node]:
     for row in rows:
         if row["is_constructed"]:
             _attach(nodes[row["op"]], nodes.get(_parent(row["op"], parents) or "", root), root)
-    for row in rows:
-        if row["kind"] == "parameters_grad" and row["op"] not in nodes:
-            _add_gradients(nodes, row)
+    _add_gradients(nodes, rows)
     _take_frames_of_forward(nodes)
     _gather_between_modules(nodes)
     _number_micro_steps(nodes, any(row["micro_step"] is not None for row in rows))
@@ -111,14 +109,21 @@ def _is_neighbour(op: str, parent: str) -> bool:
     return len(own) >= 5 and len(above) >= 4 and own[:-4] != above[:-3]
 
 
-def _add_gradients(nodes: dict[str, Node], row: Row) -> None:
-    prefix = re.sub(r"\.parameters_grad(\.\d+)?$", "", row["op"])
-    calls = (name.removeprefix(f"{prefix}.backward.") for name in nodes if name.startswith(f"{prefix}.backward."))
-    last = max((int(call) for call in calls if call.isdecimal()), default=0)
-    parent = nodes.get(f"{prefix}.backward.{last}")
-    if parent is not None:
-        nodes[row["op"]] = Node(row["op"], MODULE, row["seq"], parent)
-        parent.children.append(nodes[row["op"]])
+def _add_gradients(nodes: dict[str, Node], rows: Sequence[Row]) -> None:
+    """Put the gradients of parameters that construct.json does not name below the last backward of their module."""
+    last: dict[str, int] = {}
+    for name in nodes:
+        module, _, call = name.rpartition(".")
+        if module.endswith(".backward") and call.isdecimal():
+            last[module] = max(last.get(module, 0), int(call))
+    for row in rows:
+        if row["kind"] != "parameters_grad" or row["op"] in nodes:
+            continue
+        backward = re.sub(r"\.parameters_grad(\.\d+)?$", ".backward", row["op"])
+        parent = nodes.get(f"{backward}.{last.get(backward, 0)}")
+        if parent is not None:
+            nodes[row["op"]] = Node(row["op"], MODULE, row["seq"], parent)
+            parent.children.append(nodes[row["op"]])
 
 
 def _take_frames_of_forward(nodes: Mapping[str, Node]) -> None:
