@@ -578,7 +578,7 @@ function drawHeads() {
 function labelOf(node) {
   const { columns: c, text, names } = model;
   const name = names[node], kind = text(c.kind[node]);
-  if (c.label[node] >= 0) return [shortened(name), / /.test(name) ? text(c.direction[node]) : ""];
+  if (c.label[node] >= 0) return [shortened(name), name.includes(", ") ? text(c.direction[node]) : ""];
   if (kind === "module" || kind === "parameters_grad") {
     const match = /^[^.]+\.([^]*)\.([^.]*)\.(?:forward|backward|parameters_grad)(?:\.(\d+))?$/.exec(name);
     if (!match) return [shortened(name), ""];
@@ -1156,11 +1156,11 @@ function drawRanks() {
   const parts = [make("h2", { id: "ranks-title", text: ranks.length > 1 ? "Ranks" : "NaN and inf" })];
   if (ranks.length > 1) parts.push(make("p", { class: "quiet", text: `Step ${here.step}: the worst op of each block of the model, on each rank` }), heat(ranks, (unit) => `rank ${unit.rank}`));
   if (spread.length) {
-    parts.push(make("h3", { text: "How the difference reached the other ranks" }), tableOf(["to rank", "from", "by", "op", "error"],
-      spread.slice(0, 64).map((/** @type {Row} */ way) => [way.rank, way.from_rank, way.meeting, link(shortened(way.op), () => goTo({ ...way, step: way.step ?? said().step })), number(way.brought_error)])));
+    parts.push(make("details", { open: spread.length > 16 ? null : "" }, make("summary", { text: `How the difference reached ${spread.length} ranks` }), tableOf(["to rank", "from", "by", "op", "error"],
+      spread.slice(0, 64).map((/** @type {Row} */ way) => [way.rank, way.from_rank, way.meeting, link(shortened(way.op), () => goTo({ ...way, step: way.step ?? said().step })), number(way.brought_error)]))));
   }
   if (meetings.length) {
-    parts.push(make("details", {}, make("summary", { text: `${meetings.length} meetings of ranks that carry a difference` }), tableOf(["meeting", "effect", "put in by", "received by", "error put in", "error received"],
+    parts.push(make("details", {}, make("summary", { text: `Meetings of ranks that carry a difference: ${meetings.length === 200 ? "the first 200" : meetings.length}` }), tableOf(["meeting", "effect", "put in by", "received by", "error put in", "error received"],
       meetings.map((/** @type {Row} */ row) => [row.meeting, row.effect, (row.put_in || []).join(", "), (row.taken || []).join(", "), number(row.error_put_in), number(row.error_taken)]))));
   }
   if (overflow.births.length) {
