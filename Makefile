@@ -1,4 +1,4 @@
-# make demo: sets up, compares two bundled dumps, then trains a model twice and compares that.
+# make demo: sets up, compares two bundled dumps, then trains a model twice, compares that, and writes a page of it.
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
 # make test: sets up and passes all tests, in both environments.
 # make fuzz: the tests of Hypothesis with all of their examples, and new ones each time; then SECONDS of damaged files for
@@ -33,6 +33,9 @@ demo: $(VENV)/ready
 	$(BIN)/python demo/train.py trained_golden --lake .demo
 	$(BIN)/python demo/train.py trained_target --lake .demo --defect
 	$(BIN)/lakeprobe compare trained_target trained_golden --lake .demo
+	@echo
+	@echo 'A page of it, to open in a browser:'
+	@$(BIN)/lakeprobe view trained_target_vs_trained_golden --lake .demo --output $(CURDIR)/.demo-results/page.html
 
 # Tests of a file run in one worker, so that what they begin with is made once; tests/conftest.py orders the files, long
 # ones first. Workers have a core each, so torch has one thread.
@@ -75,7 +78,7 @@ $(MINDSPORE)/ready: pyproject.toml
 
 # What hangs on the releases of numpy, pyarrow, typer and MindSpore runs in both. SQL and Python alone do not: DuckDB is
 # the same release in both, so analyses, pairing, judging, mappings and reports run in the first one only.
-ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports tests/mapping tests/faults \
+ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports tests/mapping tests/faults tests/view \
   $(filter-out %/test_communication.py,$(wildcard tests/analysis/test_*.py)) \
   $(filter-out %/test_npy_pairs.py %/test_compare.py %/test_statistics.py %/test_limits.py,$(wildcard tests/compare/test_*.py)) \
   tests/commands/test_result_files.py tests/readers/test_foreign_tables.py tests/readers/test_archive.py

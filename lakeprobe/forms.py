@@ -14,18 +14,20 @@ from typing import Any
 
 from lakeprobe.errors import UsageError
 
-ROWS, COMPARISON, MERGE = "rows", "comparison", "merge"
-"""What can be written: rows on stdout, the files of a comparison, the files of a merge."""
+ROWS, COMPARISON, MERGE, VIEW = "rows", "comparison", "merge", "view"
+"""What can be written: rows on stdout, the files of a comparison, the files of a merge, views of either or of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: its name, which is also the suffix of its files, and its writers; None if it does not exist."""
+    """A form: its name, and its writers; None if it does not exist. Its files end in `suffix`, or else in the name."""
 
     name: str
     rows: str | None = None
     comparison: str | None = None
     merge: str | None = None
+    view: str | None = None
+    suffix: str | None = None
 
 
 FORMS = (
@@ -39,6 +41,10 @@ FORMS = (
     Form("xlsx", None, "lakeprobe.reports.workbook:write", "lakeprobe.reports.merge_files:write_workbook"),
     Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.files:write_json"),
     Form("parquet", None, "lakeprobe.reports.files:write_parquet", "lakeprobe.reports.merge_files:write_parquet"),
+    Form("junit", comparison="lakeprobe.reports.junit:write", suffix="xml"),
+    Form("markdown", comparison="lakeprobe.reports.markdown:write", suffix="md"),
+    Form("html", view="lakeprobe.view.page:write"),
+    Form("vis.db", view="lakeprobe.view.vis_db:write"),
 )
 
 
@@ -52,6 +58,11 @@ def choices(what: str, *others: str) -> type[StrEnum]:
     """Return the forms of one kind of output and `others`, as the options of a command, in the order of FORMS."""
     names = [form.name for form in FORMS if form.name in others or getattr(form, what)]
     return StrEnum("Format", {name.upper(): name for name in names})  # type: ignore[return-value]
+
+
+def suffix(format: str) -> str:
+    """Return what files of `format` end in."""
+    return next((form.suffix for form in FORMS if form.name == format and form.suffix), format)
 
 
 def check(format: str, available: dict[str, Callable[..., Any]]) -> Callable[..., Any]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
+    from lakeprobe.view.cells import Cell
 
 
 class Lake:
@@ -281,6 +282,20 @@ class Lake:
             planned = merging.plan(comparisons, files, **options)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
+    def view(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
+        """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
+        from lakeprobe.view.files import write
+
+        with query_errors():
+            return write(self._connection, self.path, name, Path(path) if path is not None else None, **options)
+
+    def flow(self, name: str) -> Cell:
+        """Return the error of a comparison (of a run: the largest magnitude) along the program, for a notebook."""
+        from lakeprobe.view import cells, levels
+
+        with query_errors():
+            return cells.flow_cell(self._connection, self.path, levels.subject(self.path, name))
+
     def _run_of(self, name: str) -> tuple[str, str | None]:
         """Return the run `name` and None, or the target of the comparison `name` and the comparison."""
         if name in self.runs:
@@ -361,6 +376,26 @@ class ComparisonResult:
         """
         with query_errors():
             return blaming.blame(self.lake._connection, self.lake.path, self.name, **options)
+
+    def view(self, most: int = 8) -> Cell:
+        """Return the page of this comparison for a notebook; `lake.view` writes it to a file."""
+        from lakeprobe.view import cells, levels
+
+        with query_errors():
+            shown = levels.subject(self.lake.path, self.name)
+            return cells.page_cell(self.lake._connection, self.lake.path, shown, most)
+
+    def tree(self) -> Cell:
+        """Return the tree of modules, open at the cause, for a notebook."""
+        from lakeprobe.view import cells, levels
+
+        with query_errors():
+            shown = levels.subject(self.lake.path, self.name)
+            return cells.tree_cell(self.lake._connection, self.lake.path, shown)
+
+    def flow(self) -> Cell:
+        """Return the error along the program, for a notebook."""
+        return self.lake.flow(self.name)
 
     def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
         """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""

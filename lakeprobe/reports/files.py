@@ -24,10 +24,11 @@ WRITERS = forms.writers(forms.COMPARISON)
 
 
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
-    """Write every pair of units of `comparison` into `folder` as `csv`, `xlsx`, `json` or `parquet`.
+    """Write every pair of units of `comparison` into `folder`, in one of the forms of `lakeprobe.forms`.
 
-    csv and xlsx have the headers of msprobe 26.2 in its order; json and parquet have the typed columns of results. If
-    there are several steps, each gets a folder. Returns the files. Raises UsageError and LakeError.
+    csv and xlsx have the headers of msprobe 26.2 in its order; json and parquet have the typed columns of results;
+    junit and markdown have a line per op, for CI. If there are several steps, each gets a folder. Returns the files.
+    Raises UsageError and LakeError.
     """
     write_unit = forms.check(format, WRITERS)
     several_steps = len({unit.step for unit in comparison.units}) > 1
@@ -37,7 +38,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
         for unit in comparison.units:
             place = folder / f"step{unit.step}" if several_steps else folder
             place.mkdir(parents=True, exist_ok=True)
-            path = free_path(place, _stem(unit, several_ranks), format)
+            path = free_path(place, _stem(unit, several_ranks), forms.suffix(format))
             with draft(path) as hidden, table.opened(unit) as connection:
                 write_unit(connection, unit, hidden)
             written.append(path)

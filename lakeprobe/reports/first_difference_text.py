@@ -22,7 +22,7 @@ _MOST_ORIGINS = 3
 _MOST_GROUPS = 24
 """The most groups of ranks in the table of ranks."""
 
-_SOURCES = {
+SOURCES = {
     "this op": "its inputs agree, its outputs do not",
     "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before agrees",
     "no recorded op": "an input differs, but everything recorded before it agrees: no recorded op made the change",
@@ -107,7 +107,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     if rank["source"] is None:
         lines.append(f"  explained by {_explained(rank)}, which began on rank {rank['origin']}")
     else:
-        lines.append(f"  {_SOURCES[rank['source']]}")
+        lines.append(f"  {SOURCES[rank['source']]}")
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {output.ranges(rank['absent'])}")

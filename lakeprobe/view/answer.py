@@ -1,0 +1,136 @@
+"""Gathers what the page says first: the cause, the path to the loss, the coverage; and what travels between ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.analysis import blame as blaming
+from lakeprobe.analysis import communication as communicating
+from lakeprobe.analysis import drift as drifting
+from lakeprobe.analysis import first_difference as differing
+from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.errors import UsageError
+from lakeprobe.reports.blame_text import records
+from lakeprobe.reports.first_difference_text import SOURCES
+from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.view.levels import Record, Subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+MOST_SUSPECTS = 5
+MOST_MEETINGS = 200
+MOST_OVERFLOWS = 50
+MOST_DRIFTS = 12
+
+
+def answer(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Record:
+    """Return the answer on `subject` as plain values for JSON. `connection` has the views of `lake`."""
+    found = _of_comparison(connection, lake, subject) if subject.comparison else _of_run(connection, subject)
+    return dict(plain(found))
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with texts for the numbers that JSON lacks."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Record:
+    assert subject.comparison is not None
+    blame = blaming.blame(connection, lake, subject.name, most=MOST_SUSPECTS)
+    first = differing.first_difference(connection, subject.comparison)
+    ranks = [row | {"source": SOURCES.get(row["source"], row["source"])} for row in records(first.ranks)]
+    suspects = records(blame.suspects)
+    return {
+        "step": blame.step,
+        "verdict": str(first.coverage.verdict),
+        "coverage": verdict_lines(first.coverage)[1:],
+        "cause": suspects[0] if suspects and suspects[0]["grade"] == "suspect" else None,
+        "suspects": suspects,
+        "path": records(blame.path),
+        "spread": records(blame.spread),
+        "first": [row for row in ranks if row["finding"] is not None],
+        "meetings": _meetings(connection, subject),
+        "overflow": _overflow(connection, subject),
+        "drift": _drift(connection, subject),
+    }
+
+
+def _of_run(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record:
+    overflow = _overflow(connection, subject)
+    births = overflow["births"]
+    return {
+        "step": births[0]["step"] if births else subject.units[0][0],
+        "verdict": "NaN or inf" if births else "finite",
+        "coverage": [],
+        "cause": _birth(births[0]) if births else None,
+        "suspects": [_birth(birth) for birth in births[:MOST_SUSPECTS]],
+        "path": [],
+        "spread": [],
+        "first": [],
+        "meetings": [],
+        "overflow": overflow,
+        "drift": None,
+    }
+
+
+def _birth(birth: Record) -> Record:
+    """Return the op where NaN or inf arises, with the fields of a suspect."""
+    why = f"in: {_words(birth['came_in'])}; out: {_words(birth['came_out'])}"
+    advice = f"; {birth['advice']}" if birth.get("advice") else ""
+    own = {name: birth.get(name) for name in ("step", "rank", "op", "module", "code")}
+    return own | {"ranks": [birth["rank"]], "why": why + advice, "grade": birth["level"], "target_seq": birth["seq"]}
+
+
+def _words(leaves: Any) -> str:
+    """Return what came in or out as one text."""
+    return ", ".join(map(str, leaves)) if isinstance(leaves, list) else str(leaves or "nothing recorded")
+
+
+def _meetings(connection: duckdb.DuckDBPyConnection, subject: Subject) -> list[Record]:
+    """Return the meetings of ranks that carry a difference; none in a run of one rank."""
+    if len({rank for _, rank, _, _ in subject.units}) < 2:
+        return []
+    found = communicating.communication(connection, subject.target, subject.name).changed
+    assert found is not None
+    return records(found.limit(MOST_MEETINGS))
+
+
+def _overflow(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record:
+    comparison = subject.comparison
+    found = overflowing.overflow(
+        connection,
+        subject.target,
+        comparison=comparison.name if comparison else None,
+        thresholds=comparison.thresholds if comparison else None,
+        most=MOST_OVERFLOWS,
+    )
+    return {"counts": records(found.counts), "births": records(found.births)}
+
+
+def _drift(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | None:
+    """Return the rows that leave golden first, with their values over the steps; None for a single step."""
+    if len({step for step, *_ in subject.units}) < 2 or subject.golden in (None, subject.target):
+        return None
+    assert subject.golden is not None
+    try:
+        found = drifting.drift(connection, subject.golden, [subject.target])
+    except UsageError:  # the dump has neither gradients of parameters nor a loss
+        return None
+    rows = records(found.rows.limit(MOST_DRIFTS))
+    wanted = {(row["name"], row["rank"]) for row in rows}
+    names = ", ".join(["'" + name.replace("'", "''") + "'" for name, _ in wanted])
+    steps = records(found.steps.filter(f"name IN ({names})")) if wanted else []
+    series = [
+        {name: step[name] for name in ("name", "rank", "step", "golden_step", "value", "golden", "distance", "state")}
+        for step in steps
+        if (step["name"], step["golden_rank"] if step["golden_rank"] is not None else step["rank"]) in wanted
+    ]
+    return {"metric": found.metric, "threshold": found.threshold, "rows": rows, "series": series}

@@ -1,0 +1,47 @@
+"""Writes a view of a comparison or run to a file, in one of the forms that `lakeprobe.forms` lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeprobe import forms
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.view.levels import subject
+from lakeprobe.view.page import MOST_UNITS
+
+if TYPE_CHECKING:
+    import duckdb
+
+WRITERS = forms.writers(forms.VIEW)
+"""The functions that write a view, by form."""
+
+
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    lake: Path,
+    name: str,
+    path: Path | None = None,
+    format: str = "html",
+    steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
+    most: int = MOST_UNITS,
+) -> Path:
+    """Write a view of the comparison or run `name` to `path`, NAME.html if there is none. Returns the path.
+
+    `connection` has the views of `lake`. `steps` and `ranks` limit what is shown. A page has all ops of the `most`
+    units that matter most, and an overview of all. Raises UsageError for a name, step or rank that does not exist, and
+    LakeError for a file that cannot be written.
+    """
+    writer = forms.check(format, WRITERS)
+    place = path or Path(f"{name}.{format}")
+    if place.is_dir():
+        raise UsageError(f"{place} is a folder; name a file with -o")
+    shown = subject(lake, name, steps, ranks)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        writer(connection, lake, shown, place, most)
+    except OSError as error:
+        raise LakeError.from_system(error, place, "the view was not written") from error
+    return place

@@ -1,0 +1,142 @@
+"""Writes the page: one HTML file that holds its program, its style and its data, and asks no network for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Container
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.system.files import draft
+from lakeprobe.version import __version__
+from lakeprobe.view.answer import answer, plain
+from lakeprobe.view.columns import Texts, floats, integers, packed
+from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judged, records
+from lakeprobe.view.unit import packed_unit
+
+if TYPE_CHECKING:
+    import duckdb
+
+VERSION = 1
+"""The version of the data in a page."""
+MOST_UNITS = 8
+"""Units that a page has in full, if no number is asked for; the others are in its overview."""
+BINS = 240
+_ASSETS = Path(__file__).parent / "assets"
+
+
+def write(
+    connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, path: Path, most: int = MOST_UNITS
+) -> None:
+    """Write the page of `subject` to `path`. The `most` units that matter most are in it with all of their ops.
+
+    `connection` has the views of `lake`. Raises LakeError if the file cannot be written.
+    """
+    page = html(connection, lake, subject, most)
+    with draft(path) as hidden:
+        hidden.write_text(page, encoding="utf-8")
+
+
+def html(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, most: int = MOST_UNITS) -> str:
+    """Return the page of `subject`."""
+    said = answer(connection, lake, subject)
+    with judged(connection, subject) as stages:
+        chosen = _chosen(subject, said, records(stages, "units"), most)
+        overview = _overview(stages, subject, said, chosen)
+        units = [packed_unit(stages, subject, unit) for unit in chosen]
+    return _document(overview, units)
+
+
+def _chosen(subject: Subject, said: Record, counts: list[Record], most: int) -> list[tuple[int, int, int, int]]:
+    """Return the units to show in full: those of the cause and the path, then those of its step, the worst first."""
+    cause = said["cause"]
+    ranks = [*(cause["ranks"] if cause else ()), *(hop["rank"] for hop in said["path"])]
+    nth = {rank: number for number, rank in reversed(list(enumerate(ranks)))}
+    worst = {(row["step"], row["rank"]): row["counts"][::-1] for row in counts}
+    none = [0] * len(LEVELS)
+
+    def order(unit: tuple[int, int, int, int]) -> Any:
+        step, rank = unit[:2]
+        grave = [-count for count in worst.get((step, rank), none)[:3]]
+        return step != said["step"], nth.get(rank, len(ranks)), grave, step, rank
+
+    return sorted(subject.units, key=order)[:most]
+
+
+def _overview(
+    stages: duckdb.DuckDBPyConnection, subject: Subject, said: Record, chosen: list[tuple[int, int, int, int]]
+) -> str:
+    counts = {(row["step"], row["rank"]): row for row in records(stages, "units")}
+    numbers = {unit[:2]: number for number, unit in enumerate(subject.units)}
+    nothing = {"ops": 0, "counts": [0] * len(LEVELS)}
+    units = [
+        {
+            "step": unit[0], "rank": unit[1], "golden_step": unit[2], "golden_rank": unit[3],
+            "ops": counts.get(unit[:2], nothing)["ops"], "counts": counts.get(unit[:2], nothing)["counts"],
+            "table": chosen.index(unit) if unit in chosen else None,
+        }
+        for unit in subject.units
+    ]  # fmt: skip
+    blocks = _of_units(records(stages, "blocks", {"target": subject.target}), numbers)
+    profiles = _of_units(records(stages, "profiles", {"bins": BINS}), numbers)
+    names = Texts()
+    head = {
+        "version": VERSION,
+        "lakeprobe": __version__,
+        "kind": "comparison" if subject.comparison else "run",
+        "name": subject.name,
+        "target": subject.target,
+        "golden": subject.golden,
+        "rule": subject.comparison.rule if subject.comparison else None,
+        "levels": LEVELS if subject.comparison else RUN_LEVELS,
+        "bins": BINS,
+        "units": units,
+        "answer": said,
+    }
+    columns = {
+        "block_unit": integers([numbers[row["step"], row["rank"]] for row in blocks]),
+        "block_name": names.numbers([row["block"] for row in blocks]),
+        "block_direction": names.numbers([row["direction"] for row in blocks]),
+        "block_seq": integers([row["first_seq"] for row in blocks]),
+        "block_level": integers([row["level"] for row in blocks]),
+        "block_error": floats([row["error"] for row in blocks]),
+        "profile_unit": integers([numbers[row["step"], row["rank"]] for row in profiles]),
+        "profile_bin": integers([row["bin"] for row in profiles]),
+        "profile_level": integers([row["level"] for row in profiles]),
+        "profile_error": floats([row["error"] for row in profiles]),
+    }
+    return packed(plain(head) | {"texts": names.texts}, columns)
+
+
+def _of_units(rows: list[Record], numbers: Container[tuple[int, int]]) -> list[Record]:
+    return [row for row in rows if (row["step"], row["rank"]) in numbers]
+
+
+def _document(overview: str, units: list[str]) -> str:
+    """Return the HTML around the packed tables. They are base64, so nothing of a dump is ever parsed as markup."""
+    style, program, skeleton = (
+        (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "page.html")
+    )
+    tables = "".join(_table(f"unit-{number}", text) for number, text in enumerate(units))
+    parts = {
+        "POLICY": f"default-src 'none'; script-src {_source(program)}; style-src {_source(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
+        "STYLE": style,
+        "OVERVIEW": _table("overview", overview),
+        "PROGRAM": program,
+        "UNITS": tables,
+    }
+    for name, text in parts.items():
+        before, after = skeleton.split(f"<!--{name}-->")
+        skeleton = before + text + after
+    return skeleton
+
+
+def _table(name: str, text: str) -> str:
+    return f'<script type="text/plain" id="{name}">{text}</script>\n'
+
+
+def _source(text: str) -> str:
+    """Return the source expression of a strict Content-Security-Policy that allows `text` and nothing else."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,63 @@
+"""JUnit and Markdown, which CI reads: what they count, and that nothing of a dump is markup."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import lakeprobe
+from lakeprobe.session import ComparisonResult
+
+HOSTILE = 'Torch.a<b>"&`|\u0001.0.forward'
+
+
+def write_dump(folder: Path, *, eps: float, norm: float) -> Path:
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "Max": 1.0, "Min": -1.0, "Mean": 0.1}
+    argument = {"type": "float", "value": eps}
+    data = {
+        "Torch.mul.0.forward": {"input_args": [leaf | {"Norm": 1.0}], "output": [leaf | {"Norm": 1.0}]},
+        HOSTILE: {"input_args": [leaf | {"Norm": 1.0}, argument], "output": [leaf | {"Norm": norm}]},
+    }
+    folder.mkdir()
+    (folder / "dump.json").write_text(
+        json.dumps({"task": "statistics", "level": "L1", "framework": "pytorch", "data": data})
+    )
+    return folder
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> ComparisonResult:
+    target = write_dump(tmp_path / "target", eps=0.1, norm=1.5)
+    golden = write_dump(tmp_path / "golden", eps=0.2, norm=1.0)
+    return lakeprobe.open(tmp_path / "lake").compare(target, golden, name="c")
+
+
+def test_junit_has_a_case_per_op(compared: ComparisonResult, tmp_path: Path) -> None:
+    [path] = compared.write(tmp_path / "out", "junit")
+    assert path.suffix == ".xml"
+    suite = ElementTree.parse(path).getroot()
+    assert suite.attrib == {
+        "name": "lakeprobe step 0 rank 0", "tests": "2", "failures": "1", "skipped": "0", "errors": "0",
+    }  # fmt: skip
+    good, bad = suite
+    assert (good.get("name"), len(good)) == ("Torch.mul.0.forward", 0)
+    assert bad.get("name") == HOSTILE.replace("\u0001", "\ufffd")
+    assert bad[0].tag == "failure"
+    assert bad[0].get("message") == "error"
+    assert "input.1: error: the values differ" in str(bad[0].text)
+
+
+def test_markdown_is_a_table_in_which_nothing_is_markup(compared: ComparisonResult, tmp_path: Path) -> None:
+    [path] = compared.write(tmp_path / "out", "markdown")
+    assert path.suffix == ".md"
+    lines = path.read_text().splitlines()
+    assert lines[:7] == [
+        "### lakeprobe: step 0, rank 0", "", "2 ops, 1 of them with a difference beyond float noise.", "",
+        "| error | pass |", "|---:|---:|", "| 1 | 1 |",
+    ]  # fmt: skip
+    assert len(lines) == 11
+    assert lines[10].startswith("| `Torch.a<b>\"&'¦")
+    assert lines[10].count("|") == 5

@@ -1,0 +1,159 @@
+"""The page in a real browser: it opens at the planted op by itself, and everything on it works and is text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import browser, visit
+
+import lakeprobe
+from lakeprobe.session import Lake
+
+DUMPS = Path(__file__).parents[1] / "data" / "dumps"
+PLANTED = "Functional.layer_norm.3.forward"
+HOSTILE = "Module.a</script><script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=2>.Net.forward.0"
+LONG = f"Torch.{'long' * 4_000}.0.forward"  # near the bound of names
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lakeprobe.open(tmp_path_factory.mktemp("pages") / "lake") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def demo(lake: Lake) -> Path:
+    lake.compare(DUMPS / "demo" / "target", DUMPS / "demo" / "golden", name="demo")
+    return lake.view("demo", lake.path.parent / "demo.html")
+
+
+@pytest.fixture(scope="module")
+def ranks(lake: Lake) -> Path:
+    lake.compare(DUMPS / "ranks" / "gelu_tanh", DUMPS / "ranks" / "golden", name="ranks")
+    return lake.view("ranks", lake.path.parent / "ranks.html")
+
+
+@pytest.fixture(scope="module")
+def hostile(lake: Lake) -> Path:
+    for side, norm in (("bad", 2.0), ("good", 1.0)):
+        leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": norm, "Min": 0.0, "Mean": 0.5}
+        value = {"type": "str", "value": f'</script><b id="injected">{side}</b>'}
+        ops = {
+            HOSTILE: {"input_args": [leaf | {"Norm": 1.0}, value], "output": [leaf | {"Norm": norm}]},
+            LONG: {"input_args": [leaf | {"Norm": norm}], "output": [leaf | {"Norm": norm}]},
+        }
+        folder = lake.path.parent / side
+        folder.mkdir()
+        head = {"task": "statistics", "level": "mix", "framework": "pytorch"}
+        (folder / "dump.json").write_text(json.dumps({**head, "data": ops}))
+        frame = "File /a/<script>window.hacked=3</script>.py, line 1, in forward, \n </pre><i id='injected'>"
+        (folder / "stack.json").write_text(json.dumps({"0": [[HOSTILE], [frame]]}))
+    lake.compare(lake.path.parent / "bad", lake.path.parent / "good", name="hostile")
+    return lake.view("hostile", lake.path.parent / "hostile.html")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_opens_at_the_planted_op_by_itself(opened: Any, demo: Path, width: int) -> None:
+    with visit(opened, demo, width=width) as seen:
+        assert seen.text("#answer .cause-name") == PLANTED
+        assert "input.4 is 0.01 against 1e-05" in seen.text("#answer .why")
+        assert seen.text("#crumbs").split("\n") == ["forward", "layers.1 Block", "ln2 LayerNorm", "layer_norm.3"]
+        assert "return x + self.mlp(self.ln2(x))" in seen.text("#answer .code")
+        row = seen.page.locator(".tree .row.cause")
+        frame, box = seen.page.locator("#tree").bounding_box(), row.bounding_box()
+        assert frame["y"] <= box["y"] <= frame["y"] + frame["height"] - box["height"]
+        assert row.get_attribute("aria-selected") == "true"
+        assert seen.text("#op h2") == PLANTED
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        assert seen.complaints == []
+        assert seen.requests == [demo.as_uri()]
+
+
+def test_search_filter_and_expand(opened: Any, demo: Path) -> None:
+    with visit(opened, demo) as seen:
+        page = seen.page
+        page.fill("#search", "gelu backward")
+        seen.until("document.getElementById('count').textContent.startsWith('3 of')")
+        leaves = [text.split("\n")[1] for text in page.locator(".tree .row:not([aria-expanded])").all_inner_texts()]
+        assert leaves == ["gelu.2 Functional", "gelu.1 Functional", "gelu.0 Functional"]
+        page.press("#search", "Escape")
+        page.click("#filters button:has-text('different')")
+        page.click("#filters button:has-text('equal')")
+        assert seen.text("#count").startswith("8 of 632 ops")
+        page.press("body", "Escape")
+        page.focus("#tree")
+        page.press("#tree", "Home")
+        page.press("#tree", "ArrowLeft")
+        assert page.locator(".tree .row").first.get_attribute("aria-expanded") == "false"
+        before = seen.count(".tree .row")
+        page.press("#tree", "ArrowRight")
+        assert seen.count(".tree .row") > before
+        page.press("body", "c")
+        assert seen.text("#op h2") == PLANTED
+
+
+def test_a_link_leads_to_its_op_and_the_address_follows(opened: Any, demo: Path) -> None:
+    other = "Functional.cross_entropy.0.forward"
+    with visit(opened, demo, place=f"#step=0&rank=0&op={other}") as seen:
+        assert seen.text("#op h2") == other
+        seen.page.click("#op .leaf:not(details) .link >> nth=0")  # made by
+        assert seen.text("#op h2") == "Functional.linear.18.forward"
+        assert seen.page.evaluate("location.hash").endswith("op=Functional.linear.18.forward")
+        assert other in seen.text("#op .list")  # goes to
+
+
+def test_ranks(opened: Any, ranks: Path) -> None:
+    with visit(opened, ranks) as seen:
+        assert seen.text("#answer .cause-name") == "Functional.gelu.1.forward"
+        assert seen.page.locator("#unit option:checked").inner_text() == "rank 1"
+        assert seen.count(".heat tbody tr") == 4
+        assert "rank 1, layers.1: error" in seen.page.locator(".heat button.level-7").get_attribute("aria-label")
+        seen.page.select_option("#unit", "0")
+        seen.until("document.querySelector('#op h2').textContent.includes('all_reduce.1')")
+        assert "all_reduce [0, 1] #1" in seen.text("#ranks")
+        assert seen.complaints == []
+
+
+def test_what_a_dump_says_is_text(opened: Any, hostile: Path) -> None:
+    assert "hacked" not in hostile.read_text()
+    with visit(opened, hostile) as seen:
+        assert seen.text("#op h2") == HOSTILE
+        assert "</pre><i id='injected'>" in seen.text("#op .code")
+        seen.page.evaluate("location.hash = new URLSearchParams({op: 'Torch.' + 'long'.repeat(4000) + '.0.forward'})")
+        seen.until("document.querySelector('#op h2').textContent.length > 16000")
+        assert seen.page.evaluate("document.querySelector('#op h2').textContent") == LONG
+        traces = "[window.hacked, document.getElementById('injected'), document.images.length]"
+        assert seen.page.evaluate(traces) == [None, None, 0]
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == 1280
+        assert seen.complaints == []
+
+
+def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed (the extra dev)")
+    program = (Path(axe.__file__).parent / "axe.min.js").read_text()
+    for theme in ("light", "dark"):
+        with visit(opened, ranks) as seen:
+            seen.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+            seen.page.evaluate(program)
+            found = seen.page.evaluate("axe.run().then((result) => result.violations)")
+            grave = [rule for rule in found if rule["impact"] in ("serious", "critical")]
+            assert [(rule["id"], rule["nodes"][0]["html"]) for rule in grave] == [], theme
+
+
+def test_prints_every_open_row(opened: Any, demo: Path) -> None:
+    with visit(opened, demo, height=500) as seen:
+        seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        seen.page.emulate_media(media="print")
+        whole = seen.page.evaluate("document.getElementById('rows').offsetHeight") // 28
+        assert seen.count(".tree .row") == whole > 20
+        assert not seen.page.locator("#search").is_visible()

@@ -1,0 +1,130 @@
+"""The database for tb-graph-ascend: it holds what msprobe 26.2's graph_visualize wrote for the same dumps."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+import lakeprobe
+from lakeprobe.view.graph import ROOT, graph, in_order
+
+DUMPS = Path(__file__).parents[1] / "data" / "dumps"
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, sqlite3.Connection]]:
+    folder = tmp_path_factory.mktemp("databases")
+    with lakeprobe.open(folder / "lake") as lake:
+        lake.compare(DUMPS / "demo" / "target", DUMPS / "demo" / "golden", name="demo")
+        lake.compare(DUMPS / "ranks" / "gelu_tanh", DUMPS / "ranks" / "golden", name="ranks")
+        paths = {
+            name: lake.view(name, folder / f"{name}.vis.db", format="vis.db") for name in ("demo", "ranks", "target")
+        }
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(closing(sqlite3.connect(path))) for name, path in paths.items()}
+
+
+def test_nodes_are_those_of_msprobe(databases: dict[str, sqlite3.Connection]) -> None:
+    query = "SELECT data_source, node_type, precision_index, count(*) FROM tb_nodes GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    assert databases["demo"].execute(query).fetchall() == [
+        ("Bench", "0", None, 123), ("Bench", "1", None, 695), ("Bench", "9", None, 2),
+        ("NPU", "0", None, 3), ("NPU", "0", 0, 116), ("NPU", "0", 0.5, 4),
+        ("NPU", "1", None, 97), ("NPU", "1", 0, 591), ("NPU", "1", 0.5, 6), ("NPU", "1", 1, 1), ("NPU", "9", 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_node_is_that_of_msprobe(databases: dict[str, sqlite3.Connection]) -> None:
+    query = (
+        "SELECT graph_id, node_order, node_type, up_node, sub_nodes, precision_index, micro_step_id, "
+        "matched_node_link, stack_id, modified FROM tb_nodes WHERE id = ?"
+    )
+
+    def node(name: str) -> tuple[object, ...]:
+        return databases["demo"].execute(query, (name,)).fetchone()
+
+    above = ["DefaultModel", "Module.layers.1.Block.forward.0", "Module.layers.1.ln2.LayerNorm.forward.0"]
+    planted = "Functional.layer_norm.3.forward"
+    assert node(f"NPU_0_0_{planted}") == (
+        "NPU_0_0", 71, "1", above[-1], "", 1, 0, json.dumps([*above, planted]), "NPU_0_0_22", 0,
+    )  # fmt: skip
+    assert node("NPU_0_0_Apis_Between_Modules.0") == (
+        "NPU_0_0", 7, "9", "DefaultModel", '["Tensor.__add__.0.forward", "Torch.triu.0.forward"]', 0, 0,
+        '["DefaultModel", "Apis_Between_Modules.0"]', "NPU_0_0_2", 0,
+    )  # fmt: skip
+    gradients = "Module.layers.0.ln1.LayerNorm.parameters_grad.0"
+    assert node(f"Bench_0_0_{gradients}")[:4] == ("Bench_0_0", 269, "0", "Module.layers.0.ln1.LayerNorm.backward.0")
+    assert node("NPU_0_0_DefaultModel")[:4] == ("NPU_0_0", 819, "0", "")
+
+
+def test_data_of_a_node(databases: dict[str, sqlite3.Connection]) -> None:
+    query = "SELECT input_data, output_data FROM tb_nodes WHERE id = 'NPU_0_0_Functional.layer_norm.3.forward'"
+    inputs, outputs = (json.loads(text) for text in databases["demo"].execute(query).fetchone())
+    assert list(inputs) == [f"Functional.layer_norm.3.forward.input.{slot}" for slot in ("0", "1.0", "2", "3", "4")]
+    eps = inputs["Functional.layer_norm.3.forward.input.4"]
+    assert (eps["value"], eps["Result"], eps["dtype"]) == ("0.01", "error", "<class float>")
+    output = outputs["Functional.layer_norm.3.forward.output.0"]
+    assert (output["Max"], output["shape"], output["requires_grad"]) == ("2.994900941848755", "[2, 16, 32]", "True")
+    assert float(output["L2norm diff"]) == -0.08135223388671875
+    assert float(output["MaxRelativeErr"].removesuffix("%")) == pytest.approx(0.286071, abs=1e-6)
+
+
+def test_config_and_indexes(databases: dict[str, sqlite3.Connection]) -> None:
+    query = "SELECT graph_type, task, micro_steps, rank_list, step_list FROM tb_config"
+    assert databases["demo"].execute(query).fetchall() == [("compare", "summary", 1, "[0]", "[0]")]
+    assert databases["ranks"].execute(query).fetchall() == [("compare", "summary", 1, "[0, 1, 2, 3]", "[0]")]
+    assert databases["target"].execute(query).fetchall() == [("build", "", 1, "[0]", "[0]")]
+    indexes = databases["demo"].execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+    assert [name for (name,) in indexes] == [f"index{number}" for number in range(1, 8)]
+
+
+def test_ops_that_connect_ranks_know_their_partners(databases: dict[str, sqlite3.Connection]) -> None:
+    query = "SELECT matched_distributed FROM tb_nodes WHERE id = ? AND is_distributed = 1"
+
+    def met(name: str) -> object:
+        return json.loads(databases["ranks"].execute(query, (name,)).fetchone()[0])
+
+    op = "Distributed.all_gather_into_tensor.0.forward"
+    assert met(f"NPU_0_0_{op}") == {"communications_type": "send_receive", "nodes_info": {"1": ["0", op]}}
+    assert met(f"Bench_0_0_{op}") == {"communications_type": "send_receive", "nodes_info": {"1": ["Nan", op]}}
+
+
+def made(*entries: tuple[str, str | None]) -> list[str]:
+    rows = [
+        {
+            "op": op, "parent": parent, "is_constructed": True, "seq": seq, "frames": None, "micro_step": None,
+            "kind": "module" if op.startswith("Module.") else "api",
+        }
+        for seq, (op, parent) in enumerate(entries)
+    ]  # fmt: skip
+    return [
+        f"{node.parent.name if node.parent else ''} > {node.name} {node.micro_step}"
+        for node in in_order(graph(rows)[ROOT])
+    ]
+
+
+def test_micro_steps_begin_with_a_forward_after_a_backward() -> None:
+    ops = [f"Module.a.A.{direction}.{call}" for call in range(2) for direction in ("forward", "backward")]
+    assert made(*((op, None) for op in ops)) == [
+        "DefaultModel > Module.a.A.forward.0 0", "DefaultModel > Module.a.A.backward.0 0",
+        "DefaultModel > Module.a.A.forward.1 1", "DefaultModel > Module.a.A.backward.1 1", " > DefaultModel 0",
+    ]  # fmt: skip
+
+
+def test_a_backward_without_parent_goes_where_its_forward_is() -> None:
+    module = "Module.a.A.forward.0"
+    found = made(
+        (module, None), ("Torch.mul.0.forward", module), ("Module.a.A.backward.0", None), ("Torch.mul.0.backward", None)
+    )
+    assert "Module.a.A.backward.0 > Torch.mul.0.backward 0" in found
+
+
+def test_a_circle_in_construct_json_loses_no_op() -> None:
+    one, other = "Module.a.A.forward.0", "Module.b.B.forward.0"
+    assert sorted(made((one, other), (other, one))) == [
+        " > DefaultModel 0", "DefaultModel > Module.b.B.forward.0 0", "Module.b.B.forward.0 > Module.a.A.forward.0 0",
+    ]  # fmt: skip
