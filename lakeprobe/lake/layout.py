@@ -7,6 +7,7 @@ LAKE/run=R/note.txt                                         a note on the run; c
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
 LAKE/noise/noise=N/P/noise.parquet                          what repeats of a golden run differ from it by
+LAKE/verifications/verification=V/P/verifications.parquet   what ops of a run gave when they were run again
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
 LAKE/.staging/                                              what is being written, readers, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
@@ -28,6 +29,7 @@ _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
 _UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
 NOISE_FILE, TABLE_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "note.txt"
+VERIFICATION_FILE = "verifications.parquet"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
@@ -60,6 +62,11 @@ def noise_name(name: str) -> str:
     return f"noise/noise={name}"
 
 
+def verification_name(name: str) -> str:
+    """What the log calls the verification `name`."""
+    return f"verifications/verification={name}"
+
+
 def table_name(name: str) -> str:
     """What the log calls the table `name`."""
     return f"tables/table={name}"
@@ -87,6 +94,12 @@ def noise_file(lake: Path | Snapshot, name: str) -> Path | None:
     """The file of the noise `name`, what repeats of a golden run differ from it by; None if there is none."""
     folder = snapshot_of(lake).folder(noise_name(name))
     return folder and folder / NOISE_FILE
+
+
+def verification_file(lake: Path | Snapshot, name: str) -> Path | None:
+    """The file of the verification `name`; None if there is none."""
+    folder = snapshot_of(lake).folder(verification_name(name))
+    return folder and folder / VERIFICATION_FILE
 
 
 def note_file(lake: Path, name: str) -> Path:
@@ -139,6 +152,11 @@ def comparisons(lake: Path | Snapshot) -> list[str]:
 def noises(lake: Path | Snapshot) -> list[str]:
     """The names under which repeats were measured."""
     return _names(lake, noise_name(""))
+
+
+def verifications(lake: Path | Snapshot) -> list[str]:
+    """The names of the verifications: ops of a run that were run again."""
+    return _names(lake, verification_name(""))
 
 
 def tables(lake: Path | Snapshot) -> list[str]:

@@ -34,7 +34,10 @@ _STATE_EVERY = 64
 """Publications after which the state is written down; to read that many files takes less than starting Python."""
 DRAFT = ".draft-"
 """What the name of a file begins with that is going to be one of the log; it ends with the word for its process."""
-_THING = r"run=[^/]+/step=\d+/rank=\d+|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
+_THING = (
+    r"run=[^/]+/step=\d+/rank=\d+|comparisons/comparison=[^/]+|noise/noise=[^/]+|verifications/verification=[^/]+|"
+    r"tables/table=[^/]+"
+)
 _NAME = re.compile(_THING)
 _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>[^/]+)\.parquet")
 
@@ -350,6 +353,7 @@ _KINDS = (
     ("run=*/step=*/rank=*", "dumps.parquet"),
     ("comparisons/comparison=*", "comparison.yaml"),
     ("noise/noise=*", "noise.parquet"),
+    ("verifications/verification=*", "verifications.parquet"),
     ("tables/table=*", "table.parquet"),
 )
 """Where things of each kind lie, and a file that each has."""

@@ -1,0 +1,108 @@
+"""Finds the function that a recorded op names, in the namespaces that hold ops and nothing else.
+
+A dump is foreign text: a name is looked up, never evaluated, and only what torch itself calls an op is found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import overrides
+
+from lakeprobe.checks.calls import CannotRunError
+from lakeprobe.checks.pytorch import fusion
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_FACTORIES = frozenset(
+    """
+    arange bartlett_window blackman_window eye full full_like hamming_window hann_window kaiser_window linspace logspace
+    ones ones_like range scalar_tensor zeros zeros_like tril_indices triu_indices
+    """.split()
+)
+"""Functions that torch cannot override because they take no tensor."""
+_REFUSED = frozenset(
+    """
+    __setstate__ __reduce_ex__ __reduce__ __deepcopy__ apply_ map_ map2_ set_ register_hook share_memory_ storage numpy
+    tolist data_ptr backward record_stream pin_memory from_file empty empty_like empty_strided new_empty
+    new_empty_strided resize_ resize_as_ to_dlpack
+    """.split()
+)
+"""Of the classes and modules below, what is no op, or has no defined result."""
+NOT_RUN = {
+    "Distributed": "it is a collective, which needs its other ranks",
+    "MindSpeed": "MindSpeed's ops need MindSpeed",
+    "Mindspeed": "MindSpeed's ops need MindSpeed",
+}
+
+
+def find(api_type: str, api: str) -> Callable[..., Any]:
+    """The function of an op. Raises CannotRunError for one that this torch lacks, and for what is no op."""
+    if api_type in NOT_RUN:
+        raise CannotRunError(NOT_RUN[api_type])
+    if not _NAME.fullmatch(api) or api.rpartition(".")[2] in _REFUSED:
+        raise CannotRunError(f"{api_type}.{api} is not run")
+    if api_type == "NPU":
+        return fusion.find(api)
+    if api_type == "Aten":
+        return _aten(api)
+    holder = _HOLDERS.get(api_type)
+    if holder is None:
+        raise CannotRunError(f"{api_type} is no namespace of PyTorch's ops")
+    function = holder
+    for part in api.split("."):
+        function = getattr(function, part, None)
+    if function is None:
+        raise CannotRunError(f"torch {torch.__version__} has no {api_type}.{api}")
+    if not callable(function) or isinstance(function, (type, ModuleType)) or not _is_op(api_type, api):
+        raise CannotRunError(f"{api_type}.{api} is no op")
+    found: Callable[..., Any] = function
+    return found
+
+
+_HOLDERS: dict[str, Any] = {
+    "Functional": torch.nn.functional,
+    "Torch": torch,
+    "Tensor": torch.Tensor,
+    "VF": torch._VF,
+}
+
+
+@cache
+def _ops() -> dict[str, frozenset[str]]:
+    """The names of ops by namespace. Taken when this module is imported, whatever is patched later."""
+    overridable = overrides.get_overridable_functions()
+    names: dict[str, set[str]] = {kind: set() for kind in _HOLDERS}
+    for holder, functions in overridable.items():
+        kind = {torch: "Torch", torch.nn.functional: "Functional", torch.Tensor: "Tensor"}.get(holder)
+        if kind:
+            names[kind] |= {getattr(function, "__name__", "") for function in functions}
+    names["Tensor"] |= {name for name in dir(torch._C.TensorBase) if callable(getattr(torch._C.TensorBase, name, None))}
+    names["Torch"] |= set(dir(torch._C._VariableFunctions)) | _FACTORIES
+    names["Torch"] |= {f"linalg.{name.removeprefix('linalg_')}" for name in dir(torch._C._linalg)}
+    names["VF"] |= set(dir(torch._C._VariableFunctions))
+    names["Functional"] |= {name for name in dir(torch.nn.functional) if name.islower()} - {"handle_torch_function"}
+    return {kind: frozenset(found) for kind, found in names.items()}
+
+
+def _is_op(api_type: str, api: str) -> bool:
+    return api in _ops()[api_type]
+
+
+_ops()
+
+
+def _aten(api: str) -> Callable[..., Any]:
+    """An op of torch.ops.aten, with its overload if the name has one."""
+    name, _, overload = api.partition(".")
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        raise CannotRunError(f"torch {torch.__version__} has no aten.{api}")
+    found: Callable[..., Any] | None = getattr(packet, overload, None) if overload else packet
+    if found is None:
+        raise CannotRunError(f"torch {torch.__version__} has no aten.{api}")
+    return found

@@ -1,0 +1,62 @@
+"""A verification in the lake: where it lies, what is in it already, and how it gets there.
+
+LAKE/verifications/verification=V/P/verifications.parquet. Each publication replaces the one before, with more calls.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import layout, staging
+from lakeprobe.schema import arrow_schema
+from lakeprobe.system import files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read(lake: Path, name: str) -> pa.Table | None:
+    """The rows of the verification `name`; None if there is none. Raises LakeError for a damaged one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = layout.verification_file(lake, name)
+    if file is None:
+        return None
+    try:
+        with pq.ParquetFile(file) as opened:
+            return opened.read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise LakeError(f"{file} is damaged ({error}); verify again with --replace") from error
+
+
+def check(lake: Path, name: str) -> None:
+    """Raise UsageError if the lake has no verification `name`."""
+    there = layout.verifications(lake)
+    if name not in there:
+        known = ", ".join(there) or "none"
+        raise UsageError(f"{lake} has no verification {name} (there: {known}); make it: lakeprobe verify RUN")
+
+
+def publish(lake: Path, name: str, rows: pa.Table) -> None:
+    """Put `rows` in the lake as the verification `name`, in place of the one that it has. Raises LakeError."""
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema("verifications")
+    try:
+        with staging.staged(lake, "verification") as session:
+            folder = session.folder / "verification"
+            folder.mkdir()
+            table = rows.select(schema.names).cast(schema)
+            pq.write_table(table, folder / layout.VERIFICATION_FILE, compression="zstd")
+            files.sync_tree(folder)
+            staging.publish(session, f"verify {name}", {layout.verification_name(name): folder})
+    except OSError as error:
+        raise LakeError.from_system(error, lake, "no verification was written") from error
+
+
+def described(rows: pa.Table) -> dict[str, Any]:
+    """What all rows of a verification share: run, device and inputs."""
+    return {name: rows[name][0].as_py() for name in ("run", "device", "inputs")} if len(rows) else {}
