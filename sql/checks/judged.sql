@@ -20,9 +20,7 @@ chosen AS (
     LEFT JOIN precisions AS limits ON limits.dtype = m.dtype
     LEFT JOIN standards AS named ON named.api = m.api
     LEFT JOIN rounding_classes AS kind ON kind.api = m.api
-    LEFT JOIN rounding_limits AS rounding ON rounding.class = CASE
-        WHEN m.direction = 'backward' THEN if(kind.class = 'exact', 'exact', 'other') ELSE coalesce(kind.class, 'other')
-    END
+    LEFT JOIN rounding_limits AS rounding ON rounding.class = coalesce(if(m.direction = 'backward', kind.backward, kind.forward), 'other')
     LEFT JOIN quantised AS q ON q.api = m.api
 ),
 statuses AS (

@@ -84,7 +84,7 @@ class Runner:
     ) -> Iterator[Outcome]:
         exact = reference()
         moved = [reference(draw=draw) for draw in range(_DRAWS)]
-        recorded = {} if plan.remark else _recorded(call)
+        recorded = {} if plan.remark else _recorded(call, results.gradient_slots)
         for direction in ("forward", "backward"):
             for slot, result in results.of(direction).items():
                 wide = exact.of(direction).get(slot)
@@ -190,6 +190,9 @@ class Results:
     problem: str | None = None
     is_random: bool = False
     is_deterministic: bool | None = None
+    gradient_slots: tuple[str | None, ...] = ()
+    """Of the autograd node that made the first output: the inputs whose gradients it gives, in its order. That is what
+    a dump records of a backward. None where another node lies between."""
 
     def of(self, direction: str) -> dict[str, Array]:
         """Those of the forward or the backward."""
@@ -237,8 +240,9 @@ class Plan:
                 return Results({}, {}, is_random=True)
             outputs = dict(_tensors(output))
             forward = {f"output.{slot}" if slot else "output.0": to_numpy(tensor) for slot, tensor in outputs.items()}
+            slots = _gradient_slots(outputs, leaves)
             gradients, problem = self._backward(list(outputs.values()), leaves, device, is_raised, noise)
-        return Results(forward, gradients, problem)
+        return Results(forward, gradients, problem, gradient_slots=slots)
 
     def _called(self, positional: list[Any], named: dict[str, Any]) -> Any:
         """Call the op. A dump does not tell lists from tuples: what takes no list is given tuples."""
@@ -388,6 +392,18 @@ def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
         yield path, torch.tensor(value)
 
 
+def _gradient_slots(outputs: dict[str, torch.Tensor], leaves: dict[str, torch.Tensor]) -> tuple[str | None, ...]:
+    slot_of = {id(leaf): slot for slot, leaf in leaves.items()}
+    node = next((tensor.grad_fn for tensor in outputs.values()), None)
+    slots = []
+    for function, _ in () if node is None else node.next_functions:
+        copied = function is not None and function.name() == "CloneBackward0"
+        holders = [holder for holder, _ in function.next_functions] if copied and function is not None else []
+        leaf = getattr(holders[0], "variable", None) if holders else None
+        slots.append(slot_of.get(id(leaf)))
+    return tuple(slots)
+
+
 def _same(first: Results, second: Results) -> bool:
     """Whether two runs gave the same bits."""
     return all(
@@ -406,18 +422,17 @@ def _spread(wide: Array, moved: list[Array | None]) -> Array | None:
     return spread
 
 
-def _recorded(call: Call) -> dict[tuple[str, str], Array]:
-    """The results that the dump has with content: outputs by slot, gradients by the input whose shape and place fit."""
+def _recorded(call: Call, gradient_slots: tuple[str | None, ...]) -> dict[tuple[str, str], Array]:
+    """The results that the dump has with content: outputs by slot, gradients by the input that they belong to."""
     found: dict[tuple[str, str], Array] = {}
     for leaf in call.of("output"):
         if leaf.kind == "tensor" and leaf.reference is not None:
             found["forward", leaf.slot] = values.array_of(leaf, 0)
-    inputs = [leaf for leaf in call.of("input") if leaf.kind == "tensor" and leaf.requires_grad]
-    gradients = [leaf for leaf in call.gradients("output") if leaf.kind == "tensor"]
-    if [leaf.shape for leaf in inputs] == [leaf.shape for leaf in gradients]:
-        for leaf, gradient in zip(inputs, gradients, strict=True):
-            if gradient.reference is not None:
-                found["backward", leaf.slot] = values.array_of(gradient, 0)
+    for gradient in call.gradients("output"):
+        place = gradient.slot.removeprefix("output.")
+        slot = gradient_slots[int(place)] if place.isdecimal() and int(place) < len(gradient_slots) else None
+        if slot is not None and gradient.kind == "tensor" and gradient.reference is not None:
+            found["backward", slot] = values.array_of(gradient, 0)
     return found
 
 
