@@ -32,6 +32,7 @@ from lakeprobe.commands.run import run
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
+from lakeprobe.commands.verify import verify
 from lakeprobe.diagnostics import ExitCode, crash, fail
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.output import write_any_encoding
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 for command in (
     ingest, compare, first_diff, blame, noise, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
-    export, rm, rename, note, recover, run,
+    export, rm, rename, note, recover, run, verify,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")
