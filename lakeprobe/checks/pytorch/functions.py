@@ -33,6 +33,11 @@ _REFUSED = frozenset(
     """.split()
 )
 """Of the classes and modules below, what is no op, or has no defined result."""
+_OPERATORS = frozenset(
+    "add and div eq floordiv ge getitem gt invert le lshift lt matmul mod mul ne neg or pos pow rshift setitem sub "
+    "truediv xor abs rpow".split()
+)
+"""Operators of Python, __add__ and the like, also reflected and in place."""
 NOT_RUN = {
     "Distributed": "it is a collective, which needs its other ranks",
     "MindSpeed": "MindSpeed's ops need MindSpeed",
@@ -56,6 +61,8 @@ def find(api_type: str, api: str) -> Callable[..., Any]:
     function = holder
     for part in api.split("."):
         function = getattr(function, part, None)
+    if function is None and api_type == "Torch" and f"linalg.{api}" in _ops()["Torch"]:
+        return find(api_type, f"linalg.{api}")  # msprobe drops the name of the module
     if function is None:
         raise CannotRunError(f"torch {torch.__version__} has no {api_type}.{api}")
     if not callable(function) or isinstance(function, (type, ModuleType)) or not _is_op(api_type, api):
@@ -82,6 +89,7 @@ def _ops() -> dict[str, frozenset[str]]:
         if kind:
             names[kind] |= {getattr(function, "__name__", "") for function in functions}
     names["Tensor"] |= {name for name in dir(torch._C.TensorBase) if callable(getattr(torch._C.TensorBase, name, None))}
+    names["Tensor"] |= {name for name in dir(torch.Tensor) if name.strip("_").lstrip("ri") in _OPERATORS}
     names["Torch"] |= set(dir(torch._C._VariableFunctions)) | _FACTORIES
     names["Torch"] |= {f"linalg.{name.removeprefix('linalg_')}" for name in dir(torch._C._linalg)}
     names["VF"] |= set(dir(torch._C._VariableFunctions))

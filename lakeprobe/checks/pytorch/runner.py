@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from lakeprobe.checks import values
 from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Setup, nested, paths, values_of
-from lakeprobe.checks.measures import Measures, measure
+from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
+from lakeprobe.checks.pytorch.rounding import Rounding
 from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, name_of, to_numpy, to_torch
 
 Array = NDArray[Any]
@@ -112,7 +113,9 @@ def _outcome(
     )  # fmt: skip
     if wide.shape != result.shape:
         return replace(outcome, problem=f"the reference has the shape {list(wide.shape)}")
-    return replace(outcome, measures=measure(wide, result, spread) if result.size else Measures())
+    if not result.size:
+        return replace(outcome, problem="the result has no elements")
+    return replace(outcome, measures=measure(wide, result, spread))
 
 
 # ---- arguments --------------------------------------------------------------------------------------------
@@ -226,8 +229,8 @@ class Plan:
         return replace(self, function=_bound(self.function, names), remark=f"run with {names[0]}=0: it is random")
 
     def _run(self, device: torch.device, is_raised: bool, draw: int | None) -> Results:
-        noise = None if draw is None else np.random.default_rng([self.seed, draw])
-        with torch.enable_grad():
+        noise = None if draw is None else Rounding(self._unit, self.seed + draw)
+        with torch.enable_grad(), noise or nullcontext():
             leaves: dict[str, torch.Tensor] = {}
             make = partial(self._tensor, device=device, is_raised=is_raised, noise=noise, leaves=leaves)
             plain = partial(_plain_value, device=device, is_raised=is_raised)
@@ -236,6 +239,8 @@ class Plan:
             before = _random_state(device)
             with self._autocast(device, is_raised):
                 output = self._called(positional, named)
+            if output is None and positional:
+                output = positional[0]  # of __setitem__: what it has changed
             if not torch.equal(before, _random_state(device)):
                 return Results({}, {}, is_random=True)
             outputs = dict(_tensors(output))
@@ -246,6 +251,8 @@ class Plan:
 
     def _called(self, positional: list[Any], named: dict[str, Any]) -> Any:
         """Call the op. A dump does not tell lists from tuples: what takes no list is given tuples."""
+        if {} in (*map(_or_none, positional), *map(_or_none, named.values())):
+            raise CannotRunError("an argument is a dtype, a device or another object that the dump does not name")
         try:
             return self.function(*positional, **named)
         except TypeError:
@@ -258,7 +265,7 @@ class Plan:
         return nullcontext() if dtype is None or is_raised else torch.autocast(device.type, dtype=dtype)
 
     def _tensor(
-        self, leaf: Leaf, array: Array, device: torch.device, is_raised: bool, noise: np.random.Generator | None,
+        self, leaf: Leaf, array: Array, device: torch.device, is_raised: bool, noise: Rounding | None,
         leaves: dict[str, torch.Tensor],
     ) -> torch.Tensor:  # fmt: skip
         tensor = to_torch(array)
@@ -272,13 +279,21 @@ class Plan:
         return tensor
 
     @property
+    def _unit(self) -> float:
+        """The unit roundoff of the narrowest dtype that takes part: half of its eps."""
+        leaves = (*self.arguments.call.of("input"), *self.arguments.call.of("output"))
+        dtypes = (dtype_of(leaf.plain_dtype) for leaf in leaves if leaf.kind == "tensor")
+        floats = [torch.finfo(dtype).eps for dtype in dtypes if dtype is not None and dtype.is_floating_point]
+        return max(floats, default=torch.finfo(torch.float32).eps) / 2
+
+    @property
     def _is_differentiated(self) -> bool:
         call = self.arguments.call
         return bool(self.arguments.gradients) and call.api not in _NOT_BACKWARD
 
     def _backward(
         self, outputs: list[torch.Tensor], leaves: dict[str, torch.Tensor], device: torch.device, is_raised: bool,
-        noise: np.random.Generator | None,
+        noise: Rounding | None,
     ) -> tuple[dict[str, Array], str | None]:  # fmt: skip
         """The gradients of the inputs by slot, from the gradient that came in; or why there are none."""
         if not self.arguments.call.backward:
@@ -305,7 +320,7 @@ class Plan:
 
 
 def _prepared(
-    tensor: torch.Tensor, device: torch.device, is_raised: bool, noise: np.random.Generator | None
+    tensor: torch.Tensor, device: torch.device, is_raised: bool, noise: Rounding | None
 ) -> torch.Tensor:
     if not is_raised:
         return tensor.to(device)
@@ -313,10 +328,7 @@ def _prepared(
     if wide is None:
         return tensor
     raised = tensor.to(wide)
-    if noise is None or not raised.is_floating_point():
-        return raised
-    moved = torch.from_numpy(np.asarray(noise.standard_normal(tuple(raised.shape)))).to(wide)
-    return raised * (1 + torch.finfo(tensor.dtype).eps / 2 * moved)
+    return raised if noise is None or not raised.is_floating_point() else noise.moved(raised)
 
 
 def _plain_value(value: Any, device: torch.device, is_raised: bool) -> Any:
@@ -327,6 +339,10 @@ def _plain_value(value: Any, device: torch.device, is_raised: bool) -> Any:
     if is_raised and type(value) is float:
         return float(np.float32(value))  # kernels of 16 and 32 bits take numbers as float32
     return value
+
+
+def _or_none(value: Any) -> Any:
+    return value if isinstance(value, dict) else None
 
 
 def _tuples(value: Any) -> Any:
