@@ -30,8 +30,9 @@ from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, name_of, to_numpy,
 
 Array = NDArray[Any]
 
-_DRAWS = 2
-"""Draws of rounded inputs whose root mean square is the sensitivity."""
+_DRAWS, _DRAWS_OF_FEW, _FEW = 2, 8, 64
+"""Draws of rounded inputs whose root mean square is the sensitivity; more where a result has few elements, because the
+mean over elements does not make up for a draw that is small by chance."""
 _NOT_RAISED = frozenset("type_as to half float bfloat16 double int long bool byte char short npu_dtype_cast".split())
 """Ops whose result has the dtype that their arguments name."""
 _NOT_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
@@ -84,7 +85,8 @@ class Runner:
         self, call: Call, plan: Plan, results: Results, reference: Callable[..., Results]
     ) -> Iterator[Outcome]:
         exact = reference()
-        moved = [reference(draw=draw) for draw in range(_DRAWS)]
+        has_few = any(array.size < _FEW for array in (*exact.forward.values(), *exact.backward.values()))
+        moved = [reference(draw=draw) for draw in range(_DRAWS_OF_FEW if has_few else _DRAWS)]
         recorded = {} if plan.remark else _recorded(call, results.gradient_slots)
         for direction in ("forward", "backward"):
             for slot, result in results.of(direction).items():
