@@ -126,11 +126,11 @@ def test_random_inputs_have_the_recorded_statistics(lake):
 
 
 def test_a_crash_and_an_endless_op_cost_their_own_rows(lake, planted_path):
-    found = lake.verify("tensor", "gelu", "relu", "linear", name="breaking", imports=["breaking"], limit=2)
+    found = lake.verify("tensor", "gelu", "relu", "linear", name="breaking", imports=["breaking"], limit=10)
     problems = {row["api"]: row["problem"] for row in statuses(found, status="skip")}
     assert problems["gelu"].startswith("its process ended: SIGSEGV")
-    assert problems["relu"] == "it ran longer than 2 seconds"
-    assert {row["status"] for row in statuses(found, api="linear")} == {"pass"}
+    assert problems["relu"] == "it ran longer than 10 seconds"
+    assert [row["problem"] for row in statuses(found, api="linear")] == [None] * 5
     # they are known, with their reason, and run again only when asked to
     assert lake.verify("tensor", "gelu", name="breaking").report.known == 1
 
