@@ -26,6 +26,7 @@ from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
 from lakeprobe.commands.recover import recover
 from lakeprobe.commands.rename import rename
+from lakeprobe.commands.reproduce import reproduce
 from lakeprobe.commands.rm import rm
 from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.run import run
@@ -48,7 +49,7 @@ app = typer.Typer(
 )
 for command in (
     ingest, compare, first_diff, blame, noise, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
-    export, rm, rename, note, recover, run, verify,
+    export, rm, rename, note, recover, run, verify, reproduce,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from lakeprobe.checks.reproduce import Script
     from lakeprobe.checks.verify import VerifyReport
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
@@ -161,6 +162,12 @@ class Lake:
         report = run_verify(run, ops, lake=self.path, **options)
         self._see_changes()
         return Verification(self, report.name, report)
+
+    def reproduce(self, run: str, op: str, out: str | os.PathLike[str] | None = None, **options: Any) -> Script:
+        """Write a script that runs one op as `run` called it. Options and errors: `lakeprobe.checks.reproduce`."""
+        from lakeprobe.checks.reproduce import reproduce as write_script
+
+        return write_script(run, op, out, lake=self.path, **options)
 
     def verification(self, name: str) -> Verification:
         """Return a verification that the lake has. Raises UsageError."""

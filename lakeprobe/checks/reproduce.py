@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from lakeprobe.checks import values
 from lakeprobe.checks.calls import Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import SEED, Chosen, select
+from lakeprobe.collect.pytorch import apis
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import staging, store, views
 from lakeprobe.lake.connection import connect
@@ -28,13 +30,12 @@ if TYPE_CHECKING:
 
 _TEMPLATE = Path(__file__).parent / "templates" / "pytorch_op.py"
 _MODULES = {
-    "Functional": "torch.nn.functional",
-    "Torch": "torch",
-    "Tensor": "torch.Tensor",
-    "VF": "torch._VF",
-    "Aten": "torch.ops.aten",
+    "Functional": ("torch.nn.functional", apis.FUNCTIONAL),
+    "Torch": ("torch", apis.TORCH),
+    "Tensor": ("torch.Tensor", apis.TENSOR),
+    "VF": ("torch._VF", apis.VARIABLE_FUNCTIONS),
 }
-_API = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+"""Where a script finds the ops of a namespace, and their names: it calls nothing else, whatever a dump says."""
 _SAME_DTYPE = frozenset("type_as to half float bfloat16 double int long bool byte char short".split())
 _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -86,6 +87,28 @@ def reproduce(
     return _write(script, described | {"limits": limits}, arrays)
 
 
+def reproduce_config(path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Script:
+    """Write the script that a config_op.json of msprobe's op_generate asks for; its dump is read into a passing lake.
+
+    Keys: dump_json_path, api_name, propagation (forward or backward), data_mode (random_data or real_data) and
+    random_seed. extract_api_path and iter_times have no meaning here. Raises UsageError and DumpError.
+    """
+    from lakeprobe.ingest import ingest  # the readers, which only this needs
+
+    try:
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
+        dump, op = Path(config["dump_json_path"]), str(config["api_name"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no config_op.json with dump_json_path and api_name: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="lakeprobe-") as folder:
+        lake = Path(folder) / "lake"
+        ingest(dump.parent, lake=lake, run="dump", tensors="link")
+        return reproduce(
+            "dump", op, out, lake=lake, backward=config.get("propagation") == "backward",
+            random=config.get("data_mode") == "random_data", seed=int(config.get("random_seed") or SEED),
+        )  # fmt: skip
+
+
 def _literal(name: str) -> str:
     """`name` as a pattern that matches nothing else."""
     return re.sub(r"([*?[])", r"[\1]", name)
@@ -102,9 +125,7 @@ def _described(
     call: Call, op: str, seed: int, backward: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:  # fmt: skip
     """The call as the script has it, and its arrays by name. Raises CannotRunError."""
-    module = _MODULES.get(call.api_type)
-    if module is None or not _API.fullmatch(call.api):
-        raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
+    function = _function(call)
     own_seed = seed ^ zlib.crc32(call.key.encode())
     arrays: dict[str, NDArray[Any]] = {}
     dtypes: dict[str, str] = {}
@@ -130,12 +151,20 @@ def _described(
     )
     floats = [_EPS[leaf.plain_dtype] for leaf in (*inputs, *call.of("output")) if leaf.plain_dtype in _EPS]
     described = {
-        "op": op, "function": f"{module}.{call.api}", "positional": positional or [], "named": named or {},
+        "op": op, "function": function, "positional": positional or [], "named": named or {},
         "gradients": [f"gradient.{leaf.slot}" for leaf in gradients], "dtypes": dtypes,
         "keeps_dtype": call.api in _SAME_DTYPE, "autocast": _autocast(call), "unit": max(floats, default=2.0**-23) / 2,
         "seed": seed, "without": [],
     }  # fmt: skip
     return described, arrays
+
+
+def _function(call: Call) -> str:
+    module, names = _MODULES.get(call.api_type, ("", frozenset()))
+    for api in (call.api, f"linalg.{call.api}"):  # msprobe drops the name of the module linalg
+        if api in names:
+            return f"{module}.{api}"
+    raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
 
 
 def _autocast(call: Call) -> str | None:
