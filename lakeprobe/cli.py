@@ -24,6 +24,7 @@ from lakeprobe.commands.merge import merge
 from lakeprobe.commands.noise import noise
 from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
+from lakeprobe.commands.perturb import perturb
 from lakeprobe.commands.recover import recover
 from lakeprobe.commands.rename import rename
 from lakeprobe.commands.reproduce import reproduce
@@ -50,6 +51,7 @@ app = typer.Typer(
 for command in (
     ingest, compare, first_diff, blame, noise, overflow, comm, merge, drift, unmatched, map_, sql, ls, show, check,
     export, rm, rename, note, recover, run, verify, reproduce,
+    perturb,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")

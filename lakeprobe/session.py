@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from lakeprobe.checks.perturb import PerturbReport
     from lakeprobe.checks.reproduce import Script
     from lakeprobe.checks.verify import VerifyReport
     from lakeprobe.compare.repeats import NoiseReport
@@ -168,6 +169,18 @@ class Lake:
         from lakeprobe.checks.reproduce import reproduce as write_script
 
         return write_script(run, op, out, lake=self.path, **options)
+
+    def perturb(self, run: str, *ops: str, **options: Any) -> PerturbReport:
+        """Run ops of `run` with changed inputs, and keep what that did. Options: `lakeprobe.checks.perturb.perturb`."""
+        from lakeprobe.checks.perturb import perturb as run_perturb
+
+        report = run_perturb(run, ops, lake=self.path, **options)
+        self._see_changes()
+        return report
+
+    def perturbation(self, name: str) -> duckdb.DuckDBPyRelation:
+        """Return the ops that changes of their inputs moved too far, the worst of each op and mode."""
+        return self.sql(resources.sql("reports/perturbation_findings"), {"perturbation": name})
 
     def verification(self, name: str) -> Verification:
         """Return a verification that the lake has. Raises UsageError."""

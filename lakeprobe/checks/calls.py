@@ -81,14 +81,15 @@ class Setup:
     imports: list[str] = field(default_factory=list)
     save: str | None = None
     """A folder for the inputs and results of calls that go wrong; None for none."""
+    modes: list[str] = field(default_factory=list)
+    """How inputs are changed; none where results are measured against a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one result of a call: its measures, or the problem for which there are none.
 
-    `origin` is device (run here) or recorded (the dump's own result). A call that cannot run has one outcome without
-    slot.
+    `origin` is device (run here) or recorded (the dump's own result).
     """
 
     direction: str = "forward"
@@ -105,11 +106,33 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Perturbed:
+    """What a change of the inputs did to one result: schemas/perturbations.yaml explains the fields."""
+
+    mode: str | None = None
+    direction: str = "forward"
+    slot: str | None = None
+    dtype: str | None = None
+    shape: list[int] | None = None
+    max_relative: float | None = None
+    limit: float | None = None
+    flips_sign: bool | None = None
+    is_consistent: bool | None = None
+    condition: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """All outcomes of a call, and how long it took."""
+    """All that came of a call, and how long it took: outcomes, or what changes of its inputs did.
+
+    A call that cannot run has a `problem`.
+    """
 
     key: str
-    outcomes: list[Outcome]
+    outcomes: list[Outcome] = field(default_factory=list)
+    perturbed: list[Perturbed] = field(default_factory=list)
+    problem: str | None = None
     seconds: float = 0.0
 
 

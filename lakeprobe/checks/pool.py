@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import IO, Any
 
-from lakeprobe.checks.calls import Answer, Call, Outcome, Setup
+from lakeprobe.checks.calls import Answer, Call, Setup
 from lakeprobe.checks.worker import receive, send
 from lakeprobe.errors import UsageError
 from lakeprobe.work import Progress
@@ -94,9 +94,9 @@ class _Worker:
             answer = None
         except TimeoutError:
             self._stop()
-            return _problem(call.key, f"it ran longer than {self._limit:g} seconds")
+            return Answer(call.key, problem=f"it ran longer than {self._limit:g} seconds")
         if answer is None:
-            answer = _problem(call.key, f"its process ended: {self._end(process)}")
+            answer = Answer(call.key, problem=f"its process ended: {self._end(process)}")
             self._stop()
         return answer
 
@@ -121,8 +121,8 @@ class _Worker:
             ready = self._received(self._process, _START_LIMIT)
         except (BrokenPipeError, TimeoutError):
             ready = None
-        if ready is None or ready.outcomes:
-            reason = ready.outcomes[0].problem if ready is not None else self._end(self._process)
+        if ready is None or ready.problem:
+            reason = ready.problem if ready is not None else self._end(self._process)
             self._stop()
             raise UsageError(f"{self._setup.framework} cannot run ops on {self._setup.device}: {reason}")
         return self._process
@@ -162,10 +162,6 @@ class _Worker:
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None
     return stream
-
-
-def _problem(key: str, text: str) -> Answer:
-    return Answer(key, [Outcome(problem=text)])
 
 
 def _last_line(errors: IO[bytes] | None) -> str:

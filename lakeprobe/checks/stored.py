@@ -40,21 +40,20 @@ def check(lake: Path, name: str) -> None:
         raise UsageError(f"{lake} has no verification {name} (there: {known}); make it: lakeprobe verify RUN")
 
 
-def publish(lake: Path, name: str, rows: pa.Table) -> None:
-    """Put `rows` in the lake as the verification `name`, in place of the one that it has. Raises LakeError."""
+def publish(lake: Path, table: str, thing: str, rows: pa.Table) -> None:
+    """Put `rows` of `table` in the lake as what the log calls `thing`, in place of what it has. Raises LakeError."""
     import pyarrow.parquet as pq
 
-    schema = arrow_schema("verifications")
+    schema = arrow_schema(table)
     try:
-        with staging.staged(lake, "verification") as session:
-            folder = session.folder / "verification"
+        with staging.staged(lake, table) as session:
+            folder = session.folder / table
             folder.mkdir()
-            table = rows.select(schema.names).cast(schema)
-            pq.write_table(table, folder / layout.VERIFICATION_FILE, compression="zstd")
+            pq.write_table(rows.select(schema.names).cast(schema), folder / f"{table}.parquet", compression="zstd")
             files.sync_tree(folder)
-            staging.publish(session, f"verify {name}", {layout.verification_name(name): folder})
+            staging.publish(session, f"publish {thing}", {thing: folder})
     except OSError as error:
-        raise LakeError.from_system(error, lake, "no verification was written") from error
+        raise LakeError.from_system(error, lake, f"no {table} were written") from error
 
 
 def described(rows: pa.Table) -> dict[str, Any]:

@@ -266,7 +266,8 @@ class _Work:
     def take(self, answer: Answer) -> None:
         """Keep an answer; now and then everything known goes into the lake."""
         self._answered[answer.key] = [
-            _row(outcome) | self._shared | {"seconds": answer.seconds} for outcome in answer.outcomes
+            _row(outcome) | self._shared | {"seconds": answer.seconds}
+            for outcome in answer.outcomes or [Outcome(problem=answer.problem)]
         ]
         if time.monotonic() - self._published > _PUBLISH_EVERY:
             self.publish()
@@ -288,7 +289,7 @@ class _Work:
         measured = self._connection.sql(resources.sql("checks/verifications")).to_arrow_table()
         judged = standards.judge(self._connection, measured, self._standard)
         if len(judged):
-            stored.publish(self._lake, self._name, judged)
+            stored.publish(self._lake, views.VERIFICATIONS, layout.verification_name(self._name), judged)
         return judged
 
 

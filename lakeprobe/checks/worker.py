@@ -12,11 +12,12 @@ import signal
 import struct
 import sys
 import time
+from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
 
 import msgspec
 
-from lakeprobe.checks.calls import Answer, Call, CannotRunError, Outcome, Setup
+from lakeprobe.checks.calls import Answer, Call, CannotRunError, Outcome, Perturbed, Setup
 
 Message = TypeVar("Message")
 _LENGTH = struct.Struct("<Q")
@@ -28,6 +29,9 @@ class Runner(Protocol):
 
     def check(self, call: Call) -> list[Outcome]:
         """Run the call and measure every result. Raises CannotRunError."""
+
+    def perturb(self, call: Call) -> list[Perturbed]:
+        """Run the call with changed inputs, and compare. Raises CannotRunError."""
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -51,16 +55,16 @@ def runner_of(setup: Setup) -> Runner:
     return runner
 
 
-def answer(runner: Runner, call: Call) -> Answer:
+def answer(runner: Runner, setup: Setup, call: Call) -> Answer:
     """What became of one call."""
     start = time.perf_counter()
     try:
-        outcomes = runner.check(call)
+        found = Answer(call.key, perturbed=runner.perturb(call)) if setup.modes else Answer(call.key, runner.check(call))
     except CannotRunError as reason:
-        outcomes = [Outcome(problem=str(reason))]
+        found = Answer(call.key, problem=str(reason))
     except Exception as error:  # noqa: BLE001 whatever an op raises belongs in its row
-        outcomes = [Outcome(problem=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")]
-    return Answer(call.key, outcomes, time.perf_counter() - start)
+        found = Answer(call.key, problem=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return replace(found, seconds=time.perf_counter() - start)
 
 
 def main() -> None:
@@ -76,11 +80,11 @@ def main() -> None:
         try:
             runner = runner_of(setup)
         except (ImportError, CannotRunError, RuntimeError) as error:
-            send(outgoing, Answer("", [Outcome(problem=f"{type(error).__name__}: {error}")]))
+            send(outgoing, Answer("", problem=f"{type(error).__name__}: {error}"))
             return
-        send(outgoing, Answer("", []))
+        send(outgoing, Answer(""))
         while (call := receive(incoming, Call)) is not None:
-            send(outgoing, answer(runner, call))
+            send(outgoing, answer(runner, setup, call))
 
 
 if __name__ == "__main__":

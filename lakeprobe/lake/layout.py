@@ -8,6 +8,7 @@ LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
 LAKE/noise/noise=N/P/noise.parquet                          what repeats of a golden run differ from it by
 LAKE/verifications/verification=V/P/verifications.parquet   what ops of a run gave when they were run again
+LAKE/perturbations/perturbation=V/P/perturbations.parquet   what changes of inputs did to the ops of a run
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
 LAKE/.staging/                                              what is being written, readers, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left when it ended
@@ -29,7 +30,7 @@ _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
 _UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
 NOISE_FILE, TABLE_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "note.txt"
-VERIFICATION_FILE = "verifications.parquet"
+VERIFICATION_FILE, PERTURBATION_FILE = "verifications.parquet", "perturbations.parquet"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
@@ -65,6 +66,11 @@ def noise_name(name: str) -> str:
 def verification_name(name: str) -> str:
     """What the log calls the verification `name`."""
     return f"verifications/verification={name}"
+
+
+def perturbation_name(name: str) -> str:
+    """What the log calls the perturbation `name`."""
+    return f"perturbations/perturbation={name}"
 
 
 def table_name(name: str) -> str:

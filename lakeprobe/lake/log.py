@@ -36,6 +36,7 @@ DRAFT = ".draft-"
 """What the name of a file begins with that is going to be one of the log; it ends with the word for its process."""
 _THING = (
     r"run=[^/]+/step=\d+/rank=\d+|comparisons/comparison=[^/]+|noise/noise=[^/]+|verifications/verification=[^/]+|"
+    r"perturbations/perturbation=[^/]+|"
     r"tables/table=[^/]+"
 )
 _NAME = re.compile(_THING)
@@ -354,6 +355,7 @@ _KINDS = (
     ("comparisons/comparison=*", "comparison.yaml"),
     ("noise/noise=*", "noise.parquet"),
     ("verifications/verification=*", "verifications.parquet"),
+    ("perturbations/perturbation=*", "perturbations.parquet"),
     ("tables/table=*", "table.parquet"),
 )
 """Where things of each kind lie, and a file that each has."""

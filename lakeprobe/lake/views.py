@@ -20,10 +20,14 @@ from lakeprobe.schema import UNIT_TABLES, table
 if TYPE_CHECKING:
     import duckdb
 
-RESULTS, SUSPECTS, PAIRS, NOISE, VERIFICATIONS = "results", "suspects", "pairs", "noise", "verifications"
+RESULTS, SUSPECTS, PAIRS, NOISE = "results", "suspects", "pairs", "noise"
+VERIFICATIONS, PERTURBATIONS = "verifications", "perturbations"
 REFERENCES = "tensor_references"
 _COMPARED = {RESULTS: RESULTS_FILE, SUSPECTS: SUSPECTS_FILE, PAIRS: PAIRS_FILE}
-_PARTITIONS = {RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise", VERIFICATIONS: "verification"}
+_PARTITIONS = {
+    RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise",
+    VERIFICATIONS: "verification", PERTURBATIONS: "perturbation",
+}  # fmt: skip
 _BUNDLED = {
     "api_table": ("apis", ("target_api", "golden_api")),
     "slot_table": ("slots", ("target_api", "golden_api", "direction", "target_slot", "golden_slot")),
@@ -126,6 +130,8 @@ def _files(there: Snapshot, name: str) -> list[Path]:
         return there.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
     if name == VERIFICATIONS:
         return there.files(layout.verification_name(""), lambda file: file == layout.VERIFICATION_FILE)
+    if name == PERTURBATIONS:
+        return there.files(layout.perturbation_name(""), lambda file: file == layout.PERTURBATION_FILE)
     if name in _COMPARED:
         return there.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
     if name == "values":

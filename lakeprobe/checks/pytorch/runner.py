@@ -6,6 +6,7 @@ inputs move by a rounding (the sensitivity) is measured with the reference, so t
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import re
@@ -22,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from lakeprobe.checks import values
-from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Setup, nested, paths, values_of
+from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
 from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
 from lakeprobe.checks.pytorch.rounding import Rounding
@@ -52,7 +53,7 @@ class Runner:
         torch.set_num_threads(1)
         self._device = torch.device(setup.device)
         torch.empty(0, device=self._device)
-        self._seed = setup.seed
+        self._seed, self._modes = setup.seed, setup.modes
         self._save = Path(setup.save) if setup.save else None
 
     def check(self, call: Call) -> list[Outcome]:
@@ -72,6 +73,13 @@ class Runner:
         if self._save is not None:
             _keep(self._save, call, arguments, results)
         return outcomes
+
+    def perturb(self, call: Call) -> list[Perturbed]:
+        """Run the call with its inputs changed in each way that was asked for. Raises CannotRunError."""
+        from lakeprobe.checks.pytorch.perturbing import perturb  # which runs plans of this module
+
+        plan = self._plan(functions.find(call.api_type, call.api), Arguments(call, self._seed))
+        return list(perturb(plan, self._device, self._modes))
 
     def _plan(self, function: Callable[..., Any], arguments: Arguments) -> Plan:
         return Plan(function, arguments, self._seed)
@@ -220,6 +228,12 @@ class Plan:
     def raised(self) -> Callable[..., Results]:
         """A run in higher precision on the CPU; with `draw` its inputs are moved by a rounding."""
         return lambda draw=None: self._run(torch.device("cpu"), self.arguments.call.api not in _NOT_RAISED, draw)
+
+    def with_arrays(self, arrays: dict[str, Array]) -> Plan:
+        """The same call with other tensors."""
+        changed = copy.copy(self.arguments)
+        changed.arrays = arrays
+        return replace(self, arguments=changed)
 
     def without_chance(self) -> Plan:
         """The same call that draws no random numbers. Raises CannotRunError if that cannot be asked for."""
