@@ -238,13 +238,15 @@ def _nonfinite_share(
 def _same_nonfinite(narrow: Array, own: Array) -> Array:
     """Where both are finite, or both are NaN, or both the same infinity."""
     same: Array = (
-        (np.isfinite(own) & np.isfinite(narrow)) | (np.isnan(own) & np.isnan(narrow)) | (np.isinf(own) & (own == narrow))
+        (np.isfinite(own) & np.isfinite(narrow))
+        | (np.isnan(own) & np.isnan(narrow))
+        | (np.isinf(own) & (own == narrow))
     )
     return same
 
 
 def ulp_errors(reference: Array, device: Array, dtype: str) -> Array:
-    """How many units of the last place of `reference` each element is off; float8 keeps the sign, as msprobe does."""
+    """How many units of the last place of `reference` each element is off; float8 keeps the sign as in msprobe."""
     if dtype in _SMALL_DTYPES:
         return _float8_ulp_errors(reference.astype(np.float64), device.astype(np.float64))
     limits = precision_of(dtype)
@@ -258,7 +260,7 @@ def ulp_errors(reference: Array, device: Array, dtype: str) -> Array:
 
 
 def _float8_ulp_errors(reference: Array, device: Array) -> Array:
-    """float8 whose mantissa narrows with the exponent: 3, 2, 1 bits for exponents to 3, 7, 15, and logarithms beyond."""
+    """float8 whose mantissa narrows with the exponent: 3, 2, 1 bits for exponents to 3, 7, 15, then logarithms."""
     exact = np.maximum(np.log2(np.abs(reference) + _FLOAT8_FLOOR), _FLOAT8_LEAST_EXPONENT)
     exponent = np.floor(exact)
     size = np.abs(exponent)

@@ -83,9 +83,7 @@ def perturb(
         views.define(connection, there)
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         setup = Setup(framework, device, seed, list(imports), modes=list(modes))
-        pool.run_all(
-            list(calls.values()), setup, jobs=jobs, limit=limit, progress=progress, taken=answers.append
-        )
+        pool.run_all(list(calls.values()), setup, jobs=jobs, limit=limit, progress=progress, taken=answers.append)
         import pyarrow as pa
 
         connection.register("calls", pa.Table.from_pylist(rows))

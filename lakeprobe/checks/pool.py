@@ -34,7 +34,7 @@ def run_all(
     progress: Progress | None = None,
     taken: Callable[[Answer], None],
 ) -> None:
-    """Run `calls` in `jobs` processes, and hand each answer to `taken`, in this thread, in the order in which they come.
+    """Run `calls` in `jobs` processes, and hand each answer to `taken`, in this thread, as they come.
 
     An op that takes more than `limit` seconds ends its process. Raises UsageError if no worker can start.
     """
@@ -110,7 +110,7 @@ class _Worker:
             return self._process
         if self._closed:
             raise UsageError("interrupted")
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 it is open as long as the process
         environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | dict(os.environ)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lakeprobe.checks.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Writes a script that runs one op as a run called it, for whoever owns the kernel: torch and numpy, nothing of ours."""
+"""Writes a script that runs one op as a run called it, for whoever owns the kernel. It needs torch and numpy alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _MODULES = {
     "VF": ("torch._VF", apis.VARIABLE_FUNCTIONS),
 }
 """Where a script finds the ops of a namespace, and their names: it calls nothing else, whatever a dump says."""
-_SAME_DTYPE = frozenset("type_as to half float bfloat16 double int long bool byte char short".split())
+_SAME_DTYPE = frozenset(
+    ["type_as", "to", "half", "float", "bfloat16", "double", "int", "long", "bool", "byte", "char", "short"]
+)
 _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -144,9 +146,7 @@ def _described(
     for leaf in gradients:
         keep(f"gradient.{leaf.slot}", leaf, own_seed + 1)
     positional, named = (
-        nested(
-            {path: _member(leaf, bool(gradients)) for path, leaf in paths(inputs, section)}, call.empties, section
-        )
+        nested({path: _member(leaf, bool(gradients)) for path, leaf in paths(inputs, section)}, call.empties, section)
         for section in ("input_args", "input_kwargs")
     )
     floats = [_EPS[leaf.plain_dtype] for leaf in (*inputs, *call.of("output")) if leaf.plain_dtype in _EPS]
@@ -190,7 +190,7 @@ def _write(script: Path, described: Mapping[str, Any], arrays: Mapping[str, NDAr
     text = text.replace("CALL: dict[str, Any] = {}", f"CALL: dict[str, Any] = {literal(described)}", 1)
     data = script.with_suffix(".npz")
     try:
-        np.savez(data, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez(data, allow_pickle=False, **arrays)
         script.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{script} cannot be written: {error.strerror}") from error

@@ -295,7 +295,8 @@ class _Work:
 
 def _row(outcome: Outcome) -> dict[str, Any]:
     row = asdict(outcome)
-    return row | row.pop("measures")
+    measured: dict[str, Any] = row.pop("measures")
+    return row | measured
 
 
 def _answer_schema() -> pa.Schema:

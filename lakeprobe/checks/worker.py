@@ -10,7 +10,6 @@ import importlib
 import os
 import signal
 import struct
-import sys
 import time
 from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
@@ -59,7 +58,9 @@ def answer(runner: Runner, setup: Setup, call: Call) -> Answer:
     """What became of one call."""
     start = time.perf_counter()
     try:
-        found = Answer(call.key, perturbed=runner.perturb(call)) if setup.modes else Answer(call.key, runner.check(call))
+        found = (
+            Answer(call.key, perturbed=runner.perturb(call)) if setup.modes else Answer(call.key, runner.check(call))
+        )
     except CannotRunError as reason:
         found = Answer(call.key, problem=str(reason))
     except Exception as error:  # noqa: BLE001 whatever an op raises belongs in its row
@@ -88,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

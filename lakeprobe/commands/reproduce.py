@@ -17,9 +17,7 @@ def reproduce(
     backward: Annotated[
         bool, typer.Option("--backward/--no-backward", help="Run its backward too, if it was recorded.")
     ] = True,
-    out: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The script.", show_default="OP.py, here")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--output", "-o", help="The script.", show_default="OP.py, here")] = None,
     step: Annotated[int | None, typer.Option("--step", help="The step.", show_default="the first")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="The rank.", show_default="the first")] = None,
     random: Annotated[

@@ -61,7 +61,9 @@ def verify(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 1234,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="VERIFICATION", help="Judge by the errors of another device, verified before."),
+        typer.Option(
+            "--against", metavar="VERIFICATION", help="Judge by the errors of another device, verified before."
+        ),
     ] = None,
     limit: Annotated[float, typer.Option("--limit", min=0.1, help="Seconds that one op may take.")] = 60.0,
     modules: ImportOption = None,
@@ -87,7 +89,8 @@ def verify(
 
     Example: lakeprobe verify npu --of npu_vs_gpu --most 20
     """
-    from lakeprobe import diagnostics, output as results
+    from lakeprobe import diagnostics
+    from lakeprobe import output as results
     from lakeprobe.checks.verify import verify as run_verify
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.verification_text import verification_text

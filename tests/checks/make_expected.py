@@ -77,8 +77,14 @@ def expected_floats(made, name, reference, device, peer):
         found[f"accumulative_{field}"] = number(getattr(accumulative, field))
 
     whole = CompareColumn()
-    status, whole, _ = made._compare_float_tensor("gelu", reference, device, whole, {"dtype": dtype, "in_dtype": torch.float32})
-    found |= {"pre_check": status, "cosine": number(whole.cosine_sim), "max_abs_err": float(algorithm.get_abs_err(reference, device).max())}
+    status, whole, _ = made._compare_float_tensor(
+        "gelu", reference, device, whole, {"dtype": dtype, "in_dtype": torch.float32}
+    )
+    found |= {
+        "pre_check": status,
+        "cosine": number(whole.cosine_sim),
+        "max_abs_err": float(algorithm.get_abs_err(reference, device).max()),
+    }
 
     if name == "float64":
         return found
@@ -92,14 +98,18 @@ def expected_floats(made, name, reference, device, peer):
     for standard, function in functions.items():
         sides = rows["device"][standard], rows["peer"][standard]
         # the dtype as api_precision_compare has it: the text of the csv
-        found[f"status_{standard}"] = function(PrecisionCompareInput(*sides, f"torch.{name}", ApiPrecisionOutputColumn(), api_name="gelu"))
+        found[f"status_{standard}"] = function(
+            PrecisionCompareInput(*sides, f"torch.{name}", ApiPrecisionOutputColumn(), api_name="gelu")
+        )
     row = row_of(accumulative, name)
     found["status_accumulative"] = two.record_accumulative_error_compare_result(
-        PrecisionCompareInput(row, row, f"torch.{name}", ApiPrecisionOutputColumn(), api_name="gelu"))
+        PrecisionCompareInput(row, row, f"torch.{name}", ApiPrecisionOutputColumn(), api_name="gelu")
+    )
     for api in APIS:
         sides = rows["device"]["benchmark"], rows["peer"]["benchmark"]
         found[f"status_benchmark_{api}"] = two.record_benchmark_compare_result(
-            PrecisionCompareInput(*sides, f"torch.{name}", ApiPrecisionOutputColumn(), api_name=api))
+            PrecisionCompareInput(*sides, f"torch.{name}", ApiPrecisionOutputColumn(), api_name=api)
+        )
     return found
 
 

@@ -43,7 +43,9 @@ def _floats(random, dtype, shape):
         reference[:] = 0
     reference = reference.astype(wide)
     size = random.choice([0, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3, 1e-2, 0.1, 1])
-    device, peer = (_near(random, reference, factor).astype(kind) for factor in (size, size * random.choice([0.1, 0.4, 1, 3])))
+    device, peer = (
+        _near(random, reference, factor).astype(kind) for factor in (size, size * random.choice([0.1, 0.4, 1, 3]))
+    )
     if random.random() < 0.25:
         for array in (reference, device, peer)[: random.integers(1, 4)]:
             array[random.integers(0, shape[0])] = random.choice([np.inf, -np.inf, np.nan])

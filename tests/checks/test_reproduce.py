@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from lakeprobe.checks.reproduce import literal, reproduce, reproduce_config
 from lakeprobe.errors import UsageError
 
@@ -41,7 +42,9 @@ def ran(script, *arguments, path=""):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("op", ["Functional.softmax.0", "Tensor.masked_fill.0.forward", "Functional.gelu.0", "Functional.dropout.0"])
+@pytest.mark.parametrize(
+    "op", ["Functional.softmax.0", "Tensor.masked_fill.0.forward", "Functional.gelu.0", "Functional.dropout.0"]
+)
 def test_a_script_runs_alone_and_finds_a_right_op_right(place, tmp_path, op):
     code, said = ran(reproduce("golden", op, tmp_path / "op.py", lake=place))
     assert code == 0, said
@@ -72,16 +75,20 @@ def test_without_contents_arguments_are_random_with_the_recorded_statistics(plac
 
 def test_numbers_that_are_not_finite_are_legal_source():
     value = {"a": [float("nan"), float("-inf"), 1.5, None, True], "b": 'quote " and \n'}
-    assert str(eval(literal(value))) == str(value)  # noqa: S307 of our own text
+    assert str(eval(literal(value))) == str(value)
 
 
 def test_msprobes_config_is_read(tmp_path):
     dump = Path(__file__).parents[1] / "data"
-    found = next((path for path in sorted(dump.rglob("dump.json")) if "Functional.relu.0.forward" in path.read_text()), None)
+    found = next(
+        (path for path in sorted(dump.rglob("dump.json")) if "Functional.relu.0.forward" in path.read_text()), None
+    )
     if found is None:
         pytest.skip("no bundled dump has a relu")
     config = tmp_path / "config_op.json"
-    config.write_text(json.dumps({"dump_json_path": str(found), "api_name": "Functional.relu.0", "data_mode": "random_data"}))
+    config.write_text(
+        json.dumps({"dump_json_path": str(found), "api_name": "Functional.relu.0", "data_mode": "random_data"})
+    )
     script = reproduce_config(config, tmp_path / "relu.py")
     assert '"function": "torch.nn.functional.relu"' in script.path.read_text()
 

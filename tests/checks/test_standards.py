@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pairs import APIS, COUNT, DTYPES, pairs
+
 from lakeprobe import resources
 from lakeprobe.checks import standards
 from lakeprobe.checks.measures import measure
 from lakeprobe.lake.connection import connect
-
-from pairs import APIS, COUNT, DTYPES, pairs
 
 FIELDS = {
     "small_value_err_ratio": "small_value_error_share",
@@ -82,7 +82,8 @@ def test_every_measure_is_msprobes(dtype, expected, measured):
 def rows_of(measured, dtype, side, api="gelu", **more):
     return [
         asdict(measured[dtype, number][side])
-        | {"place": number, "api": api, "dtype": dtype, "direction": "forward", "has_float8": False, "is_deterministic": True, "problem": None}
+        | {"place": number, "api": api, "dtype": dtype, "direction": "forward",
+           "has_float8": False, "is_deterministic": True, "problem": None}
         | more
         for number in range(COUNT)
     ]  # fmt: skip
@@ -110,7 +111,11 @@ def test_the_verdict_on_two_devices_is_msprobes(dtype, standard, expected, measu
         connection.register("verifications", pa.Table.from_pylist(both, schema=schema()))
         parameters = {"standard": standard, "device": "device", "peer": "peer"}
         found = connection.sql(resources.sql("checks/against"), params=parameters).to_arrow_table()
-        field = f"status_benchmark_{api}" if standard == "benchmark" else next(k for k, v in STATUSES.items() if v == standard)
+        field = (
+            f"status_benchmark_{api}"
+            if standard == "benchmark"
+            else next(k for k, v in STATUSES.items() if v == standard)
+        )
         theirs = [expected[dtype, number][field] for number in range(COUNT)]
         assert found.sort_by("seq")["status"].to_pylist() == theirs
         assert len(set(theirs)) == 2
@@ -118,8 +123,26 @@ def test_the_verdict_on_two_devices_is_msprobes(dtype, standard, expected, measu
 
 def schema():
     numbers = {name: pa.float64() for name in asdict(measure(np.zeros(2), np.zeros(2)))}
-    texts = {name: pa.string() for name in ("api", "dtype", "direction", "problem", "cosine_note", "verification", "origin", "run", "op", "slot")}
-    others = {name: pa.int32() for name in ("place", "step", "rank", "seq")} | {"has_float8": pa.bool_(), "is_deterministic": pa.bool_(), "shape": pa.list_(pa.int64())}
+    texts = {
+        name: pa.string()
+        for name in (
+            "api",
+            "dtype",
+            "direction",
+            "problem",
+            "cosine_note",
+            "verification",
+            "origin",
+            "run",
+            "op",
+            "slot",
+        )
+    }
+    others = {name: pa.int32() for name in ("place", "step", "rank", "seq")} | {
+        "has_float8": pa.bool_(),
+        "is_deterministic": pa.bool_(),
+        "shape": pa.list_(pa.int64()),
+    }
     return pa.schema(list((numbers | texts | others).items()))
 
 

@@ -1,4 +1,4 @@
-"""Ops of collected runs, run again: right ones pass, planted ones are named, and nothing that an op does stops the rest."""
+"""Ops of collected runs, run again: right ones pass, planted ones are named, and no op stops the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
+
 from lakeprobe.checks import verify as verifying
 from lakeprobe.errors import UsageError
 from lakeprobe.session import Lake

@@ -60,7 +60,7 @@ FIRST_ONLY: dict[str, Change] = {"add_noise": add_noise, "change_value": change_
 def ratio(changed: Array, plain: Array, *, backward: bool) -> tuple[float, bool]:
     """How far two results are apart, as the largest quotient of two elements from 1 on, and whether a sign flipped.
 
-    Elements are at least sqrt(noise) here, of gradients at least 1e-3. All elements count: msprobe takes the last chunk.
+    Elements are at least sqrt(noise) here, of gradients at least 1e-3. All elements count, not the last chunk alone.
     """
     dtype = getattr(torch, plain.dtype.name, torch.float32)
     floor = BACKWARD_FLOOR if backward else NOISE.get(dtype, NOISE[torch.float32]) ** 0.5

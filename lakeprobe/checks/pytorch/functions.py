@@ -19,23 +19,90 @@ from lakeprobe.checks.pytorch import fusion
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _FACTORIES = frozenset(
-    """
-    arange bartlett_window blackman_window eye full full_like hamming_window hann_window kaiser_window linspace logspace
-    ones ones_like range scalar_tensor zeros zeros_like tril_indices triu_indices
-    """.split()
+    [
+        "arange",
+        "bartlett_window",
+        "blackman_window",
+        "eye",
+        "full",
+        "full_like",
+        "hamming_window",
+        "hann_window",
+        "kaiser_window",
+        "linspace",
+        "logspace",
+        "ones",
+        "ones_like",
+        "range",
+        "scalar_tensor",
+        "zeros",
+        "zeros_like",
+        "tril_indices",
+        "triu_indices",
+    ]
 )
 """Functions that torch cannot override because they take no tensor."""
 _REFUSED = frozenset(
-    """
-    __setstate__ __reduce_ex__ __reduce__ __deepcopy__ apply_ map_ map2_ set_ register_hook share_memory_ storage numpy
-    tolist data_ptr backward record_stream pin_memory from_file empty empty_like empty_strided new_empty
-    new_empty_strided resize_ resize_as_ to_dlpack
-    """.split()
+    [
+        "__setstate__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__deepcopy__",
+        "apply_",
+        "map_",
+        "map2_",
+        "set_",
+        "register_hook",
+        "share_memory_",
+        "storage",
+        "numpy",
+        "tolist",
+        "data_ptr",
+        "backward",
+        "record_stream",
+        "pin_memory",
+        "from_file",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+        "to_dlpack",
+    ]
 )
 """Of the classes and modules below, what is no op, or has no defined result."""
 _OPERATORS = frozenset(
-    "add and div eq floordiv ge getitem gt invert le lshift lt matmul mod mul ne neg or pos pow rshift setitem sub "
-    "truediv xor abs rpow".split()
+    [
+        "add",
+        "and",
+        "div",
+        "eq",
+        "floordiv",
+        "ge",
+        "getitem",
+        "gt",
+        "invert",
+        "le",
+        "lshift",
+        "lt",
+        "matmul",
+        "mod",
+        "mul",
+        "ne",
+        "neg",
+        "or",
+        "pos",
+        "pow",
+        "rshift",
+        "setitem",
+        "sub",
+        "truediv",
+        "xor",
+        "abs",
+        "rpow",
+    ]
 )
 """Operators of Python, __add__ and the like, also reflected and in place."""
 NOT_RUN = {

@@ -64,4 +64,3 @@ def _compared(mode: str, direction: str, slot: str, plain: Array, changed: Array
     return Perturbed(
         mode, direction, slot, plain.dtype.name, list(plain.shape), found - 1, limit - 1, flips, consistent, condition
     )
-

@@ -27,14 +27,30 @@ from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbe
 from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
 from lakeprobe.checks.pytorch.rounding import Rounding
-from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, name_of, to_numpy, to_torch
+from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, to_numpy, to_torch
 
 Array = NDArray[Any]
 
 _DRAWS, _DRAWS_OF_FEW, _FEW = 2, 8, 64
 """Draws of rounded inputs whose root mean square is the sensitivity; more where a result has few elements, because the
 mean over elements does not make up for a draw that is small by chance."""
-_NOT_RAISED = frozenset("type_as to half float bfloat16 double int long bool byte char short npu_dtype_cast".split())
+_NOT_RAISED = frozenset(
+    [
+        "type_as",
+        "to",
+        "half",
+        "float",
+        "bfloat16",
+        "double",
+        "int",
+        "long",
+        "bool",
+        "byte",
+        "char",
+        "short",
+        "npu_dtype_cast",
+    ]
+)
 """Ops whose result has the dtype that their arguments name."""
 _NOT_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
 _CHANCES = ("p", "dropout_p", "dropout")
@@ -147,7 +163,11 @@ class Arguments:
 
     def _autocast(self) -> torch.dtype | None:
         """The dtype in which autocast let the op run: its inputs are wider than its result, which is of 16 bits."""
-        given = {array.dtype.name for array in self.arrays.values() if np.issubdtype(array.dtype, np.floating) or _is_small(array)}
+        given = {
+            array.dtype.name
+            for array in self.arrays.values()
+            if np.issubdtype(array.dtype, np.floating) or _is_small(array)
+        }
         made = {leaf.plain_dtype for leaf in self.call.of("output") if leaf.kind == "tensor"}
         small = made & {"float16", "bfloat16"}
         if "float32" in given and len(small) == 1 and self.call.api not in _NOT_RAISED:
@@ -300,7 +320,7 @@ class Plan:
         leaves = (*self.arguments.call.of("input"), *self.arguments.call.of("output"))
         dtypes = (dtype_of(leaf.plain_dtype) for leaf in leaves if leaf.kind == "tensor")
         floats = [torch.finfo(dtype).eps for dtype in dtypes if dtype is not None and dtype.is_floating_point]
-        return max(floats, default=torch.finfo(torch.float32).eps) / 2
+        return float(max(floats, default=torch.finfo(torch.float32).eps)) / 2
 
     @property
     def _is_differentiated(self) -> bool:
@@ -335,9 +355,7 @@ class Plan:
         }, None
 
 
-def _prepared(
-    tensor: torch.Tensor, device: torch.device, is_raised: bool, noise: Rounding | None
-) -> torch.Tensor:
+def _prepared(tensor: torch.Tensor, device: torch.device, is_raised: bool, noise: Rounding | None) -> torch.Tensor:
     if not is_raised:
         return tensor.to(device)
     wide = WIDER.get(tensor.dtype)
@@ -368,8 +386,10 @@ def _tuples(value: Any) -> Any:
 def _random_state(device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
         return torch.get_rng_state()
-    module = getattr(torch, device.type, None)
-    state: torch.Tensor = module.get_rng_state(device).clone() if hasattr(module, "get_rng_state") else torch.get_rng_state()
+    module: Any = getattr(torch, device.type, None)
+    state: torch.Tensor = (
+        module.get_rng_state(device).clone() if hasattr(module, "get_rng_state") else torch.get_rng_state()
+    )
     return state
 
 

@@ -40,7 +40,9 @@ def to_torch(array: Array) -> torch.Tensor:
     if array.dtype.newbyteorder("=") != array.dtype:
         array = array.astype(array.dtype.newbyteorder("="))
     if hasattr(ml_dtypes, array.dtype.name) and dtype is not None and array.dtype.kind not in "iub":
-        words = np.ascontiguousarray(array).view(np.dtype(f"i{array.dtype.itemsize}" if array.dtype.itemsize > 1 else "u1"))
+        words = np.ascontiguousarray(array).view(
+            np.dtype(f"i{array.dtype.itemsize}" if array.dtype.itemsize > 1 else "u1")
+        )
         return torch.from_numpy(words.copy()).view(dtype).reshape(array.shape)
     return torch.from_numpy(np.array(array, order="C"))
 

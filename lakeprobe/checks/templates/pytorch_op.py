@@ -35,7 +35,9 @@ SIGNATURES = {
     "dropout": ("input", "p", "train"),
     "dropout_": ("input", "p", "train"),
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p"),
-    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), ("input", "hx", "params", "has_biases", "num_layers", "dropout")),
+    **dict.fromkeys(
+        ("lstm", "gru", "rnn_tanh", "rnn_relu"), ("input", "hx", "params", "has_biases", "num_layers", "dropout")
+    ),
 }
 
 
@@ -69,81 +71,105 @@ def function_of(call: dict[str, Any]) -> Any:
     return found
 
 
-def run(
-    call: dict[str, Any], arrays: dict[str, Any], device: str, raised: bool = False, draw: int | None = None
-) -> tuple[dict[str, torch.Tensor], bool]:
-    """The results by name, those of the backward as "gradient of NAME"; and whether the op drew random numbers."""
-    device = "cpu" if raised else device
-    raised = raised and not call["keeps_dtype"]
-    mode = None if draw is None else Rounding(call["unit"], call["seed"] + draw)
-    autocast = getattr(torch, call["autocast"]) if call["autocast"] else None
-    leaves: dict[str, torch.Tensor] = {}
+class Run:
+    """One run of the call: on a device, or in higher precision on the CPU, there perhaps moved by a rounding."""
 
-    def prepared(tensor: torch.Tensor) -> torch.Tensor:
-        if raised or draw is not None:
-            tensor = tensor.to(WIDER.get(tensor.dtype, tensor.dtype)) if raised else tensor
-            return mode.moved(tensor) if mode is not None and tensor.is_floating_point() else tensor
-        return tensor.to(device)
+    def __init__(
+        self, call: dict[str, Any], arrays: dict[str, Any], device: str, raised: bool = False, draw: int | None = None
+    ) -> None:
+        self.call, self.arrays = call, arrays
+        self.device = "cpu" if raised else device
+        self.raised = raised and not call["keeps_dtype"]
+        self.mode = None if draw is None else Rounding(call["unit"], call["seed"] + draw)
+        self.autocast = getattr(torch, call["autocast"]) if call["autocast"] else None
+        self.leaves: dict[str, torch.Tensor] = {}
+        self.is_random = False
 
-    def load(name: str) -> torch.Tensor:
-        stored, dtype = arrays[name], call["dtypes"][name]
+    def results(self) -> dict[str, torch.Tensor]:
+        """The results by name, those of the backward as "gradient of NAME"; nothing if the op draws random numbers."""
+        with torch.enable_grad(), self.mode or contextlib.nullcontext():
+            positional = self.value_of(self.call["positional"])
+            named = {key: self.value_of(member) for key, member in self.call["named"].items()}
+            torch.manual_seed(self.call["seed"])
+            before = random_state(self.device)
+            with self.casting():
+                output = called(function_of(self.call), self.call["without"], positional, named)
+            self.is_random = not torch.equal(before, random_state(self.device))
+            if self.is_random:
+                return {}
+            if output is None and positional:
+                output = positional[0]
+            outputs = list(tensors_of(output))
+            results = {f"output.{place}" if place else "output.0": tensor.detach().cpu() for place, tensor in outputs}
+            return results | self.gradients([tensor for _, tensor in outputs])
+
+    def casting(self) -> Any:
+        """The autocast in which the op ran, if any."""
+        if self.autocast is None or self.raised:
+            return contextlib.nullcontext()
+        return torch.autocast(torch.device(self.device).type, dtype=self.autocast)
+
+    def gradients(self, outputs: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The gradients of the inputs, from those that came in."""
+        waiting = [self.load(name) for name in self.call["gradients"]]
+        roots, seeds = [], []
+        for tensor in outputs:
+            fitting = next((gradient for gradient in waiting if gradient.shape == tensor.shape), None)
+            if tensor.requires_grad and fitting is not None:
+                waiting = [gradient for gradient in waiting if gradient is not fitting]
+                roots.append(tensor)
+                seeds.append(self.prepared(fitting).to(tensor.dtype))
+        if not roots or not self.leaves:
+            return {}
+        found = torch.autograd.grad(roots, list(self.leaves.values()), seeds, allow_unused=True)
+        pairs = zip(self.leaves, found, strict=True)
+        return {f"gradient of {name}": gradient.detach().cpu() for name, gradient in pairs if gradient is not None}
+
+    def load(self, name: str) -> torch.Tensor:
+        """An array of the .npz file; those of 16 bits that numpy lacks are there as whole numbers."""
+        stored, dtype = self.arrays[name], self.call["dtypes"][name]
         tensor = torch.from_numpy(stored.copy())
         return tensor.view(getattr(torch, dtype)).reshape(stored.shape) if dtype else tensor
 
-    def value_of(value: Any) -> Any:
-        if isinstance(value, list):
-            return [value_of(member) for member in value]
-        if isinstance(value, dict) and "tensor" in value:
-            tensor = load(value["tensor"])
-            if autocast is not None and tensor.dtype == torch.float32:
-                tensor = tensor.to(autocast) if raised else tensor.to(autocast).to(torch.float32)
-            tensor = prepared(tensor)
-            if value["requires_grad"] and (tensor.is_floating_point() or tensor.is_complex()):
-                leaves[value["tensor"]] = tensor.requires_grad_()
-                return tensor.clone()
-            return tensor
-        if isinstance(value, dict) and "slice" in value:
-            return slice(*value["slice"])
-        if isinstance(value, dict) and "dtype" in value:
-            dtype = getattr(torch, value["dtype"])
-            return WIDER.get(dtype, dtype) if raised else dtype
-        if isinstance(value, dict) and "device" in value:
-            return device
-        if isinstance(value, dict):
-            return {key: value_of(member) for key, member in value.items()}
-        return float(np.float32(value)) if raised and type(value) is float else value
+    def prepared(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor as this run takes it."""
+        if not self.raised:
+            return tensor.to(self.device)
+        tensor = tensor.to(WIDER.get(tensor.dtype, tensor.dtype))
+        return self.mode.moved(tensor) if self.mode is not None and tensor.is_floating_point() else tensor
 
-    with torch.enable_grad(), mode or contextlib.nullcontext():
-        positional = value_of(call["positional"])
-        named = {key: value_of(member) for key, member in call["named"].items()}
-        torch.manual_seed(call["seed"])
-        before = random_state(device)
-        with torch.autocast(torch.device(device).type, dtype=autocast) if autocast and not raised else contextlib.nullcontext():
-            output = called(function_of(call), call["without"], positional, named)
-        is_random = not torch.equal(before, random_state(device))
-        if output is None and positional:
-            output = positional[0]
-        outputs = list(tensors_of(output))
-        results = {f"output.{place}" if place else "output.0": tensor.detach().cpu() for place, tensor in outputs}
-        waiting = [load(name) for name in call["gradients"]]
-        roots, seeds = [], []
-        for _, tensor in outputs:
-            fitting = next((gradient for gradient in waiting if gradient.shape == tensor.shape), None)
-            if tensor.requires_grad and fitting is not None and not is_random:
-                waiting = [gradient for gradient in waiting if gradient is not fitting]
-                roots.append(tensor)
-                seeds.append(prepared(fitting).to(tensor.dtype))
-        if roots and leaves:
-            found = torch.autograd.grad(roots, list(leaves.values()), seeds, allow_unused=True)
-            for name, gradient in zip(leaves, found, strict=True):
-                if gradient is not None:
-                    results[f"gradient of {name}"] = gradient.detach().cpu()
-    return results, is_random
+    def value_of(self, value: Any) -> Any:
+        """An argument as the op takes it."""
+        if isinstance(value, list):
+            return [self.value_of(member) for member in value]
+        if not isinstance(value, dict):
+            return float(np.float32(value)) if self.raised and type(value) is float else value
+        if "tensor" in value:
+            return self.tensor(value["tensor"], value["requires_grad"])
+        if "slice" in value:
+            return slice(*value["slice"])
+        if "device" in value:
+            return self.device
+        if "dtype" in value:
+            dtype = getattr(torch, value["dtype"])
+            return WIDER.get(dtype, dtype) if self.raised else dtype
+        return {key: self.value_of(member) for key, member in value.items()}
+
+    def tensor(self, name: str, requires_grad: bool) -> torch.Tensor:
+        """A tensor argument, of its own: an op in place may not change a leaf."""
+        tensor = self.load(name)
+        if self.autocast is not None and tensor.dtype == torch.float32:
+            tensor = tensor.to(self.autocast) if self.raised else tensor.to(self.autocast).to(torch.float32)
+        tensor = self.prepared(tensor)
+        if requires_grad and (tensor.is_floating_point() or tensor.is_complex()):
+            self.leaves[name] = tensor.requires_grad_()
+            return tensor.clone()
+        return tensor
 
 
 def random_state(device: str) -> Any:
     """The state of the random numbers of a device."""
-    module = getattr(torch, torch.device(device).type, None)
+    module: Any = getattr(torch, torch.device(device).type, None)
     return module.get_rng_state().clone() if hasattr(module, "get_rng_state") else torch.get_rng_state()
 
 
@@ -189,12 +215,20 @@ def judged(
     name: str, result: torch.Tensor, exact: torch.Tensor, moved: list[torch.Tensor], limits: dict[str, float]
 ) -> dict[str, Any]:
     """The errors of a result, and its verdict."""
-    row: dict[str, Any] = {"result": name, "dtype": str(result.dtype).removeprefix("torch."), "shape": list(result.shape)}
+    row: dict[str, Any] = {
+        "result": name,
+        "dtype": str(result.dtype).removeprefix("torch."),
+        "shape": list(result.shape),
+    }
     if result.numel() == 0 or not result.is_floating_point():
         return row | {"verdict": "right" if torch.equal(result, exact.to(result.dtype)) else "WRONG"}
     device, wide = result.double(), exact.double()
     narrow = exact.to(result.dtype).double()
-    same = (device.isfinite() & narrow.isfinite()) | (device.isnan() & narrow.isnan()) | (device.isinf() & (device == narrow))
+    same = (
+        (device.isfinite() & narrow.isfinite())
+        | (device.isnan() & narrow.isnan())
+        | (device.isinf() & (device == narrow))
+    )
     finite = device.isfinite() & wide.isfinite()
     zeros = int(((device == 0) & (wide == 0) & (device.signbit() != wide.signbit())).sum())
     row |= {"not finite": int((~same).sum()), "signed zeros": zeros}
@@ -223,12 +257,15 @@ def judged(
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as aligned columns."""
-    columns = list(dict.fromkeys(column for row in rows for column in row if column != "verdict")) + ["verdict"]
+    columns = [*dict.fromkeys(column for row in rows for column in row if column != "verdict"), "verdict"]
     cells = [columns] + [
-        [f"{value:.4g}" if isinstance(value := row.get(column, ""), float) else str(value) for column in columns] for row in rows
+        [f"{value:.4g}" if isinstance(value := row.get(column, ""), float) else str(value) for column in columns]
+        for row in rows
     ]
     widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
 
 
 def main() -> int:
@@ -241,18 +278,20 @@ def main() -> int:
     torch.set_num_threads(1)
     with np.load(Path(__file__).with_suffix(".npz"), allow_pickle=False) as file:
         arrays = dict(file)
-    results, is_random = run(CALL, arrays, device)
-    if is_random:
+    first = Run(CALL, arrays, device)
+    results = first.results()
+    if first.is_random:
         CALL["without"] = [name for name in CHANCES if name in parameters(function_of(CALL))][:1]
         print(f"it draws random numbers; run with {CALL['without'] or 'no change'} = 0")
-        results, is_random = run(CALL, arrays, device)
-        if is_random:
+        first = Run(CALL, arrays, device)
+        results = first.results()
+        if first.is_random:
             print("it cannot be compared")
             return 0
-    again, _ = run(CALL, arrays, device)
-    exact, _ = run(CALL, arrays, device, raised=True)
+    again = Run(CALL, arrays, device).results()
+    exact = Run(CALL, arrays, device, raised=True).results()
     draws = 8 if any(tensor.numel() < 64 for tensor in exact.values()) else 2
-    moved = [run(CALL, arrays, device, raised=True, draw=draw)[0] for draw in range(draws)]
+    moved = [Run(CALL, arrays, device, raised=True, draw=draw).results() for draw in range(draws)]
     rows = [
         judged(name, result, exact[name], [other[name] for other in moved], CALL["limits"][name.startswith("gradient")])
         for name, result in results.items()
