@@ -25,7 +25,7 @@ from lakeprobe.cli import app
 from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
 from lakeprobe.lake.connection import connect
-from lakeprobe.lake.views import NOISE, PAIRS, RESULTS, SUSPECTS
+from lakeprobe.lake.views import NOISE, PAIRS, PERTURBATIONS, RESULTS, SUSPECTS, VERIFICATIONS
 from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, metrics, table
 
 FOLDER = Path(__file__).resolve().parent
@@ -42,6 +42,7 @@ RESULT_PARTITIONS = (
     ("step", "INTEGER", "the target unit's step"),
     ("rank", "INTEGER", "the target unit's rank"),
 )
+CHECK_PARTITIONS = {VERIFICATIONS: "verification", PERTURBATIONS: "perturbation"}
 
 
 def commands_page() -> str:
@@ -84,6 +85,8 @@ def lake_page() -> str:
         "LAKE/comparisons/comparison=C/P/step=S/rank=K/pairs.parquet     the result of a search for a mapping",
         "LAKE/comparisons/comparison=C/P/step=S/rank=K/stacks.parquet    the target unit's stacks",
         "LAKE/noise/noise=N/P/noise.parquet               differences between repeats of a golden run",
+        "LAKE/verifications/verification=V/P/verifications.parquet  results of ops that were run again",
+        "LAKE/perturbations/perturbation=V/P/perturbations.parquet  results of ops with changed inputs",
         "LAKE/tables/table=T/P/table.parquet              a result table of another tool",
         "LAKE/run=R/note.txt                              a note on a run; on a comparison likewise",
         "```",
@@ -101,12 +104,17 @@ def lake_page() -> str:
         "",
         "| View | One row is |",
         "|---|---|",
-        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, RESULTS, SUSPECTS, PAIRS, NOISE)),
+        *(
+            f"| [{name}](#{name}) | {table(name).grain} |"
+            for name in (*UNIT_TABLES, RESULTS, SUSPECTS, PAIRS, NOISE, *CHECK_PARTITIONS)
+        ),
     ]
     for name in UNIT_TABLES:
         lines += _table(table(name), UNIT_PARTITIONS)
     for name in (RESULTS, SUSPECTS, PAIRS, NOISE):
         lines += _table(table(name), RESULT_PARTITIONS)
+    for name, partition in CHECK_PARTITIONS.items():
+        lines += _table(table(name), ((partition, "VARCHAR", f"the {partition}'s name"),))
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,6 @@ from lakeprobe.checks import values
 from lakeprobe.checks.calls import Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import SEED, Chosen, select
-from lakeprobe.collect.pytorch import apis
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import staging, store, views
 from lakeprobe.lake.connection import connect
@@ -30,12 +29,13 @@ if TYPE_CHECKING:
 
 _TEMPLATE = Path(__file__).parent / "templates" / "pytorch_op.py"
 _MODULES = {
-    "Functional": ("torch.nn.functional", apis.FUNCTIONAL),
-    "Torch": ("torch", apis.TORCH),
-    "Tensor": ("torch.Tensor", apis.TENSOR),
-    "VF": ("torch._VF", apis.VARIABLE_FUNCTIONS),
+    "Functional": "torch.nn.functional",
+    "Torch": "torch",
+    "Tensor": "torch.Tensor",
+    "VF": "torch._VF",
+    "Aten": "torch.ops.aten",
 }
-"""Where a script finds the ops of a namespace, and their names: it calls nothing else, whatever a dump says."""
+_API = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _SAME_DTYPE = frozenset(
     ["type_as", "to", "half", "float", "bfloat16", "double", "int", "long", "bool", "byte", "char", "short"]
 )
@@ -160,11 +160,11 @@ def _described(
 
 
 def _function(call: Call) -> str:
-    module, names = _MODULES.get(call.api_type, ("", frozenset()))
-    for api in (call.api, f"linalg.{call.api}"):  # msprobe drops the name of the module linalg
-        if api in names:
-            return f"{module}.{api}"
-    raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
+    """Where the script finds the op. Whether torch calls it an op, it asks there itself."""
+    module = _MODULES.get(call.api_type)
+    if module is None or not _API.fullmatch(call.api):
+        raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
+    return f"{module}.{call.api}"
 
 
 def _autocast(call: Call) -> str | None:

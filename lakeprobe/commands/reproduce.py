@@ -14,9 +14,9 @@ from lakeprobe.errors import UsageError
 def reproduce(
     run: Annotated[str | None, typer.Argument(help="The run.")] = None,
     op: Annotated[str | None, typer.Argument(help="The op: Functional.gelu.3.")] = None,
-    backward: Annotated[
-        bool, typer.Option("--backward/--no-backward", help="Run its backward too, if it was recorded.")
-    ] = True,
+    no_backward: Annotated[
+        bool, typer.Option("--no-backward", help="Only the forward, though the backward was recorded.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--output", "-o", help="The script.", show_default="OP.py, here")] = None,
     step: Annotated[int | None, typer.Option("--step", help="The step.", show_default="the first")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="The rank.", show_default="the first")] = None,
@@ -47,6 +47,6 @@ def reproduce(
         raise UsageError("name a run and an op, or a file with --config")
     else:
         script = write_script(
-            run, op, out, lake=lake, step=step, rank=rank, backward=backward, random=random, seed=seed
+            run, op, out, lake=lake, step=step, rank=rank, backward=not no_backward, random=random, seed=seed
         )
     diagnostics.note(f"wrote {script.path} and {script.data}; run it: python {script.path} --device cpu")

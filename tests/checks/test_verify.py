@@ -183,3 +183,26 @@ def test_what_cannot_be_verified_is_said(place, asked, message):
         verifying.verify(**{"run": "tensor", "ops": ["gelu"], "lake": place} | asked)
     with Lake(place) as opened:
         assert "x" not in {name for (name,) in opened.sql("SELECT DISTINCT verification FROM verifications").fetchall()}
+
+
+def test_blame_says_what_verifications_say_of_its_first_suspect(place, planted_path, monkeypatch):
+    """The target ran with a wrong layer norm: what it recorded is wrong by its own inputs, the op here is right."""
+    from torch.nn import functional
+
+    from lakeprobe.reports.blame_text import blame_text
+
+    right = functional.layer_norm
+    monkeypatch.setattr(functional, "layer_norm", lambda x, *rest, **named: right(x, *rest, **named) * 1.001)
+    with lakeprobe.collect(None, run="npu", lake=place, task="tensor"):
+        train()
+    monkeypatch.undo()
+    with Lake(place) as opened:
+        opened.compare("npu", "tensor", name="pair")
+        before = blame_text(opened.comparison("pair").blame())
+        report = opened.verify("npu", name="npu_worst", of="pair", most=3).report
+        assert report.calls <= 3
+        after = blame_text(opened.comparison("pair").blame())
+    assert "Functional.layer_norm.0.forward on rank 0" in before
+    assert "The op itself" not in before
+    assert "The op itself is wrong: given the inputs of npu, what npu recorded is off by up to 0.0" in after
+    assert "The op itself is right: given the inputs of npu, run again on cpu is within rounding." in after

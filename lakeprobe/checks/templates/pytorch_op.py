@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.overrides
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CALL: dict[str, Any] = {}
@@ -64,11 +65,18 @@ class Rounding(TorchDispatchMode):  # type: ignore[misc]
 
 def function_of(call: dict[str, Any]) -> Any:
     """The function that the call names: torch.nn.functional.gelu and the like."""
-    first, *names = call["function"].split(".")
-    found: Any = importlib.import_module(first)
-    for name in names:
-        found = getattr(found, name)
-    return found
+    module, _, name = call["function"].rpartition(".")
+    holder: Any = torch
+    for part in module.split(".")[1:]:
+        holder = getattr(holder, part)
+    if holder is torch and not hasattr(torch, name):
+        holder = torch.linalg  # msprobe drops the name of the module
+    overridable = torch.overrides.get_overridable_functions().get(holder, ())
+    is_op = module in ("torch.nn.functional", "torch.ops.aten") or hasattr(torch._C.TensorBase, name)
+    is_op = is_op or hasattr(torch._C._VariableFunctions, name) or getattr(holder, name, None) in overridable
+    if not is_op or not hasattr(holder, name):
+        sys.exit(f"torch {torch.__version__} has no op {call['function']}")
+    return getattr(holder, name)
 
 
 class Run:
