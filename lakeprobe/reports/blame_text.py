@@ -83,7 +83,7 @@ def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
     """Yield what verifications say of the cause itself."""
     cause = suspects[0]["op"] if suspects and suspects[0]["grade"] == "suspect" else None
     for row in verified:
-        if cause is None or cause.removesuffix(".forward").removesuffix(".backward") != row["op"]:
+        if row["op"] != cause:
             continue
         where = f"what {row['run']} recorded" if row["origin"] == "recorded" else f"run again on {row['device']}"
         given = f"the inputs of {row['run']}" if row["inputs"] == "contents" else f"random inputs like those of {row['run']}"

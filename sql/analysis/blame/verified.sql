@@ -2,7 +2,7 @@
 -- grain: one suspect, run (target or golden) and origin of the result (device, or recorded in the dump)
 -- parameters: $ops: the suspects' names, $runs, $step; the view verifications
 SELECT
-    regexp_replace(op, '\.(forward|backward)$', '') AS op,
+    op,
     run,
     origin,
     any_value(device) AS device,
@@ -17,8 +17,7 @@ FROM verifications
 WHERE
     run IN (SELECT unnest($runs::VARCHAR[]))
     AND step = $step
-    AND regexp_replace(op, '\.(forward|backward)$', '')
-        IN (SELECT regexp_replace(name, '\.(forward|backward)$', '') FROM unnest($ops::VARCHAR[]) AS names (name))
+    AND op IN (SELECT unnest($ops::VARCHAR[]))
     AND status IN ('pass', 'warning', 'error')
 GROUP BY ALL
 ORDER BY op, list_position($runs::VARCHAR[], any_value(verifications.run)), origin DESC
