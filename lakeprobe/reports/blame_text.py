@@ -86,7 +86,7 @@ def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
         if row["op"] != cause:
             continue
         where = f"what {row['run']} recorded" if row["origin"] == "recorded" else f"run again on {row['device']}"
-        given = f"the inputs of {row['run']}" if row["inputs"] == "contents" else f"random inputs like those of {row['run']}"
+        given = f"the inputs of {row['run']}" if row["inputs"] == "contents" else f"random inputs as in {row['run']}"
         if row["wrong"]:
             yield f"The op itself is wrong: given {given}, {where} is off by up to {_size(row['max_abs_error'])}."
         elif not row["is_deterministic"]:
