@@ -10,6 +10,38 @@ from typing import Any
 from lakeprobe.checks.measures import Measures
 from lakeprobe.tensors import TensorReference
 
+NO_OPS = frozenset(
+    [
+        "__setstate__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__deepcopy__",
+        "apply_",
+        "map_",
+        "map2_",
+        "set_",
+        "register_hook",
+        "share_memory_",
+        "storage",
+        "numpy",
+        "tolist",
+        "data_ptr",
+        "backward",
+        "record_stream",
+        "pin_memory",
+        "from_file",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+        "to_dlpack",
+    ]
+)
+"""In the namespaces of PyTorch's ops, what is no op, or has no defined result."""
+
 
 class CannotRunError(Exception):
     """A call cannot be run again; the text says why, for the row of the call."""

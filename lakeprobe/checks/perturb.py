@@ -6,13 +6,12 @@ definitions (docs/ops.md).
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.checks import pool, stored
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 MODES = ("improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu")
 USUAL = ("no_change", "bit_noise", "add_noise", "improve_precision", "to_cpu")
 """Without change_value: what exchanges elements of the input exchanges elements of most results."""
-
-_CSV = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +104,3 @@ def _answered(answers: Sequence[Answer]) -> pa.Table:
     names = {each.name for each in fields(Perturbed)}
     columns = [column for column in arrow_schema("perturbations") if column.name in names]
     return pa.Table.from_pylist(rows, schema=pa.schema([*columns, ("key", pa.string()), ("number", pa.int64())]))
-
-
-def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write msprobe's free_benchmark.csv: the results that are not consistent."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_CSV)
-        for row in rows:
-            if row["is_consistent"] is False:
-                stem = row["op"].removesuffix(".forward").removesuffix(".backward")
-                index = row["slot"].rpartition(".")[2]
-                writer.writerow([
-                    row["rank"], row["mode"], row["direction"], row["step"], stem, row["max_relative"],
-                    f"torch.{row['dtype']}", row["shape"], index,
-                ])  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from lakeprobe import resources
 from lakeprobe.checks import values
-from lakeprobe.checks.calls import Call, CannotRunError, Leaf, nested, paths, values_of
+from lakeprobe.checks.calls import NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import SEED, Chosen, select
 from lakeprobe.errors import UsageError
@@ -162,7 +162,7 @@ def _described(
 def _function(call: Call) -> str:
     """Where the script finds the op. Whether torch calls it an op, it asks there itself."""
     module = _MODULES.get(call.api_type)
-    if module is None or not _API.fullmatch(call.api):
+    if module is None or not _API.fullmatch(call.api) or call.api.rpartition(".")[2] in NO_OPS:
         raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
     return f"{module}.{call.api}"
 

@@ -57,9 +57,10 @@ def perturb(
     """
     from lakeprobe import diagnostics
     from lakeprobe import output as results
-    from lakeprobe.checks.perturb import USUAL, write_csv
+    from lakeprobe.checks.perturb import USUAL
     from lakeprobe.checks.perturb import perturb as run_perturb
     from lakeprobe.lake.connection import query_errors
+    from lakeprobe.reports.verification_files import write_free_benchmark
     from lakeprobe.session import Lake, rows_of
     from lakeprobe.work import default_jobs
 
@@ -76,7 +77,7 @@ def perturb(
         diagnostics.note(f"{report.name}: {report.calls} calls, {report.distinct} distinct; results: {counts}")
         if output is not None:
             every = opened.sql("FROM perturbations WHERE perturbation = $name ORDER BY place", {"name": report.name})
-            write_csv(rows_of(every), output)
+            write_free_benchmark(rows_of(every), output)
             diagnostics.note(f"wrote {output}")
     if {"random", "differs"} & set(report.statuses):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

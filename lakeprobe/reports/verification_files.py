@@ -1,4 +1,4 @@
-"""Writes a verification as the two csv files of msprobe's acc_check, with its headers: a row per API, and details."""
+"""Writes verifications and perturbations as msprobe's csv files, with its headers: those of acc_check, free_benchmark."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ _DETAILS = (
 """msprobe's headers (26.2, DETAIL_TEST_ROWS), and the columns of verifications."""
 
 _RESULT = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
+_FREE_BENCHMARK = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
 _BLANK = " "
 _WORST = ("error", "warning", "pass")
 
@@ -56,6 +57,19 @@ def write(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     details = [[_cell(_named(row, number)[column]) for _, column in _DETAILS] for number, row in _numbered(rows)]
     _write(paths[1], [header for header, _ in _DETAILS], details)
     return paths
+
+
+def write_free_benchmark(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write free_benchmark.csv from the rows of perturbations: the results that are not consistent."""
+    cells = [
+        [
+            row["rank"], row["mode"], row["direction"], row["step"], _stem(row), row["max_relative"],
+            f"torch.{row['dtype']}", row["shape"], row["slot"].rpartition(".")[2],
+        ]
+        for row in rows if row["is_consistent"] is False
+    ]  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, _FREE_BENCHMARK, [[_cell(value) for value in line] for line in cells])
 
 
 def _call(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from lakeprobe.session import Lake
 
 mindspore = pytest.importorskip("mindspore")

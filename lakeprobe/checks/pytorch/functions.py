@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import overrides
 
-from lakeprobe.checks.calls import CannotRunError
+from lakeprobe.checks.calls import NO_OPS, CannotRunError
 from lakeprobe.checks.pytorch import fusion
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -42,37 +42,6 @@ _FACTORIES = frozenset(
     ]
 )
 """Functions that torch cannot override because they take no tensor."""
-_REFUSED = frozenset(
-    [
-        "__setstate__",
-        "__reduce_ex__",
-        "__reduce__",
-        "__deepcopy__",
-        "apply_",
-        "map_",
-        "map2_",
-        "set_",
-        "register_hook",
-        "share_memory_",
-        "storage",
-        "numpy",
-        "tolist",
-        "data_ptr",
-        "backward",
-        "record_stream",
-        "pin_memory",
-        "from_file",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "resize_as_",
-        "to_dlpack",
-    ]
-)
-"""Of the classes and modules below, what is no op, or has no defined result."""
 _OPERATORS = frozenset(
     [
         "add",
@@ -116,7 +85,7 @@ def find(api_type: str, api: str) -> Callable[..., Any]:
     """The function of an op. Raises CannotRunError for one that this torch lacks, and for what is no op."""
     if api_type in NOT_RUN:
         raise CannotRunError(NOT_RUN[api_type])
-    if not _NAME.fullmatch(api) or api.rpartition(".")[2] in _REFUSED:
+    if not _NAME.fullmatch(api) or api.rpartition(".")[2] in NO_OPS:
         raise CannotRunError(f"{api_type}.{api} is not run")
     if api_type == "NPU":
         return fusion.find(api)
@@ -174,10 +143,10 @@ _ops()
 def _aten(api: str) -> Callable[..., Any]:
     """An op of torch.ops.aten, with its overload if the name has one."""
     name, _, overload = api.partition(".")
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
+    found = getattr(torch.ops.aten, name, None)
+    if overload and isinstance(found, torch._ops.OpOverloadPacket):
+        found = getattr(found, overload, None)
+    if not isinstance(found, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
         raise CannotRunError(f"torch {torch.__version__} has no aten.{api}")
-    found: Callable[..., Any] | None = getattr(packet, overload, None) if overload else packet
-    if found is None:
-        raise CannotRunError(f"torch {torch.__version__} has no aten.{api}")
-    return found
+    op: Callable[..., Any] = found
+    return op

@@ -72,7 +72,8 @@ def function_of(call: dict[str, Any]) -> Any:
     if holder is torch and not hasattr(torch, name):
         holder = torch.linalg  # msprobe drops the name of the module
     overridable = torch.overrides.get_overridable_functions().get(holder, ())
-    is_op = module in ("torch.nn.functional", "torch.ops.aten") or hasattr(torch._C.TensorBase, name)
+    is_aten = isinstance(getattr(holder, name, None), (torch._ops.OpOverloadPacket, torch._ops.OpOverload))
+    is_op = module == "torch.nn.functional" or is_aten or hasattr(torch._C.TensorBase, name)
     is_op = is_op or hasattr(torch._C._VariableFunctions, name) or getattr(holder, name, None) in overridable
     if not is_op or not hasattr(holder, name):
         sys.exit(f"torch {torch.__version__} has no op {call['function']}")
