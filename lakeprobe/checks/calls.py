@@ -10,35 +10,21 @@ from typing import Any
 from lakeprobe.checks.measures import Measures
 from lakeprobe.tensors import TensorReference
 
-NO_OPS = frozenset(
-    [
-        "__setstate__",
-        "__reduce_ex__",
-        "__reduce__",
-        "__deepcopy__",
-        "apply_",
-        "map_",
-        "map2_",
-        "set_",
-        "register_hook",
-        "share_memory_",
-        "storage",
-        "numpy",
-        "tolist",
-        "data_ptr",
-        "backward",
-        "record_stream",
-        "pin_memory",
-        "from_file",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "resize_as_",
-        "to_dlpack",
-    ]
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, which blanks separate."""
+    return frozenset(text.split())
+
+
+KEEPS_DTYPE = names("type_as to half float bfloat16 double int long bool byte char short npu_dtype_cast")
+"""Ops whose result has the dtype that their arguments name, so that their reference is not raised."""
+
+NO_OPS = names(
+    """
+    __setstate__ __reduce_ex__ __reduce__ __deepcopy__ apply_ map_ map2_ set_ register_hook share_memory_
+    storage numpy tolist data_ptr backward record_stream pin_memory from_file empty empty_like empty_strided
+    new_empty new_empty_strided resize_ resize_as_ to_dlpack
+    """
 )
 """In the namespaces of PyTorch's ops, what is no op, or has no defined result."""
 

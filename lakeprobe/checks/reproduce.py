@@ -16,7 +16,7 @@ import numpy as np
 
 from lakeprobe import resources
 from lakeprobe.checks import values
-from lakeprobe.checks.calls import NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
+from lakeprobe.checks.calls import KEEPS_DTYPE, NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import SEED, Chosen, select
 from lakeprobe.errors import UsageError
@@ -36,9 +36,6 @@ _MODULES = {
     "Aten": "torch.ops.aten",
 }
 _API = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
-_SAME_DTYPE = frozenset(
-    ["type_as", "to", "half", "float", "bfloat16", "double", "int", "long", "bool", "byte", "char", "short"]
-)
 _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -153,7 +150,7 @@ def _described(
     described = {
         "op": op, "function": function, "positional": positional or [], "named": named or {},
         "gradients": [f"gradient.{leaf.slot}" for leaf in gradients], "dtypes": dtypes,
-        "keeps_dtype": call.api in _SAME_DTYPE, "autocast": _autocast(call), "unit": max(floats, default=2.0**-23) / 2,
+        "keeps_dtype": call.api in KEEPS_DTYPE, "autocast": _autocast(call), "unit": max(floats, default=2.0**-23) / 2,
         "seed": seed, "without": [],
     }  # fmt: skip
     return described, arrays
@@ -171,7 +168,7 @@ def _autocast(call: Call) -> str | None:
     """The dtype of autocast, as in the workers: results of 16 bits of float32 inputs."""
     given = {leaf.plain_dtype for leaf in call.of("input") if leaf.kind == "tensor"}
     small = {leaf.plain_dtype for leaf in call.of("output") if leaf.kind == "tensor"} & {"float16", "bfloat16"}
-    return small.pop() if "float32" in given and len(small) == 1 and call.api not in _SAME_DTYPE else None
+    return small.pop() if "float32" in given and len(small) == 1 and call.api not in KEEPS_DTYPE else None
 
 
 def _member(leaf: Leaf, has_backward: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Writes verifications and perturbations as msprobe's csv files, with its headers: those of acc_check, free_benchmark."""
+"""Writes verifications and perturbations as msprobe's csv files: of acc_check and free_benchmark."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def test_an_unknown_mode_is_refused(place):
 @pytest.mark.parametrize(
     ("api_type", "api"),
     [
-        ("Torch", "load"), ("Torch", "save"), ("Torch", "hub.load"), ("Torch", "compile"), ("Torch", "ops.load_library"),
+        ("Torch", "load"), ("Torch", "save"), ("Torch", "hub.load"), ("Torch", "compile"),
+        ("Torch", "ops.load_library"),
         ("Torch", "_C._jit_set"), ("Tensor", "__reduce_ex__"), ("Tensor", "__class__"), ("Tensor", "numpy"),
         ("Functional", "warnings.warn"), ("Functional", "__builtins__"), ("VF", "__import__"), ("Module", "os"),
         ("Torch", "load('x')"), ("Torch", ""), ("Distributed", "all_reduce"), ("Aten", "__class__.mro"),
@@ -101,8 +102,9 @@ def test_a_name_in_a_dump_reaches_nothing_but_ops(api_type, api):
 
 @pytest.mark.parametrize(
     ("api_type", "api"),
-    [("Torch", "matmul"), ("Torch", "svd"), ("Torch", "vector_norm"), ("Tensor", "__rsub__"), ("Functional", "max_pool2d"),
-     ("VF", "lstm"), ("Aten", "addmm"), ("NPU", "npu_rms_norm"), ("Torch", "linalg.norm")],
+    [("Torch", "matmul"), ("Torch", "svd"), ("Torch", "vector_norm"), ("Tensor", "__rsub__"),
+     ("Functional", "max_pool2d"), ("VF", "lstm"), ("Aten", "addmm"), ("NPU", "npu_rms_norm"),
+     ("Torch", "linalg.norm")],
 )  # fmt: skip
 def test_ops_are_found(api_type, api):
     assert callable(functions.find(api_type, api))

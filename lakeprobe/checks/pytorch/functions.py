@@ -14,64 +14,22 @@ from typing import Any
 import torch
 from torch import overrides
 
-from lakeprobe.checks.calls import NO_OPS, CannotRunError
+from lakeprobe.checks.calls import NO_OPS, CannotRunError, names
 from lakeprobe.checks.pytorch import fusion
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_FACTORIES = frozenset(
-    [
-        "arange",
-        "bartlett_window",
-        "blackman_window",
-        "eye",
-        "full",
-        "full_like",
-        "hamming_window",
-        "hann_window",
-        "kaiser_window",
-        "linspace",
-        "logspace",
-        "ones",
-        "ones_like",
-        "range",
-        "scalar_tensor",
-        "zeros",
-        "zeros_like",
-        "tril_indices",
-        "triu_indices",
-    ]
+_FACTORIES = names(
+    """
+    arange bartlett_window blackman_window eye full full_like hamming_window hann_window kaiser_window linspace
+    logspace ones ones_like range scalar_tensor zeros zeros_like tril_indices triu_indices
+    """
 )
 """Functions that torch cannot override because they take no tensor."""
-_OPERATORS = frozenset(
-    [
-        "add",
-        "and",
-        "div",
-        "eq",
-        "floordiv",
-        "ge",
-        "getitem",
-        "gt",
-        "invert",
-        "le",
-        "lshift",
-        "lt",
-        "matmul",
-        "mod",
-        "mul",
-        "ne",
-        "neg",
-        "or",
-        "pos",
-        "pow",
-        "rshift",
-        "setitem",
-        "sub",
-        "truediv",
-        "xor",
-        "abs",
-        "rpow",
-    ]
+_OPERATORS = names(
+    """
+    add and div eq floordiv ge getitem gt invert le lshift lt matmul mod mul ne neg or pos pow rshift setitem
+    sub truediv xor abs rpow
+    """
 )
 """Operators of Python, __add__ and the like, also reflected and in place."""
 NOT_RUN = {
@@ -119,18 +77,18 @@ _HOLDERS: dict[str, Any] = {
 def _ops() -> dict[str, frozenset[str]]:
     """The names of ops by namespace. Taken when this module is imported, whatever is patched later."""
     overridable = overrides.get_overridable_functions()
-    names: dict[str, set[str]] = {kind: set() for kind in _HOLDERS}
+    found: dict[str, set[str]] = {kind: set() for kind in _HOLDERS}
     for holder, functions in overridable.items():
         kind = {torch: "Torch", torch.nn.functional: "Functional", torch.Tensor: "Tensor"}.get(holder)
         if kind:
-            names[kind] |= {getattr(function, "__name__", "") for function in functions}
-    names["Tensor"] |= {name for name in dir(torch._C.TensorBase) if callable(getattr(torch._C.TensorBase, name, None))}
-    names["Tensor"] |= {name for name in dir(torch.Tensor) if name.strip("_").lstrip("ri") in _OPERATORS}
-    names["Torch"] |= set(dir(torch._C._VariableFunctions)) | _FACTORIES
-    names["Torch"] |= {f"linalg.{name.removeprefix('linalg_')}" for name in dir(torch._C._linalg)}
-    names["VF"] |= set(dir(torch._C._VariableFunctions))
-    names["Functional"] |= {name for name in dir(torch.nn.functional) if name.islower()} - {"handle_torch_function"}
-    return {kind: frozenset(found) for kind, found in names.items()}
+            found[kind] |= {getattr(function, "__name__", "") for function in functions}
+    found["Tensor"] |= {name for name in dir(torch._C.TensorBase) if callable(getattr(torch._C.TensorBase, name, None))}
+    found["Tensor"] |= {name for name in dir(torch.Tensor) if name.strip("_").lstrip("ri") in _OPERATORS}
+    found["Torch"] |= set(dir(torch._C._VariableFunctions)) | _FACTORIES
+    found["Torch"] |= {f"linalg.{name.removeprefix('linalg_')}" for name in dir(torch._C._linalg)}
+    found["VF"] |= set(dir(torch._C._VariableFunctions))
+    found["Functional"] |= {name for name in dir(torch.nn.functional) if name.islower()} - {"handle_torch_function"}
+    return {kind: frozenset(members) for kind, members in found.items()}
 
 
 def _is_op(api_type: str, api: str) -> bool:

@@ -23,7 +23,18 @@ import torch
 from numpy.typing import NDArray
 
 from lakeprobe.checks import values
-from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
+from lakeprobe.checks.calls import (
+    KEEPS_DTYPE,
+    Call,
+    CannotRunError,
+    Leaf,
+    Outcome,
+    Perturbed,
+    Setup,
+    nested,
+    paths,
+    values_of,
+)
 from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
 from lakeprobe.checks.pytorch.rounding import Rounding
@@ -34,24 +45,6 @@ Array = NDArray[Any]
 _DRAWS, _DRAWS_OF_FEW, _FEW = 2, 8, 64
 """Draws of rounded inputs whose root mean square is the sensitivity; more where a result has few elements, because the
 mean over elements does not make up for a draw that is small by chance."""
-_NOT_RAISED = frozenset(
-    [
-        "type_as",
-        "to",
-        "half",
-        "float",
-        "bfloat16",
-        "double",
-        "int",
-        "long",
-        "bool",
-        "byte",
-        "char",
-        "short",
-        "npu_dtype_cast",
-    ]
-)
-"""Ops whose result has the dtype that their arguments name."""
 _NOT_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
 _CHANCES = ("p", "dropout_p", "dropout")
 """Parameters that say how much of an op is random."""
@@ -170,7 +163,7 @@ class Arguments:
         }
         made = {leaf.plain_dtype for leaf in self.call.of("output") if leaf.kind == "tensor"}
         small = made & {"float16", "bfloat16"}
-        if "float32" in given and len(small) == 1 and self.call.api not in _NOT_RAISED:
+        if "float32" in given and len(small) == 1 and self.call.api not in KEEPS_DTYPE:
             return dtype_of(small.pop())
         return None
 
@@ -247,7 +240,7 @@ class Plan:
 
     def raised(self) -> Callable[..., Results]:
         """A run in higher precision on the CPU; with `draw` its inputs are moved by a rounding."""
-        return lambda draw=None: self._run(torch.device("cpu"), self.arguments.call.api not in _NOT_RAISED, draw)
+        return lambda draw=None: self._run(torch.device("cpu"), self.arguments.call.api not in KEEPS_DTYPE, draw)
 
     def with_arrays(self, arrays: dict[str, Array]) -> Plan:
         """The same call with other tensors."""
