@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -307,11 +306,3 @@ def _root_mean_square(numbers: Array) -> float:
     """Scaled by the largest, because squares of the smallest numbers of float64 are 0."""
     largest = float(np.max(numbers))
     return largest * float(np.sqrt(np.mean(np.square(numbers / largest)))) if largest else 0.0
-
-
-def as_plain(array: Array) -> Array:
-    """`array` in a dtype that every numpy knows: bfloat16 and float8 become float32, which holds each of them."""
-    return array.astype(np.float32) if array.dtype in _EXTENDED else array
-
-
-_EXTENDED = tuple(np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", *_SMALL_DTYPES))

@@ -8,15 +8,20 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import Format, JobsOption, LakeOption, RanksOption, StepsOption, numbers
-from lakeprobe.commands.verify import DeviceOption, ImportOption
+from lakeprobe.commands.verify import (
+    DeviceOption,
+    ImportOption,
+    LimitOption,
+    MostOption,
+    OfOption,
+    OpsArgument,
+    RandomOption,
+)
 
 
 def perturb(
     run: Annotated[str, typer.Argument(help="The run.")],
-    ops: Annotated[
-        list[str] | None,
-        typer.Argument(help="Only these ops: names, APIs, or patterns with * and ?.", show_default="all"),
-    ] = None,
+    ops: OpsArgument = None,
     mode: Annotated[
         list[str] | None,
         typer.Option(
@@ -25,17 +30,13 @@ def perturb(
             show_default="all but change_value",
         ),
     ] = None,
-    of: Annotated[
-        str | None, typer.Option("--of", metavar="COMPARISON", help="Only the ops of this comparison that differ most.")
-    ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many ops --of takes.")] = 20,
+    of: OfOption = None,
+    most: MostOption = 20,
     rank: RanksOption = None,
     step: StepsOption = None,
     device: DeviceOption = "cpu",
-    random: Annotated[
-        bool, typer.Option("--random", help="Random inputs with the recorded statistics, though there are contents.")
-    ] = False,
-    limit: Annotated[float, typer.Option("--limit", min=0.1, help="Seconds that one op may take.")] = 60.0,
+    random: RandomOption = False,
+    limit: LimitOption = 60.0,
     modules: ImportOption = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the perturbation.", show_default="that of the run")

@@ -17,6 +17,18 @@ from lakeprobe.commands.options import (
     numbers,
 )
 
+OpsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="Only these ops: names, APIs, or patterns with * and ?.", show_default="all"),
+]
+OfOption = Annotated[
+    str | None, typer.Option("--of", metavar="COMPARISON", help="Only the ops of this comparison that differ most.")
+]
+MostOption = Annotated[int, typer.Option("--most", min=1, help="How many ops --of takes.")]
+RandomOption = Annotated[
+    bool, typer.Option("--random", help="Random inputs with the recorded statistics, though there are contents.")
+]
+LimitOption = Annotated[float, typer.Option("--limit", min=0.1, help="Seconds that one op may take.")]
 StandardOption = Annotated[
     str,
     typer.Option(
@@ -37,27 +49,20 @@ _TWO = {"rounding": "benchmark", "pre_check": "benchmark"}
 
 def verify(
     run: Annotated[str, typer.Argument(help="The run.")],
-    ops: Annotated[
-        list[str] | None,
-        typer.Argument(help="Only these ops: names, APIs, or patterns with * and ?.", show_default="all"),
-    ] = None,
+    ops: OpsArgument = None,
     skip: Annotated[
         list[str] | None, typer.Option("--skip", metavar="OP", help="Not these ops, named likewise. Repeatable.")
     ] = None,
     module: Annotated[
         list[str] | None, typer.Option("--module", help="Only ops in modules whose name has this part. Repeatable.")
     ] = None,
-    of: Annotated[
-        str | None, typer.Option("--of", metavar="COMPARISON", help="Only the ops of this comparison that differ most.")
-    ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many ops --of takes.")] = 20,
+    of: OfOption = None,
+    most: MostOption = 20,
     rank: RanksOption = None,
     step: StepsOption = None,
     device: DeviceOption = "cpu",
     standard: StandardOption = "rounding",
-    random: Annotated[
-        bool, typer.Option("--random", help="Random inputs with the recorded statistics, though there are contents.")
-    ] = False,
+    random: RandomOption = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 1234,
     against: Annotated[
         str | None,
@@ -65,7 +70,7 @@ def verify(
             "--against", metavar="VERIFICATION", help="Judge by the errors of another device, verified before."
         ),
     ] = None,
-    limit: Annotated[float, typer.Option("--limit", min=0.1, help="Seconds that one op may take.")] = 60.0,
+    limit: LimitOption = 60.0,
     modules: ImportOption = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the verification.", show_default="that of the run")
