@@ -57,5 +57,5 @@ def publish(lake: Path, table: str, thing: str, rows: pa.Table) -> None:
 
 
 def described(rows: pa.Table) -> dict[str, Any]:
-    """What all rows of a verification share: run, device and inputs."""
-    return {name: rows[name][0].as_py() for name in ("run", "device", "inputs")} if len(rows) else {}
+    """What all rows of a verification share: run and device."""
+    return {name: rows[name][0].as_py() for name in ("run", "device")} if len(rows) else {}

@@ -112,9 +112,8 @@ def verify(
         standards.prepare(connection)
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         setup = Setup(framework, device, seed, list(imports))
-        inputs = "random" if random else "contents"
-        known = {} if replace else _known(path, name, run, device, inputs)
-        work = _Work(connection, path, name, rows, known, {"device": device, "inputs": inputs}, standard)
+        known = {} if replace else _known(path, name, run, device)
+        work = _Work(connection, path, name, rows, known, calls, device, standard)
         missing = [call for key, call in calls.items() if key not in known]
         try:
             pool.run_all(missing, setup, jobs=jobs, limit=limit, progress=progress, taken=work.take)
@@ -152,7 +151,7 @@ def select(
         for row in _calls_of(connection, unit.run, unit.step, unit.rank):
             if not _is_chosen(row, chosen) or (worst is not None and not _is_worst(row, unit, worst)):
                 continue
-            key = row["key"]
+            key = row["key"] = f"{row['key']}{'-random' * random}"
             if key not in calls:
                 calls[key] = _call(row, random)
                 ran[key] = row["op"]
@@ -231,12 +230,12 @@ def _leaf(leaf: Mapping[str, Any], place: Mapping[str, Any] | None, random: bool
 # ---- results ----------------------------------------------------------------------------------------------
 
 
-def _known(lake: Path, name: str, run: str, device: str, inputs: str) -> dict[str, list[dict[str, Any]]]:
+def _known(lake: Path, name: str, run: str, device: str) -> dict[str, list[dict[str, Any]]]:
     """What a verification of this name has already, by key. Raises UsageError if it is of something else."""
     rows = stored.read(lake, name)
     if rows is None:
         return {}
-    there, wanted = stored.described(rows), {"run": run, "device": device, "inputs": inputs}
+    there, wanted = stored.described(rows), {"run": run, "device": device}
     if there and there != wanted:
         of = ", ".join(f"{what} {there[what]}" for what in wanted)
         raise UsageError(f"the verification {name} is of {of}; use another --name, or --replace")
@@ -254,20 +253,22 @@ class _Work:
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, lake: Path, name: str, rows: list[dict[str, Any]],
-        known: dict[str, list[dict[str, Any]]], shared: dict[str, str], standard: str,
+        known: dict[str, list[dict[str, Any]]], calls: Mapping[str, Call], device: str, standard: str,
     ) -> None:  # fmt: skip
         import pyarrow as pa
 
         self._connection, self._lake, self._name, self._standard = connection, lake, name, standard
-        self._answered, self._shared = dict(known), shared
+        self._answered, self._distinct, self._device = dict(known), calls, device
         self._calls = pa.Table.from_pylist(rows)
         self._published = time.monotonic()
 
     def take(self, answer: Answer) -> None:
         """Keep an answer; now and then everything known goes into the lake."""
+        tensors = [leaf for leaf in self._distinct[answer.key].of("input") if leaf.kind == "tensor"]
+        inputs = "random" if any(leaf.reference is None for leaf in tensors) else "contents"
+        shared = {"device": self._device, "inputs": inputs, "seconds": answer.seconds}
         self._answered[answer.key] = [
-            _row(outcome) | self._shared | {"seconds": answer.seconds}
-            for outcome in answer.outcomes or [Outcome(problem=answer.problem)]
+            _row(outcome) | shared for outcome in answer.outcomes or [Outcome(problem=answer.problem)]
         ]
         if time.monotonic() - self._published > _PUBLISH_EVERY:
             self.publish()

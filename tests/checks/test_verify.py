@@ -100,8 +100,8 @@ def test_equal_calls_run_once_and_known_ones_not_again(right, lake):
 
 
 def test_what_was_verified_on_something_else_is_not_mixed(right, lake):
-    with pytest.raises(UsageError, match="the verification right is of run tensor, device cpu, inputs contents"):
-        lake.verify("tensor", name="right", random=True)
+    with pytest.raises(UsageError, match="the verification right is of run tensor, device cpu; use"):
+        lake.verify("statistics", name="right")
 
 
 def test_every_planted_op_is_named_and_no_other(lake, planted_path):
@@ -120,7 +120,7 @@ def test_every_planted_op_is_named_and_no_other(lake, planted_path):
 
 
 def test_random_inputs_have_the_recorded_statistics(lake):
-    found = lake.verify("statistics", "linear", "gelu", "embedding", "lstm", random=True)
+    found = lake.verify("statistics", "linear", "gelu", "embedding", "lstm")
     assert {row["api"] for row in statuses(found)} == {"linear", "gelu", "embedding", "lstm"}
     assert {row["status"] for row in statuses(found)} == {"pass"}
     assert {row["inputs"] for row in statuses(found)} == {"random"}
