@@ -25,7 +25,7 @@ from lakeprobe.cli import app
 from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
 from lakeprobe.lake.connection import connect
-from lakeprobe.lake.views import NOISE, PAIRS, RESULTS, SERIES, SUSPECTS
+from lakeprobe.lake.views import NOISE, PAIRS, PERTURBATIONS, RESULTS, SERIES, SUSPECTS, VERIFICATIONS
 from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, metrics, table
 
 FOLDER = Path(__file__).resolve().parent
@@ -42,8 +42,12 @@ RESULT_PARTITIONS = (
     ("step", "INTEGER", "the target unit's step"),
     ("rank", "INTEGER", "the target unit's rank"),
 )
-
-_OTHERS = dict.fromkeys((RESULTS, SUSPECTS, PAIRS, NOISE), RESULT_PARTITIONS) | {SERIES: ()}
+OTHER_TABLES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    **dict.fromkeys((RESULTS, SUSPECTS, PAIRS, NOISE), RESULT_PARTITIONS),
+    SERIES: (),
+    VERIFICATIONS: (("verification", "VARCHAR", "the verification's name"),),
+    PERTURBATIONS: (("perturbation", "VARCHAR", "the perturbation's name"),),
+}
 
 
 def commands_page() -> str:
@@ -87,6 +91,8 @@ def lake_page() -> str:
         "LAKE/comparisons/comparison=C/P/step=S/rank=K/stacks.parquet    the target unit's stacks",
         "LAKE/series/run=R/rank=K/part=N/P/series.parquet what lakeprobe.monitor measured (monitor.md)",
         "LAKE/noise/noise=N/P/noise.parquet               differences between repeats of a golden run",
+        "LAKE/verifications/verification=V/P/verifications.parquet  results of ops that were run again",
+        "LAKE/perturbations/perturbation=V/P/perturbations.parquet  results of ops with changed inputs",
         "LAKE/tables/table=T/P/table.parquet              a result table of another tool",
         "LAKE/run=R/note.txt                              a note on a run; on a comparison likewise",
         "```",
@@ -104,11 +110,11 @@ def lake_page() -> str:
         "",
         "| View | One row is |",
         "|---|---|",
-        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, *_OTHERS)),
+        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, *OTHER_TABLES)),
     ]
     for name in UNIT_TABLES:
         lines += _table(table(name), UNIT_PARTITIONS)
-    for name, partitions in _OTHERS.items():
+    for name, partitions in OTHER_TABLES.items():
         lines += _table(table(name), partitions)
     return "\n".join(lines) + "\n"
 

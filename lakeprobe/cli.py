@@ -24,14 +24,17 @@ from lakeprobe.commands.merge import merge
 from lakeprobe.commands.noise import noise
 from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
+from lakeprobe.commands.perturb import perturb
 from lakeprobe.commands.recover import recover
 from lakeprobe.commands.rename import rename
+from lakeprobe.commands.reproduce import reproduce
 from lakeprobe.commands.rm import rm
 from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.run import run
 from lakeprobe.commands.show import show
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
+from lakeprobe.commands.verify import verify
 from lakeprobe.commands.view import view
 from lakeprobe.commands.watch import watch
 from lakeprobe.diagnostics import ExitCode, crash, fail
@@ -48,8 +51,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, noise, overflow, comm, merge, drift, watch, unmatched, map_, sql, ls, show,
-    check, export, view, rm, rename, note, recover, run,
+    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
+    unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from lakeprobe.checks.perturb import PerturbReport
+    from lakeprobe.checks.reproduce import Script
+    from lakeprobe.checks.verify import VerifyReport
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
@@ -156,6 +159,39 @@ class Lake:
         report = measure(golden, repeats, lake=self.path, **options)
         self._see_changes()
         return report
+
+    def verify(self, run: str, *ops: str, **options: Any) -> Verification:
+        """Run ops of `run` again and keep what came out. Options and errors: `lakeprobe.checks.verify.verify`."""
+        from lakeprobe.checks.verify import verify as run_verify  # numpy, which a query does not need
+
+        report = run_verify(run, ops, lake=self.path, **options)
+        self._see_changes()
+        return Verification(self, report.name, report)
+
+    def reproduce(self, run: str, op: str, out: str | os.PathLike[str] | None = None, **options: Any) -> Script:
+        """Write a script that runs one op as `run` called it. Options and errors: `lakeprobe.checks.reproduce`."""
+        from lakeprobe.checks.reproduce import reproduce as write_script
+
+        return write_script(run, op, out, lake=self.path, **options)
+
+    def perturb(self, run: str, *ops: str, **options: Any) -> PerturbReport:
+        """Run ops of `run` with changed inputs, and keep what that did. Options: `lakeprobe.checks.perturb.perturb`."""
+        from lakeprobe.checks.perturb import perturb as run_perturb
+
+        report = run_perturb(run, ops, lake=self.path, **options)
+        self._see_changes()
+        return report
+
+    def perturbation(self, name: str) -> duckdb.DuckDBPyRelation:
+        """Return the ops that changes of their inputs moved too far, the worst of each op and mode."""
+        return self.sql(resources.sql("reports/perturbation_findings"), {"perturbation": name})
+
+    def verification(self, name: str) -> Verification:
+        """Return a verification that the lake has. Raises UsageError."""
+        from lakeprobe.checks import stored
+
+        stored.check(self.path, name)
+        return Verification(self, name)
 
     def comparison(self, name: str) -> ComparisonResult:
         """Return a comparison that the lake has."""
@@ -311,6 +347,44 @@ def _close(connection: duckdb.DuckDBPyConnection, reader: Reader) -> None:
     reader.close()
 
 
+class Verification:
+    """The ops of a run that were run again: `findings` has what is wrong, `rows` all results."""
+
+    def __init__(self, lake: Lake, name: str, report: VerifyReport | None = None) -> None:
+        """Of the verification `name` in `lake`, with the report of its making if it was made just now."""
+        self.lake, self.name, self.report = lake, name, report
+
+    def __repr__(self) -> str:
+        return f"<verification {self.name}>"
+
+    @property
+    def rows(self) -> duckdb.DuckDBPyRelation:
+        """All results, as in the table verifications."""
+        return self.lake.sql("FROM verifications WHERE verification = $name ORDER BY place", {"name": self.name})
+
+    @property
+    def findings(self) -> duckdb.DuckDBPyRelation:
+        """The results that are not right, errors first, and the calls that could not run; equal calls once."""
+        return self.lake.sql(resources.sql("reports/verification_findings"), {"verification": self.name})
+
+    def against(self, peer: str, standard: str = "benchmark") -> duckdb.DuckDBPyRelation:
+        """Judge each result by the error that the verification `peer` of another device has. Raises UsageError."""
+        from lakeprobe.checks import standards
+
+        self.lake.verification(peer)
+        standards.check_standard(standard)
+        standards.prepare(self.lake._connection)
+        parameters = {"device": self.name, "peer": peer, "standard": standard}
+        return self.lake.sql(resources.sql("checks/against"), parameters)
+
+    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write msprobe's two csv files of acc_check into `folder`."""
+        from lakeprobe.reports import verification_files
+
+        rows = self.rows.filter("origin = 'device'").order("place")
+        return verification_files.write(rows_of(rows), Path(folder))
+
+
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
 
@@ -400,3 +474,8 @@ class ComparisonResult:
     def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
         """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""
         return files.write(self.stored, Path(folder), format)
+
+
+def rows_of(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
+    """The rows of a relation, each as values by column."""
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

@@ -48,7 +48,8 @@ class Blame:
 
     `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql). `path`: the ops from the cause to the
     loss (path.sql). `spread`: how the difference reached the other ranks (spread.sql). `counts`: the number of events
-    of each grade; `suspects` shows at most `most` of them. `coverage`: how much of the steps was compared.
+    of each grade; `suspects` shows at most `most` of them. `coverage`: how much of the steps was compared. `verified`:
+    what verifications in the lake say of the suspects (verified.sql).
     """
 
     comparison: str
@@ -58,6 +59,7 @@ class Blame:
     spread: duckdb.DuckDBPyRelation
     counts: duckdb.DuckDBPyRelation
     coverage: Coverage
+    verified: duckdb.DuckDBPyRelation
 
     def __repr__(self) -> str:
         return f"<blame for the differences of {self.comparison} in step {self.step}>"
@@ -197,14 +199,18 @@ def _answer(
     keep(stages, "blame_spread", "blame/spread")
     keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
     _keep_hops(stages, comparison.name, step)
+    suspects = answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs)
+    ops = [op for (op,) in suspects.select("op").fetchall() if op is not None]
+    asked = {"ops": ops, "runs": list(runs.values()), "step": step}
     return Blame(
         comparison=comparison.name,
         step=step,
-        suspects=answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs),
+        suspects=suspects,
         path=answer(connection, stages, "blame/path", {"target": comparison.target}),
         spread=answer(connection, stages, "blame/spread"),
         counts=answer(connection, stages, "blame/counts"),
         coverage=covered,
+        verified=answer(connection, stages, "blame/verified", asked),
     )
 
 

@@ -310,8 +310,8 @@ def _kernel_summary(value: Any) -> Any:
 
 _API_EXAMPLE = "Functional.conv2d.0.forward"
 _ON_THE_DEVICE = "run msprobe there, and read what it writes with: lakeprobe ingest FOLDER"
-_NO_REPLAY = "lakeprobe runs no op again"
-_TO_ACC_CHECK = f"{_NO_REPLAY}; collect with task tensor, and give that to msprobe acc_check"
+_TO_VERIFY = "collect with task tensor, then: lakeprobe verify RUN"
+_TO_PERTURB = "collect with task tensor, then: lakeprobe perturb RUN"
 _COMPARE = "collect both runs, then: lakeprobe compare TARGET GOLDEN"
 _ONE_LAKE = "let both sides collect into one lake instead"
 
@@ -362,9 +362,9 @@ _KERNEL_TASKS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
 _NOT_OF_KERNELS = ("scope", "tensor_list")
 
 _REFUSED_TASKS = {
-    "acc_check": _TO_ACC_CHECK,
-    "run_ut": _TO_ACC_CHECK,
-    "free_benchmark": _NO_REPLAY,
+    "acc_check": _TO_VERIFY,
+    "run_ut": _TO_VERIFY,
+    "free_benchmark": _TO_PERTURB,
     "diff_check": _COMPARE,
     "grad_probe": "levels L0 and mix record the gradients of parameters",
     "nan_check": f"msprobe's own extension reads the device's overflow flag, no file asks for it; {_ON_THE_DEVICE}",

@@ -8,6 +8,8 @@ LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
 LAKE/series/run=R/rank=K/part=N/P/series.parquet            what lakeprobe.monitor measured
 LAKE/noise/noise=N/P/noise.parquet                          how far repeats of a golden run differ from it
+LAKE/verifications/verification=V/P/verifications.parquet   what ops of a run gave when they were run again
+LAKE/perturbations/perturbation=V/P/perturbations.parquet   what changes of inputs did to the ops of a run
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
 LAKE/.staging/                                              what is being written, notes of readers, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left behind when it ended
@@ -30,6 +32,7 @@ _LONGEST_NAME = 200
 _SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<part>\d+)")
 _UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
 NOISE_FILE, TABLE_FILE, SERIES_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "series.parquet", "note.txt"
+VERIFICATION_FILE, PERTURBATION_FILE = "verifications.parquet", "perturbations.parquet"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go. copy: into the lake. link: they stay in the dump's files. none: they are left out."""
 
@@ -72,6 +75,16 @@ def noise_name(name: str) -> str:
     return f"noise/noise={name}"
 
 
+def verification_name(name: str) -> str:
+    """What the log calls the verification `name`."""
+    return f"verifications/verification={name}"
+
+
+def perturbation_name(name: str) -> str:
+    """What the log calls the perturbation `name`."""
+    return f"perturbations/perturbation={name}"
+
+
 def table_name(name: str) -> str:
     """Return the name of the table `name` in the log."""
     return f"tables/table={name}"
@@ -99,6 +112,12 @@ def noise_file(lake: Path | Snapshot, name: str) -> Path | None:
     """Return the file of the noise `name`: how far repeats of a golden run differ from it. None if there is none."""
     folder = snapshot_of(lake).folder(noise_name(name))
     return folder and folder / NOISE_FILE
+
+
+def verification_file(lake: Path | Snapshot, name: str) -> Path | None:
+    """The file of the verification `name`; None if there is none."""
+    folder = snapshot_of(lake).folder(verification_name(name))
+    return folder and folder / VERIFICATION_FILE
 
 
 def note_file(lake: Path, name: str) -> Path:
@@ -165,6 +184,11 @@ def comparisons(lake: Path | Snapshot) -> list[str]:
 def noises(lake: Path | Snapshot) -> list[str]:
     """Return the names of the noises."""
     return _names(lake, noise_name(""))
+
+
+def verifications(lake: Path | Snapshot) -> list[str]:
+    """The names of the verifications: ops of a run that were run again."""
+    return _names(lake, verification_name(""))
 
 
 def tables(lake: Path | Snapshot) -> list[str]:

@@ -37,6 +37,7 @@ DRAFT = ".draft-"
 _THING = (
     r"run=[^/]+/step=\d+/rank=\d+|series/run=[^/]+/rank=\d+/part=\d+"
     r"|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
+    r"|verifications/verification=[^/]+|perturbations/perturbation=[^/]+"
 )
 _NAME = re.compile(_THING)
 _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>[^/]+)\.parquet")
@@ -359,6 +360,8 @@ _KINDS = (
     ("series/run=*/rank=*/part=*", "series.parquet"),
     ("comparisons/comparison=*", "comparison.yaml"),
     ("noise/noise=*", "noise.parquet"),
+    ("verifications/verification=*", "verifications.parquet"),
+    ("perturbations/perturbation=*", "perturbations.parquet"),
     ("tables/table=*", "table.parquet"),
 )
 """The path pattern of each kind of thing, and a file that each thing of the kind has."""

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     import duckdb
 
 RESULTS, SUSPECTS, PAIRS, NOISE, SERIES = "results", "suspects", "pairs", "noise", "series"
+VERIFICATIONS, PERTURBATIONS = "verifications", "perturbations"
 REFERENCES = "tensor_references"
 _COMPARED = {RESULTS: RESULTS_FILE, SUSPECTS: SUSPECTS_FILE, PAIRS: PAIRS_FILE}
 _PARTITIONS = {
     RESULTS: "comparison", SUSPECTS: "comparison", PAIRS: "comparison", NOISE: "noise", SERIES: "run",
+    VERIFICATIONS: "verification", PERTURBATIONS: "perturbation",
 }  # fmt: skip
 _BUNDLED = {
     "api_table": ("apis", ("target_api", "golden_api")),
@@ -128,6 +130,10 @@ def _files(snapshot: Snapshot, name: str) -> list[Path]:
         return snapshot.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
     if name == SERIES:
         return snapshot.files("series/", lambda file: file == layout.SERIES_FILE)
+    if name == VERIFICATIONS:
+        return snapshot.files(layout.verification_name(""), lambda file: file == layout.VERIFICATION_FILE)
+    if name == PERTURBATIONS:
+        return snapshot.files(layout.perturbation_name(""), lambda file: file == layout.PERTURBATION_FILE)
     if name in _COMPARED:
         return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
     if name == "values":

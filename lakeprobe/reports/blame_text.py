@@ -31,6 +31,7 @@ def blame_text(found: Blame) -> str:
     suspects = records(found.suspects)
     lines = [f"{found.comparison}, step {found.step}", ""]
     lines += _answer(found, suspects, records(found.counts))
+    lines += _verified(suspects, records(found.verified))
     lines += _others(suspects)
     lines += _path(records(found.path))
     lines += _spread(records(found.spread))
@@ -39,7 +40,7 @@ def blame_text(found: Blame) -> str:
 
 def blame_json(found: Blame) -> str:
     """Return everything as one JSON object. Infinite numbers become texts, because JSON lacks them."""
-    parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts")}
+    parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts", "verified")}
     whole = {"comparison": found.comparison, "step": found.step, "verdict": found.coverage.verdict} | parts
     return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
 
@@ -76,6 +77,24 @@ def _cause(cause: Record) -> Iterator[str]:
     if cause["code"]:
         yield "  at " + " ".join(cause["code"].split())
     yield ""
+
+
+def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
+    """Yield what verifications say of the cause itself."""
+    cause = suspects[0]["op"] if suspects and suspects[0]["grade"] == "suspect" else None
+    for row in verified:
+        if row["op"] != cause:
+            continue
+        where = f"what {row['run']} recorded" if row["origin"] == "recorded" else f"run again on {row['device']}"
+        given = f"the inputs of {row['run']}" if row["inputs"] == "contents" else f"random inputs as in {row['run']}"
+        if row["wrong"]:
+            yield f"The op itself is wrong: given {given}, {where} is off by up to {_size(row['max_abs_error'])}."
+        elif not row["is_deterministic"]:
+            yield f"The op does not give the same bits twice: {where}, given {given}."
+        else:
+            yield f"The op itself is right: given {given}, {where} is within rounding."
+    if verified:
+        yield ""
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -35,8 +35,13 @@ PLANTED = {
         "First difference: Functional.linear.8.forward (step 0)",
         "times as far off as others of its kind",
     ],
+    "one_op": [
+        "The op itself is wrong: given the inputs of npu, what npu recorded is off by up to 0.003",
+        "The op itself is right: given the inputs of npu, run again on cpu is within rounding.",
+        "Functional.layer_norm.0 on cpu",
+    ],
 }
-NEEDS_TORCH = {"collect", "noise"}
+NEEDS_TORCH = {"collect", "noise", "one_op"}
 
 
 def outputs(cell: Any) -> Iterator[tuple[str, str]]:

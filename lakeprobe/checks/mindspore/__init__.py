@@ -1,0 +1,1 @@
+"""Ops of MindSpore, run again. Only worker processes import this."""

@@ -1,0 +1,224 @@
+"""Runs calls of MindSpore again: of ops, mint and Tensor, on the device under test and in higher precision on the CPU.
+
+What MindSpore's kernels do inside cannot be moved by a rounding, so the sensitivity is that of the inputs and of the
+result alone.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import mindspore
+import ml_dtypes
+import numpy as np
+from mindspore import Tensor, mint, ops
+from mindspore.mint.nn import functional
+from numpy.typing import NDArray
+
+from lakeprobe.checks import values
+from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
+from lakeprobe.checks.measures import measure
+
+Array = NDArray[Any]
+
+_HOLDERS: dict[str, Any] = {"Functional": ops, "Mint": mint, "MintFunctional": functional, "Tensor": Tensor}
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
+_REFUSED = frozenset(
+    ("asnumpy", "init_data", "set_dtype", "from_numpy", "register_hook", "deepcopy", "derivative", "jet")
+)
+_WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
+_DRAWS = 4
+
+
+class Runner:
+    """Runs calls on one device."""
+
+    def __init__(self, setup: Setup) -> None:
+        for module in setup.imports:
+            __import__(module)
+        kind, _, number = setup.device.partition(":")
+        mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+        mindspore.set_device(kind.upper() if kind != "npu" else "Ascend", int(number or 0))
+        self._seed = setup.seed
+
+    def perturb(self, call: Call) -> list[Perturbed]:
+        """Not for MindSpore. Raises CannotRunError."""
+        raise CannotRunError("inputs are changed for PyTorch only")
+
+    def check(self, call: Call) -> list[Outcome]:
+        """Run the call forward, and backward if that was recorded, and measure every result. Raises CannotRunError."""
+        function = _find(call)
+        seed = self._seed ^ zlib.crc32(call.key.encode())
+        arrays = {leaf.slot: values.array_of(leaf, seed) for leaf in call.of("input") if leaf.kind == "tensor"}
+        gradients = [values.array_of(leaf, seed + 1) for leaf in call.gradients("input") if leaf.kind == "tensor"]
+
+        def results(prepare: Callable[[Array], Array], is_raised: bool) -> dict[tuple[str, str], Array]:
+            return _run(call, function, {slot: prepare(array) for slot, array in arrays.items()},
+                        [prepare(gradient) for gradient in gradients], self._seed, is_raised)  # fmt: skip
+
+        device, again = results(lambda array: array, False), results(lambda array: array, False)
+        is_same = all(device[key].tobytes() == again[key].tobytes() for key in device)
+        exact = results(_raised, True)
+        moved = [results(_moving(self._seed + draw), True) for draw in range(_DRAWS)]
+        if not device:
+            raise CannotRunError("it returned no tensor")
+        return list(_outcomes(call, device, is_same, exact, moved))
+
+
+def _find(call: Call) -> Callable[..., Any]:
+    if call.api_type == "Primitive":
+        raise CannotRunError("it is an instance of a primitive, whose attributes a dump does not have")
+    holder = _HOLDERS.get(call.api_type)
+    if holder is None:
+        raise CannotRunError(f"{call.api_type} is no namespace of MindSpore's ops that can be run")
+    if not _NAME.fullmatch(call.api) or call.api in _REFUSED:
+        raise CannotRunError(f"{call.api_type}.{call.api} is not run")
+    function = holder
+    for part in call.api.split("."):
+        function = getattr(function, part, None)
+    if function is None:
+        raise CannotRunError(f"MindSpore {mindspore.__version__} has no {call.api_type}.{call.api}")
+    if not callable(function) or isinstance(function, type):
+        raise CannotRunError(f"{call.api_type}.{call.api} is no op")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _raised(array: Array) -> Array:
+    wide = _WIDER.get(array.dtype.name)
+    return array if wide is None else array.astype(wide)
+
+
+def _moving(seed: int) -> Callable[[Array], Array]:
+    """Inputs in higher precision, moved by a rounding of their own dtype."""
+    random = np.random.default_rng(seed)
+
+    def moved(array: Array) -> Array:
+        if array.dtype.name not in _WIDER or array.dtype.kind == "c":
+            return _raised(array)
+        eps = float(ml_dtypes.finfo(array.dtype).eps)
+        raised: Array = _raised(array) * (1 + eps / 2 * random.standard_normal(array.shape)).astype(
+            _raised(array).dtype
+        )
+        return raised
+
+    return moved
+
+
+def _tensor(array: Array) -> Tensor:
+    if array.dtype.name == "bfloat16":
+        return Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
+    return Tensor(np.ascontiguousarray(array))
+
+
+def _array(tensor: Tensor) -> Array:
+    if tensor.dtype == mindspore.bfloat16:
+        small: Array = tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16)
+        return small
+    array: Array = tensor.asnumpy()
+    return array
+
+
+def _run(
+    call: Call,
+    function: Callable[..., Any],
+    arrays: dict[str, Array],
+    gradients: list[Array],
+    seed: int,
+    is_raised: bool,
+) -> dict[tuple[str, str], Array]:
+    """The results by direction and slot."""
+    mindspore.set_seed(seed)
+    tensors = {slot: _tensor(array) for slot, array in arrays.items()}
+    output = _called(call, function, tensors, is_raised)
+    outputs = dict(_tensors(output))
+    found = {("forward", f"output.{slot}" if slot else "output.0"): _array(tensor) for slot, tensor in outputs.items()}
+    floats = [slot for slot, array in arrays.items() if array.dtype.name in (*_WIDER, "float64")]
+    first = next(iter(outputs), None)
+    fitting = [
+        gradient for gradient in gradients if first is not None and list(gradient.shape) == list(outputs[first].shape)
+    ]
+    if not floats or not fitting or first is None:
+        return found
+
+    def of_floats(*given: Tensor) -> Tensor:
+        changed = tensors | dict(zip(floats, given, strict=True))
+        return dict(_tensors(_called(call, function, changed, is_raised)))[first]
+
+    gradient_of = ops.GradOperation(get_all=True, sens_param=True)(of_floats)
+    seeded = _tensor(fitting[0]).astype(outputs[first].dtype)
+    for slot, gradient in zip(floats, gradient_of(*(tensors[slot] for slot in floats), seeded), strict=True):
+        found["backward", slot] = _array(gradient)
+    return found
+
+
+def _called(call: Call, function: Callable[..., Any], tensors: dict[str, Tensor], is_raised: bool) -> Any:
+    sections = [
+        nested(
+            {
+                path: tensors[leaf.slot] if leaf.kind == "tensor" else _value(leaf, is_raised)
+                for path, leaf in paths(call.of("input"), section)
+            },
+            call.empties, section,
+        )
+        for section in ("input_args", "input_kwargs")
+    ]  # fmt: skip
+    positional, named = list(sections[0] or []), dict(sections[1] or {})
+    try:
+        return function(*positional, **named)
+    except TypeError:
+        return function(*map(_tuples, positional), **{key: _tuples(value) for key, value in named.items()})
+
+
+def _value(leaf: Leaf, is_raised: bool) -> Any:
+    if leaf.type in ("mindspore.dtype", "Number") and leaf.value is not None:
+        name = leaf.value.rpartition(".")[2].lower()
+        wide = _WIDER.get(name)
+        return getattr(mindspore, np.dtype(wide).name if wide is not None and is_raised else name)
+    return values_of(leaf)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for number, member in enumerate(value):
+            yield from _tensors(member, f"{path}.{number}".lstrip("."))
+
+
+def _outcomes(
+    call: Call, device: dict[tuple[str, str], Array], is_same: bool, exact: dict[tuple[str, str], Array],
+    moved: list[dict[tuple[str, str], Array]],
+) -> Iterator[Outcome]:  # fmt: skip
+    recorded = {
+        ("forward", leaf.slot): values.array_of(leaf, 0)
+        for leaf in call.of("output") if leaf.kind == "tensor" and leaf.reference is not None
+    }  # fmt: skip
+    for key, result in device.items():
+        wide = exact.get(key)
+        if wide is None or wide.shape != result.shape or not result.size:
+            yield Outcome(
+                *key, problem="the reference has no such result" if result.size else "the result has no elements"
+            )
+            continue
+        with np.errstate(all="ignore"):
+            spread = (
+                np.sqrt(np.mean([np.square(np.abs(other[key] - wide)) for other in moved], axis=0))
+                if wide.dtype.kind in "fc"
+                else None
+            )
+        own = Outcome(*key, "device", result.dtype.name, wide.dtype.name, list(result.shape), is_same)
+        yield replace(own, measures=measure(wide, result, spread))
+        there = recorded.get(key)
+        if there is not None and there.shape == result.shape and there.dtype == result.dtype:
+            yield replace(own, origin="recorded", is_deterministic=None, measures=measure(wide, there, spread))
+    if call.backward and not any(direction == "backward" for direction, _ in device):
+        yield Outcome("backward", problem="the recorded gradient fits none of the results")

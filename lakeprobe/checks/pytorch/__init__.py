@@ -1,0 +1,1 @@
+"""Ops of PyTorch, run again. Only worker processes import this."""

@@ -1,0 +1,4 @@
+-- perturbation_of(filename): the perturbation that a file is of.
+-- parameters: lake_depth, how many slashes are in front of what lies in the lake
+CREATE OR REPLACE MACRO perturbation_of(filename) AS
+split_part(filename, '/', getvariable('lake_depth')::INTEGER + 2)[14:]
