@@ -39,15 +39,6 @@ MOST_LEAVES = 100_000
 MOST_PLACES = 300_000
 """Distinct places (section, indexes and keys) that leaves of a dump sit at."""
 
-MOST_SKELETONS = 4096
-"""Entries without their numbers that are kept to look others up; real dumps have tens to hundreds."""
-
-LARGEST_SKELETONS = 8 * MIB
-"""Bytes that these take together."""
-
-MOST_SKELETON_LEAVES = 200_000
-"""Leaves that these have together."""
-
 # ---- tensors ----------------------------------------------------------------------------------------------
 
 LARGEST_PICKLE = 1 << 16

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from lakeprobe.bounds import LARGEST_SKELETONS, MIB, MOST_SKELETON_LEAVES, MOST_SKELETONS
+from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
 from lakeprobe.readers.leaves import Alike, Varying
@@ -44,6 +44,11 @@ _OP = re.compile(SEPARATOR + rb'(?:([^"\\\x00-\x1f]++)": )?+')
 
 _LARGEST_BLOCK = MIB
 """Bytes of a block that is split; larger ones have very large entries, which are read one by one."""
+
+_MOST_SKELETONS = 4096
+_LARGEST_SKELETONS = 8 * MIB
+_MOST_LEAVES = 200_000
+"""Skeletons that are kept, their bytes and their leaves together; entries beyond them are walked."""
 
 _FREE = 64
 """So many skeletons are learned whatever the dump is like; after them, only those of blocks that are worth it."""
@@ -138,9 +143,9 @@ class Skeletons:
         """Whether `new` skeletons among so many entries may be learned, and are worth it."""
         skeletons = len(self._known) + len(self._unsound) + len(new)
         return not new or (
-            skeletons <= MOST_SKELETONS
-            and self._bytes + sum(map(len, new)) <= LARGEST_SKELETONS
-            and len(self._learner) <= MOST_SKELETON_LEAVES
+            skeletons <= _MOST_SKELETONS
+            and self._bytes + sum(map(len, new)) <= _LARGEST_SKELETONS
+            and len(self._learner) <= _MOST_LEAVES
             and (skeletons <= _FREE or len(new) <= _MOST_NEW * entries)
         )
 

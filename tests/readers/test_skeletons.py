@@ -181,7 +181,7 @@ def test_a_dump_without_skeletons_is_left_alone_soon(tmp_path: Path) -> None:
 REAL = Skeletons._take
 
 
-@pytest.mark.parametrize("bound", ["MOST_SKELETONS", "LARGEST_SKELETONS", "MOST_SKELETON_LEAVES"])
+@pytest.mark.parametrize("bound", ["_MOST_SKELETONS", "_LARGEST_SKELETONS", "_MOST_LEAVES"])
 def test_what_is_kept_is_bounded(tmp_path: Path, bound: str) -> None:
     data = {f"Torch.add.{n}.forward": {"input_args": [leaf(1.0)], str(n % 20): n} for n in range(400)}
     written(tmp_path, data)
