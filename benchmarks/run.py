@@ -1,4 +1,6 @@
-"""Speed and memory beside msprobe: the same input, in one run, alternating; ratios are what counts.
+"""Wall time, processor time and memory beside msprobe: the same input, in one run, alternating.
+
+On a quiet machine the ratios of wall times are what counts, on a shared one the CPU seconds.
 
     python benchmarks/run.py [SCENARIO ...]      all scenarios by default; they are listed in SCENARIOS
 
@@ -13,30 +15,48 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WORK = CHECKOUT / "benchmarks" / "work"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
-ROUNDS = 3
+ROUNDS = 5
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """What the programs run in: as where they are installed, Python keeps their bytecode."""
 QUESTIONS = ("first-diff", "blame", "comm", "merge")
 """Commands that answer a question about a comparison of many ranks."""
 
 
-def seconds(command: list[str]) -> float:
-    """Wall time of `command`, run once, quietly, and not watched: adding up memory slows a process down."""
-    started = time.perf_counter()
-    run = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    taken = time.perf_counter() - started
-    _check(command, run.returncode, run.stderr)
-    return taken
+class Cost(NamedTuple):
+    """Seconds that a command takes: on the clock, and of processors (user and system, with all that it starts)."""
+
+    wall: float
+    cpu: float
+
+
+def cost(command: list[str]) -> Cost:
+    """Run `command` once, quietly, and not watched: adding up memory slows a process down."""
+    with tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        _check(command, process.returncode, errors.read())
+    return Cost(wall, usage.ru_utime + usage.ru_stime)
+
+
+def middle(costs: Sequence[Cost]) -> Cost:
+    """The medians of both."""
+    return Cost(median(one.wall for one in costs), median(one.cpu for one in costs))
 
 
 def memory(command: list[str]) -> int:
@@ -99,6 +119,11 @@ def large_dump() -> tuple[Path, Path]:
     return _made("large", "statistics", 1, 550_000)
 
 
+def small_dumps() -> tuple[Path, Path]:
+    """760 ops a side, as a small model has."""
+    return _made("small", "statistics", 1, 760)
+
+
 def ranks_dumps(ranks: int) -> tuple[Path, Path]:
     """20 000 ops on each of `ranks` ranks, as folders of the ranks."""
     target, golden = _made(f"ranks{ranks}", "statistics", ranks, 20_000)
@@ -110,7 +135,7 @@ def _made(name: str, kind: str, *numbers: int) -> tuple[Path, Path]:
     done = folder / "done"
     if not done.is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        python = str(msprobe().parent / "python")  # it has torch and numpy
+        python = str(msprobe().parent / "python") if kind == "tensors" else sys.executable  # msprobe comes with torch
         script = str(CHECKOUT / "benchmarks" / "inputs.py")
         subprocess.run([python, script, kind, str(folder), *map(str, numbers)], check=True)
         done.touch()
@@ -169,6 +194,12 @@ def statistics_from_dumps() -> str:
     return _beside("statistics, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
 
 
+def small_from_dumps() -> str:
+    """Statistics, 760 ops a side, from dumps to CSV."""
+    target, golden = small_dumps()
+    return _beside("760 ops, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+
+
 def statistics_from_lake() -> str:
     """The same, both runs already in the lake."""
     target, golden = statistics_dumps()
@@ -194,13 +225,14 @@ def calls_matched_fuzzily() -> str:
 
 
 def _against_exact(name: str, options: list[str]) -> str:
-    """A table row: the time against that of exact matching, in the place of msprobe's."""
+    """A table row: the cost against that of exact matching, in the place of msprobe's."""
     exact, other = [], []
     for _ in range(ROUNDS):
-        exact.append(seconds(our_compare("target", "golden")))
-        other.append(seconds(our_compare("target", "golden", *options)))
-    ratio = median(other) / median(exact)
-    return f"| {name} against exact match | {median(other):.2f} | exact: {median(exact):.2f} | **{ratio:.1f}** | | | |"
+        exact.append(cost(our_compare("target", "golden")))
+        other.append(cost(our_compare("target", "golden", *options)))
+    own, plain = middle(other), middle(exact)
+    times = f"{own.wall:.2f} | exact: {plain.wall:.2f} | **{own.wall / plain.wall:.1f}**"
+    return f"| {name} against exact match | {times} | {own.cpu:.2f} | exact: {plain.cpu:.2f} | | | |"
 
 
 def tensors_linked() -> str:
@@ -223,13 +255,12 @@ def large_ingest() -> str:
     size = target.stat().st_size
     _fresh("lake")
     command = [*LAKEPROBE, "ingest", str(target), "--lake", str(WORK / "lake"), "--run", "large", "--replace"]
-    return _row(f"ingest of {size / 1e6:.0f} MB", seconds(command), memory(command))
+    return _row(f"ingest of {size / 1e6:.0f} MB", cost(command), memory(command))
 
 
 def start_up() -> str:
     """`lakeprobe --help`."""
-    ours = median(seconds([*LAKEPROBE, "--help"]) for _ in range(5))
-    return _row("lakeprobe --help", ours)
+    return _row("lakeprobe --help", middle([cost([*LAKEPROBE, "--help"]) for _ in range(ROUNDS)]))
 
 
 def many_ranks() -> str:
@@ -238,10 +269,10 @@ def many_ranks() -> str:
     rows = [_beside("8 ranks, dumps to results", target, golden, lambda: (_fresh("lake"), _ranks(8))[1], rounds=1)]
     for ranks in (8, 16, 32, 64):
         _fresh("lake")
-        rows.append(_row(f"{ranks} ranks, dumps to results", seconds(_ranks(ranks))))
+        rows.append(_row(f"{ranks} ranks, dumps to results", cost(_ranks(ranks))))
         for question in QUESTIONS:
             asked = [*LAKEPROBE, question, "ranks", "--lake", str(WORK / "lake")]
-            rows.append(_row(f"{ranks} ranks, {question}", seconds(asked), memory(asked)))
+            rows.append(_row(f"{ranks} ranks, {question}", cost(asked), memory(asked)))
     _fresh("lake")
     rows.append(_row("64 ranks, dumps to results, memory", None, memory(_ranks(64))))
     return "\n".join(rows)
@@ -255,7 +286,7 @@ def _ranks(ranks: int) -> list[str]:
 def _ingest(target: Path, golden: Path) -> None:
     _fresh("lake")
     for run, path in (("target", target), ("golden", golden)):
-        seconds([*LAKEPROBE, "ingest", str(path), "--lake", str(WORK / "lake"), "--run", run])
+        cost([*LAKEPROBE, "ingest", str(path), "--lake", str(WORK / "lake"), "--run", run])
 
 
 def _beside(
@@ -269,26 +300,29 @@ def _beside(
     """A table row: medians of alternating rounds, and how many times less time and memory we take."""
     peer, own = [], []
     for _ in range(rounds):
-        own.append(seconds(ours()))
-        peer.append(seconds(peers_compare(target, golden, *peers_options)))
+        own.append(cost(ours()))
+        peer.append(cost(peers_compare(target, golden, *peers_options)))
+    mine, other = middle(own), middle(peer)
     own_memory, peer_memory = memory(ours()), memory(peers_compare(target, golden, *peers_options))
     return (
-        f"| {name} | {median(own):.2f} | {median(peer):.2f} | **{median(peer) / median(own):.1f}×** "
+        f"| {name} | {mine.wall:.2f} | {other.wall:.2f} | **{other.wall / mine.wall:.1f}×** "
+        f"| {mine.cpu:.2f} | {other.cpu:.2f} "
         f"| {own_memory / 1e6:.0f} | {peer_memory / 1e6:.0f} | {own_memory / peer_memory:.2f} |"
     )
 
 
-def _row(name: str, own: float | None, own_memory: int | None = None) -> str:
+def _row(name: str, own: Cost | None, own_memory: int | None = None) -> str:
     """A table row for which there is nothing of msprobe's; what was not measured is blank."""
-    time_cell = "" if own is None else f"{own:.2f}"
+    wall, cpu = ("", "") if own is None else (f"{own.wall:.2f}", f"{own.cpu:.2f}")
     memory_cell = "" if own_memory is None else f"{own_memory / 1e6:.0f}"
-    return f"| {name} | {time_cell} | | | {memory_cell} | | |"
+    return f"| {name} | {wall} | | | {cpu} | | {memory_cell} | | |"
 
 
 SCENARIOS: dict[str, Callable[[], str]] = {
     scenario.__name__: scenario
     for scenario in (
         statistics_from_dumps,
+        small_from_dumps,
         statistics_from_lake,
         layers_matched,
         calls_matched_fuzzily,
@@ -305,8 +339,9 @@ def main(names: list[str]) -> None:
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
         raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
-    print("| scenario | ours, s | msprobe, s | time ratio | ours, MB | msprobe, MB | memory ratio |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ("ours, s", "msprobe, s", "ratio", "ours, CPU s", "msprobe, CPU s", "ours, MB", "msprobe, MB", "ratio")
+    print(f"| scenario | {' | '.join(columns)} |")
+    print(f"|---{'|---' * len(columns)}|")
     for name in names or SCENARIOS:
         print(SCENARIOS[name](), flush=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import TensorError, UsageError
+from lakeprobe.errors import RuleError, TensorError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import guard, layout, log, staging, store, upkeep, views
@@ -67,10 +69,20 @@ class Lake:
             settle(self.path)
         self._measures = False
         self._reader = Reader(self.path)
-        self._database = connect()
+        self._opened = ExitStack()
+        self._opened.callback(self._reader.close)
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
-        self._finalizer = weakref.finalize(self, _close, self._database, self._reader)
-        views.define(self._database, self._reader.snapshot)
+        self._finalizer = weakref.finalize(self, self._opened.close)
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """The connection; made when something is asked, because it takes 0.1 s. Raises RuleError if closed."""
+        if not self._finalizer.alive:
+            raise RuleError(f"{self.path}: this lake was closed; open it again")
+        connection = connect()
+        self._opened.callback(connection.close)
+        views.define(connection, self._reader.snapshot)
+        return connection
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -81,7 +93,9 @@ class Lake:
 
     def _see_changes(self) -> None:
         """Show the lake as this session made it, and remove what nobody else reads any more."""
-        views.define(self._database, self._reader.renew())
+        snapshot = self._reader.renew()
+        if "_database" in self.__dict__:
+            views.define(self._database, snapshot)
         staging.sweep(self.path)
 
     def close(self) -> None:
@@ -340,11 +354,6 @@ class Lake:
             return comparisons.load(self.path, name).target, name
         existing = ", ".join([*self.runs, *self.comparisons]) or "nothing"
         raise UsageError(f"{name} is neither a run nor a comparison in {self.path}; it has {existing}")
-
-
-def _close(connection: duckdb.DuckDBPyConnection, reader: Reader) -> None:
-    connection.close()
-    reader.close()
 
 
 class Verification:

@@ -23,7 +23,7 @@ from lakeprobe.system.files import absolute
 from lakeprobe.work import Progress, run_all
 
 _SECONDS_TO_START = 0.7
-_JSON_PER_SECOND = 25e6
+_JSON_PER_SECOND = 40e6
 _TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
 """Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
 

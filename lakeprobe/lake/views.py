@@ -50,7 +50,8 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
         _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
-        source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, header = true, columns = {{{types}}})"
+        form = "header = true, delim = ',', quote = '\"', escape = '\"', auto_detect = false"
+        source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, {form}, columns = {{{types}}})"
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
     comparisons = layout.comparisons(snapshot)
     tables.define(connection, snapshot, taken=(*NAMES, *comparisons))

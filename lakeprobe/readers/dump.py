@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
-from lakeprobe.readers.members import read_members
+from lakeprobe.readers.members import Take, decoded, read_members
+from lakeprobe.readers.skeletons import Skeletons
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
 from lakeprobe.readers.tables import NO_LINKS, Links, Tables, unicode
 
@@ -21,6 +23,12 @@ MISSING, EMPTY, BY_OP, GROUPED, COLLECTED = "missing", "empty", "by op", "groupe
 collected: not written yet, and grouped."""
 
 TENSOR_FOLDER = "dump_tensor_data"
+_groups = msgspec.json.Decoder(dict[str, tuple[list[str], tuple[str, ...]]]).decode
+_parents = msgspec.json.Decoder(dict[str, str | None]).decode
+
+Texts = dict[str, str]
+"""Each distinct text once, for names that several files have."""
+
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
 
 
@@ -44,11 +52,13 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     path = source.folder / DUMP_FILE
     tables = Tables(source, path, content_of, emit)
     summary = tables.summary
-    of_op = _read_stacks(source.folder / STACK_FILE, tables)
-    links = _read_construct(source.folder / CONSTRUCT_FILE, summary)
+    once: Texts = {}
+    of_op = _read_stacks(source.folder / STACK_FILE, tables, once)
+    links = _read_construct(source.folder / CONSTRUCT_FILE, summary, once)
+    del once
     head: dict[str, Any] = {}
     has_data = False
-    for container, op, body in read_members(path, "data"):
+    for container, op, body in read_members(path, "data", Skeletons(tables, path, links, of_op).take):
         if container is None:
             head[op] = body
             continue
@@ -85,19 +95,30 @@ def take_head(head: dict[str, Any], has_data: bool, tables: Tables, path: Path) 
     summary.head = json.dumps({key: value for key, value in head.items() if key != "data"})
 
 
-def _read_stacks(path: Path, tables: Tables) -> dict[str, int]:
+def _read_stacks(path: Path, tables: Tables, once: Texts) -> dict[str, int]:
     """The number of each op's stack. Both layouts: by op name, and grouped by stack."""
     of_op: dict[str, int] = {}
-    for name, value in _side_file(path, tables.summary):
+    layout = tables.summary.layout
+
+    def take(text: bytes) -> bool:
+        groups = decoded(text, b'\n "', None, _groups)
+        if not groups:
+            return False
+        layout[path.name] = GROUPED
+        for ops, frames in groups.values():
+            of_op.update(dict.fromkeys(map(once.setdefault, ops, ops), tables.stack(frames)))
+        return True
+
+    for name, value in _side_file(path, tables.summary, take):
         is_group = _is_group(value)
         ops, frames = value if is_group else ([name], value)
         if is_group:
-            tables.summary.layout[path.name] = GROUPED
+            layout[path.name] = GROUPED
         if not isinstance(frames, list) or not all(isinstance(frame, str) for frame in frames):
             raise DumpError(f"{path}: the stack of {name} is not a list of lines; the file is damaged")
         number = tables.stack(frames)
         for op in ops:
-            of_op[sys.intern(str(op))] = number
+            of_op[once.setdefault(str(op), str(op))] = number
     return of_op
 
 
@@ -105,16 +126,25 @@ def _is_group(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, list) for part in value)
 
 
-def _read_construct(path: Path, summary: Summary) -> dict[str, Links]:
+def _read_construct(path: Path, summary: Summary, once: Texts) -> dict[str, Links]:
     links: dict[str, Links] = {}
-    for name, value in _side_file(path, summary):
+
+    def take(text: bytes) -> bool:
+        found = decoded(text, b'\n "', None, _parents)
+        if not found or not links.keys().isdisjoint(found):
+            return False
+        for op, parent in found.items():
+            links[once.setdefault(op, op)] = (parent and once.setdefault(parent, parent), len(links), None)
+        return True
+
+    for name, value in _side_file(path, summary, take):
         parent, micro_step = value if isinstance(value, list) and len(value) == 2 else (value, None)
         if isinstance(parent, int) and micro_step is None:
             summary.layout[name] = parent  # megatron_micro_step_number: how many there are, not an op
             continue
         if not (parent is None or isinstance(parent, str)) or not _is_micro_step(micro_step):
             raise DumpError(f"{path}: the parent of {name} is neither text nor null; the file is damaged")
-        links[sys.intern(name)] = (None if parent is None else sys.intern(parent), len(links), micro_step)
+        links[once.setdefault(name, name)] = (parent and once.setdefault(parent, parent), len(links), micro_step)
     return links
 
 
@@ -122,8 +152,11 @@ def _is_micro_step(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value < 2**31)
 
 
-def _side_file(path: Path, summary: Summary) -> Iterator[tuple[str, Any]]:
-    """The members of stack.json or construct.json; none, with a note, where the file is missing or empty."""
+def _side_file(path: Path, summary: Summary, take: Take) -> Iterator[tuple[str, Any]]:
+    """The members of stack.json or construct.json that `take` does not take as a block of lines.
+
+    None, with a note, where the file is missing or empty.
+    """
     summary.layout[path.name] = BY_OP
     if not path.is_file():
         summary.layout[path.name] = MISSING
@@ -132,7 +165,7 @@ def _side_file(path: Path, summary: Summary) -> Iterator[tuple[str, Any]]:
         summary.layout[path.name] = EMPTY
         summary.notes.append(f"{path.name} is empty")
     else:
-        for _, name, value in read_members(path):
+        for _, name, value in read_members(path, take=take):
             yield name, value
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import DEEPEST_VALUE, MOST_LEAVES, MOST_PLACES
@@ -45,6 +48,7 @@ _NO_NUMBER = frozenset("n-")
 _PLAIN = ("type", "dtype", "shape", *_STATISTICS, "requires_grad")
 _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
+_PER_LEAF = ("_place_codes", "_form_codes", "_shape_codes", "_letter_codes", "_max", "_min", "_mean", "_norm")
 _KEPT_TEXTS = 1024
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
@@ -76,6 +80,32 @@ class _Form(NamedTuple):
 _NULL = _Form("null", None, None, None, None)
 
 
+class Alike(NamedTuple):
+    """The leaves that entries have in common. A leaf is counted from the entry's first."""
+
+    rows: range
+    """The leaves among those of a learner."""
+    statistics: range
+    """Where the learner's `varying` has the leaves whose statistics differ from entry to entry, in the text's order."""
+    digests: Sequence[int]
+    """The leaf that has the n-th such digest."""
+    files: Sequence[tuple[int, int]]
+    """The leaves that have such file names, in their order, each with the number of its name."""
+    sparse: Sequence[tuple[int, str, Any]]
+    """Rare values: leaf, column, value."""
+
+
+class Varying(NamedTuple):
+    """What differs among entries that are alike, one entry after the other."""
+
+    statistics: Sequence[Any]
+    """Max, min, mean and norm in turns: floats, integers that a double holds, or None."""
+    is_floats: bool
+    """Whether all of them are floats."""
+    digests: Sequence[str]
+    files: Sequence[str]
+
+
 class Leaves:
     """Collects the leaves of one dump's entries as columns of the table tensors."""
 
@@ -88,7 +118,7 @@ class Leaves:
         self._gradients = _Place("parameters_grad", None, "", "", 0)
         self._saved = _Place("output", None, "", "", 0)
         self._places: list[_Place] = []
-        self._made = 0
+        self._made = count(1)
         self._slots: Counter[tuple[str, bool, str]] = Counter()
         self._form_of: dict[Any, int] = {}
         self._forms = Codes()
@@ -100,7 +130,8 @@ class Leaves:
         self._empty_texts: dict[tuple[_Place, str], str] = {}
         self._extra_texts: dict[str, str] = {}
         self._taken = 0
-        self.first_tensor_type: str | None = None
+        self.varying = array("i")
+        """Of a learner: see Alike."""
         self._reset()
 
     def _reset(self) -> None:
@@ -125,6 +156,11 @@ class Leaves:
         return len(self._place_codes)
 
     @property
+    def first_tensor_type(self) -> str | None:
+        """The type of the first tensor leaf."""
+        return next((form.type for form in self._forms if form.kind == "tensor"), None)
+
+    @property
     def next_row(self) -> int:
         """The row that the next leaf gets."""
         return self._taken + len(self._place_codes)
@@ -134,7 +170,7 @@ class Leaves:
 
         Raises DumpError if the entry is not laid out as dump.json's entries are.
         """
-        self._op = op
+        self._op, self._empties = op, []
         before = len(self._place_codes)
         try:
             if kind == "parameters_grad":
@@ -152,10 +188,90 @@ class Leaves:
         self._ops.append(op)
         self._seqs.append(seq)
         self._rows.append(len(self._place_codes) - before)
-        if not self._empties:
-            return None
-        empties, self._empties = ", ".join(self._empties), []
-        return f"[{empties}]"
+        return f"[{', '.join(self._empties)}]" if self._empties else None
+
+    def learner(self) -> Leaves:
+        """Leaves apart from these that share their numbers of places, forms and shapes, so that `add_alike` takes them.
+
+        They never ask for a content, and are never taken.
+        """
+        learner = copy(self)
+        learner._content_of = lambda _: (None, None)
+        learner.varying = array("i")
+        learner._reset()
+        return learner
+
+    def statistics(self, rows: range) -> Iterator[tuple[float, ...]]:
+        """Max, min, mean and norm of each of the last collected `rows`; 0.0 where there is none."""
+        return zip(*(column[rows.start :] for column in (self._max, self._min, self._mean, self._norm)), strict=True)
+
+    def pop_sparse(self) -> list[tuple[int, str, Any]]:
+        """Take the rare values out of the collected rows: row, column, value."""
+        popped = [(row, column, value) for column, found in self._sparse.items() for row, value in found.items()]
+        for found in self._sparse.values():
+            found.clear()
+        return popped
+
+    def add_alike(
+        self, seq: int, ops: Sequence[str], learner: Leaves, alike: Sequence[Alike], varying: Varying
+    ) -> NDArray[np.int64]:
+        """Collect the leaves of `ops`, from the number `seq` on, each of which has those that `alike` says.
+
+        Returns the row of each op's first leaf.
+        """
+        import numpy as np
+
+        lengths, learned = _expanded([one.rows for one in alike])
+        begins = len(self) + np.cumsum(lengths) - lengths
+        for name in _PER_LEAF:
+            column = getattr(learner, name)
+            getattr(self, name).frombytes(np.frombuffer(column, column.typecode)[learned].tobytes())
+        self._ops += ops
+        self._seqs.extend(range(seq, seq + len(ops)))
+        self._rows.extend(lengths.tolist())
+        self._vary(begins, learner, alike, varying)
+        self._vary_texts(ops, begins.tolist(), alike, varying)
+        return begins + self._taken
+
+    def _vary(self, begins: NDArray[np.int64], learner: Leaves, alike: Sequence[Alike], varying: Varying) -> None:
+        """Fill in the statistics of the leaves that were last collected, whose entries begin at the rows `begins`."""
+        import numpy as np
+
+        fours, learned = _expanded([one.statistics for one in alike])
+        if len(learned):
+            rows = np.repeat(begins, fours) + np.frombuffer(learner.varying, np.int32)[learned]
+            numbers = varying.statistics if varying.is_floats else self._as_doubles(rows.tolist(), varying.statistics)
+            values = np.array(numbers, dtype=np.float64).reshape(-1, 4)
+            for position, column in enumerate((self._max, self._min, self._mean, self._norm)):
+                np.frombuffer(column)[rows] = values[:, position]
+
+    def _vary_texts(self, ops: Sequence[str], begins: Sequence[int], alike: Sequence[Alike], varying: Varying) -> None:
+        """Fill in the rare values, digests and file names."""
+        sparse, digests, first_file = self._sparse, iter(varying.digests), 0
+        for op, begin, one in zip(ops, begins, alike, strict=True):
+            for leaf, column, value in one.sparse:
+                sparse[column][begin + leaf] = value
+            for leaf in one.digests:
+                sparse["digest"][begin + leaf] = next(digests)
+            if one.files:
+                self._op = op
+                for leaf, number in one.files:
+                    place = self._places[self._place_codes[begin + leaf]]
+                    self._add_content(varying.files[first_file + number], begin + leaf, place, None)
+                first_file += len(one.files)
+
+    def _as_doubles(self, rows: Sequence[int], numbers: Sequence[Any]) -> list[float]:
+        """The statistics of `rows`, four each, as doubles; notes of which type they were."""
+        doubles: list[float] = []
+        fours = zip(numbers[::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
+        for row, four in zip(rows, fours, strict=True):
+            if four[0].__class__ is four[1].__class__ is four[2].__class__ is four[3].__class__ is float:
+                doubles += four
+                continue
+            letters, found, _ = self._odd_statistics(four, row, self._places[self._place_codes[row]])
+            self._letter_codes[row] = self._letters[letters]
+            doubles += found
+        return doubles
 
     def take(self) -> pa.RecordBatch:
         """The rows collected so far as a batch of the table tensors; the collection begins anew.
@@ -218,8 +334,7 @@ class Leaves:
         if slot is None:
             slot = f"{place.slot}.{key}" if place.slot else str(key)
         path = f"{place.path},{json.dumps(key)}"
-        self._made += 1
-        if self._made > MOST_PLACES:
+        if next(self._made) > MOST_PLACES:
             raise DumpError(f"{self._where}: leaves sit at more than {MOST_PLACES} places; it is no dump")
         child = place.children[key] = _Place(place.role, place.section, slot, path, place.depth + 1)
         return child
@@ -378,8 +493,6 @@ class Leaves:
             raise self._wrong(place, "a dtype that is not text")
         if requires_grad is not None and requires_grad.__class__ is not bool:
             raise self._wrong(place, "a requires_grad that is neither true nor false")
-        if self.first_tensor_type is None:
-            self.first_tensor_type = kind
         code = self._forms[_Form("tensor", kind, dtype, requires_grad, " ".join(keys))]
         self._form_of[kind, dtype, requires_grad, keys] = code
         return code
@@ -476,6 +589,15 @@ class Leaves:
     def _wrong(self, place: _Place, what: str) -> DumpError:
         name = f"{self._op}.{place.slot}".removesuffix(".")
         return DumpError(f"{self._where}: {name} has {what}; the dump is damaged or not msprobe's")
+
+
+def _expanded(ranges: Sequence[range]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The length of each range, and all their numbers, one range after the other."""
+    import numpy as np
+
+    starts, ends = np.array([(one.start, one.stop) for one in ranges]).T
+    lengths = ends - starts
+    return lengths, np.arange(lengths.sum()) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
 def _text(value: Any) -> str:

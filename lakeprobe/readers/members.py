@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +23,9 @@ from lakeprobe.system.files import open_regular
 
 _BLOCK = 1 << 16
 """Bytes that are decoded at a time: their objects fit into a core's cache."""
+
+_LARGE_BLOCK = 1 << 17
+"""Bytes that are read at a time while blocks are taken as a whole."""
 
 
 class _RepeatedKeyError(ValueError):
@@ -46,12 +49,17 @@ _MOST_DIGITS = sys.get_int_max_str_digits()
 Member = tuple[str | None, str, Any]
 """(container, name, value): container is None for a member of the top object, else the container's name."""
 
+Take = Callable[[bytes], bool]
+"""Takes the members in a block, if it can: the text from behind the first one's quote to behind the last one's comma.
+True if it did, and then these members are not yielded."""
 
-def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
+
+def read_members(path: Path, container: str | None = None, take: Take | None = None) -> Iterator[Member]:
     """Yield the members of the JSON object in `path`, in the file's order.
 
     With `container`, the members of the object under that top-level key are yielded one by one as
-    (container, name, value), the other top-level members as (None, name, value).
+    (container, name, value), the other top-level members as (None, name, value). Blocks of a file that is written with
+    indent=1 are offered to `take` first.
 
     Raises DumpError if the file is empty, not UTF-8, not a JSON object, or ends too early, if an object has a key
     twice, and for a member that is larger than `bounds` says. In a file that is written with indent=1, a key that is
@@ -68,7 +76,7 @@ def read_members(path: Path, container: str | None = None) -> Iterator[Member]:
         first = place + len(opening) - 1
         is_top = container is not None or not start[: max(place, 0)].strip()
         if place >= 0 and is_top and start[first : first + len(indent)] == indent:
-            yield from _split_lines(path, file, start, place, first, container)
+            yield from _split_lines(path, file, start, place, first, container, take)
         else:
             yield from _scan_text(path, file, start, container)
 
@@ -86,7 +94,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _split_lines(
-    path: Path, file: BinaryIO, start: bytes, opening: int, first: int, container: str | None
+    path: Path, file: BinaryIO, start: bytes, opening: int, first: int, container: str | None, take: Take | None
 ) -> Iterator[Member]:
     depth, largest = (1, LARGEST_MEMBER) if container is None else (2, LARGEST_ENTRY)
     separator = b"\n" + b" " * depth + b'"'
@@ -98,11 +106,12 @@ def _split_lines(
     ended = False
     while not ended:
         cut = rest.rfind(separator)
-        members = _decoded(rest[: max(cut, 0)], separator, inner)
+        is_taken = take is not None and cut > 0 and take(rest[:cut])
+        members = {} if is_taken else decoded(rest[: max(cut, 0)], separator, inner)
         end = rest.find(closing) if members is None else -1
         if end >= 0:  # the object ends here; keys after it may look like members, but are not
             cut = rest.rfind(separator, 0, end)
-            members = _decoded(rest[: max(cut, 0)], separator, inner)
+            members = decoded(rest[: max(cut, 0)], separator, inner)
         if cut >= 0:
             yield from _members(path, rest[:cut], members, container, separator)
             rest = rest[cut + len(separator) :]
@@ -111,8 +120,8 @@ def _split_lines(
             break
         if len(rest) > largest:
             raise DumpError(f"{path}: the entry {_name(rest)} is larger than {largest // MIB} MiB; it is no dump")
-        # as much again of a member that is long
-        block = file.read(min(max(_BLOCK, len(rest)), max(_BLOCK, largest + 1 - len(rest))))
+        size = max(_LARGE_BLOCK if is_taken else _BLOCK, len(rest))  # as much again of a member that is long
+        block = file.read(min(size, max(_BLOCK, largest + 1 - len(rest))))
         ended = not block
         rest += block
     last, closed, tail = rest.partition(closing)
@@ -163,16 +172,19 @@ def _members(
         yield from _member(path, piece, container, b",")
 
 
-def _decoded(text: bytes, separator: bytes, inner: bytes | None) -> dict[str, Any] | None:
+def decoded(
+    text: bytes, separator: bytes, inner: bytes | None, decode: Callable[[bytes], dict[str, Any]] = _decode
+) -> dict[str, Any] | None:
     """The members in `text`, with the comma behind the last; None if they are not just that, or one is there twice.
 
-    Where their own keys are lines that begin with `inner`, also None if one of these is.
+    msgspec decodes them: `decode` says as what. Where their own keys are lines that begin with `inner`, also None if
+    one of these is there twice.
     """
     text = text.rstrip()
     if not text.endswith(b","):
         return None
     try:
-        members = _decode(b'{"' + text[:-1] + b"}")
+        members = decode(b'{"' + text[:-1] + b"}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if len(members) != text.count(separator) + 1:
@@ -189,6 +201,15 @@ def _member(path: Path, piece: bytes, container: str | None, end: bytes) -> Iter
     members = _load(path, b'{"' + piece.removesuffix(end) + b"}", f"the entry {_name(piece)}")
     for name, value in members.items():
         yield container, name, value
+
+
+def sole_member(path: Path, text: bytes) -> Any:
+    """The value of the one member in `text`, which a block may hold. Raises DumpError if there is another, or none."""
+    members = decoded(text, b'\n  "', b'\n   "')
+    found = [*members.items()] if members else [(name, value) for _, name, value in _member(path, text, None, b",")]
+    if len(found) != 1:
+        raise DumpError(f"{path}: the entry {_name(text)} is more than one; the file is damaged")
+    return found[0][1]
 
 
 def _name(piece: bytes) -> str:

@@ -10,6 +10,7 @@ Paths may hold numbers and words such as forward or input, so a name is read fro
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 _DIRECTIONS = ("forward", "backward")
@@ -31,12 +32,14 @@ class OpName(NamedTuple):
 
 def parse(name: str) -> OpName:
     """Split the entry name `name`. A name of no known form is of the kind `other`."""
+    front, _, last = name.rpartition(".")
+    if last in _DIRECTIONS:
+        api, _, call = front.rpartition(".")
+        if _is_call(call) and "." in api:
+            kind, api_type, api, _, _, _, stem = _api(api, last)
+            return OpName(kind, api_type, api, None, last, int(call), stem)
     parts = name.split(".")
-    last = parts[-1]
     before = parts[-2] if len(parts) > 1 else ""
-    if last in _DIRECTIONS and _is_call(before) and len(parts) > 3:
-        api_type, api = parts[0], ".".join(parts[1:-2])
-        return OpName("api", api_type, api, None, last, int(before), f"{api_type}.{api}.{last}")
     if before in _DIRECTIONS and _is_call(last) and len(parts) > 3:
         return _module("module", parts[:-2], before, int(last))
     if last == "parameters_grad" and len(parts) > 2:
@@ -56,6 +59,12 @@ def debug_point(name: str) -> OpName:
 
 def _is_call(part: str) -> bool:
     return part.isdecimal() and len(part) <= _MOST_DIGITS
+
+
+@lru_cache(maxsize=1024)
+def _api(name: str, direction: str) -> OpName:
+    api_type, _, api = name.partition(".")
+    return OpName("api", api_type, api, None, direction, None, f"{name}.{direction}")
 
 
 def _module(kind: str, parts: list[str], direction: str, call: int | None) -> OpName:

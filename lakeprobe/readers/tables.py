@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.leaves import SECTIONS, Leaves
+from lakeprobe.readers.leaves import SECTIONS, Alike, Leaves, Varying
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
 from lakeprobe.schema import arrow_schema
@@ -28,6 +28,15 @@ Links = tuple[str | None, int | None, int | None]
 """What construct.json says of an op: its parent, its place in the file, its micro step."""
 
 NO_LINKS: Links = (None, None, None)
+
+
+class Common(NamedTuple):
+    """What ops that are alike have in their rows of the table ops."""
+
+    recompute: bool | None
+    sections: str | None
+    empties: str | None
+    extra: str | None
 
 
 class Tables:
@@ -89,14 +98,54 @@ class Tables:
         next_row = self._leaves.next_row
         empties = self._leaves.add(summary.ops, op, name.kind, body)
         first_row = next_row if self._leaves.next_row > next_row else None
-        recompute, others = _other_keys(name.kind, body)
-        extra = (extra or {}) | others
-        sections = " ".join(body) if body.__class__ is dict else None
-        self._ops.append((
-            summary.ops, self._part, op, *name, parent, began, micro_step, recompute, stack, first_row, sections,
-            empties, json.dumps(extra) if extra else None,
-        ))  # fmt: skip
+        common = _common(name.kind, body, empties, extra)
+        self._ops.append(_row(summary.ops, self._part, op, name, (parent, began, micro_step), stack, first_row, common))
         summary.ops += 1
+        self._emit_batches()
+
+    def learner(self) -> Leaves:
+        """Leaves of entries to come, which `learn` fills."""
+        return self._leaves.learner()
+
+    def learn(self, learner: Leaves, kind: str, body: Any) -> tuple[range, Common]:
+        """Walk the `body` of an op of that kind into `learner`: which rows are its leaves, and what else it says.
+
+        Raises DumpError if the body is not laid out as said.
+        """
+        first = len(learner)
+        empties = learner.add(0, "", kind, body)
+        return range(first, len(learner)), _common(kind, body, empties, None)
+
+    def are_new(self, ops: Sequence[str]) -> bool:
+        """Whether each of `ops` can be added: it was not there before, and is not too long."""
+        distinct = set(ops)
+        is_long = max(map(len, ops)) > LONGEST_OP
+        return len(distinct) == len(ops) and distinct.isdisjoint(self._names) and not is_long
+
+    def add_alike(
+        self,
+        ops: Sequence[str],
+        names: Sequence[OpName],
+        links: Sequence[Links],
+        stacks: Sequence[int | None],
+        learner: Leaves,
+        alike: Sequence[tuple[Alike, Common]],
+        varying: Varying,
+    ) -> None:
+        """Write new `ops`, each of which has the leaves, and what else, that `learner` has learned of its like."""
+        summary = self.summary
+        self._names.update(ops)
+        leaves = [one for one, _ in alike]
+        first_rows = self._leaves.add_alike(summary.ops, ops, learner, leaves, varying).tolist()
+        for number, op in enumerate(ops):
+            of_op, common = alike[number]
+            first_row = first_rows[number] if of_op.rows else None
+            row = _row(summary.ops, self._part, op, names[number], links[number], stacks[number], first_row, common)
+            self._ops.append(row)
+            summary.ops += 1
+        self._emit_batches()
+
+    def _emit_batches(self) -> None:
         if len(self._ops) >= _BATCH:
             self._emit_ops()
         if len(self._leaves) >= _BATCH:
@@ -137,6 +186,21 @@ class Tables:
         with unicode(self._path):
             arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
         return pa.record_batch(arrays, schema=schema)
+
+
+def _row(
+    seq: int, part: str, op: str, name: OpName, links: Links, stack: int | None, first_row: int | None, common: Common
+) -> tuple[Any, ...]:
+    """A row of the table ops."""
+    recompute, *others = common
+    return (seq, part, op, *name, *links, recompute, stack, first_row, *others)
+
+
+def _common(kind: str, body: Any, empties: str | None, extra: dict[str, Any] | None) -> Common:
+    recompute, others = _other_keys(kind, body)
+    extra = (extra or {}) | others
+    sections = " ".join(body) if body.__class__ is dict else None
+    return Common(recompute, sections, empties, json.dumps(extra) if extra else None)
 
 
 def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
             views.define_over(connection, name, [unit.folder / file])
         own = metrics.own_of_results(columns_of(connection, "results"))
-        connection.execute(f"CREATE VIEW cell_texts AS {resources.sql('reports/cell_texts')}")
-        connection.execute(f"CREATE VIEW metric_cells AS {metrics.cells(unit.kind, own)}")
-        connection.execute(f"CREATE VIEW cells AS {resources.sql('reports/cells')}")
+        connection.execute(f"CREATE VIEW cells AS {_cells(unit.kind, own)}")
         has_stacks = connection.execute("SELECT count(*) > 0 FROM stacks").fetchall() == [(True,)]
         has_parts = connection.execute("SELECT coalesce(bool_or(part <> ''), false) FROM results").fetchall() == [
             (True,)
@@ -41,6 +39,13 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     finally:
         connection.close()
+
+
+def _cells(kind: str, own: Mapping[str, str]) -> str:
+    """The query of the view cells, with those that it reads in a WITH: of a view, each would be bound once more."""
+    read = {"cell_texts": resources.sql("reports/cell_texts"), "metric_cells": metrics.cells(kind, own)}
+    named = ", ".join(f"{name} AS NOT MATERIALIZED (\n{query}\n)" for name, query in read.items())
+    return f"WITH {named} FROM (\n{resources.sql('reports/cells')}\n)"
 
 
 def _define_digest(connection: duckdb.DuckDBPyConnection, kind: str) -> None:

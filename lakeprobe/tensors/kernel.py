@@ -311,12 +311,15 @@ def _relative(scratch: Scratch, values: NDArray[Any], difference: Floats) -> tup
     if not np.isfinite(greatest):
         _guard_zeros(scratch, values, difference)
         greatest = float(errors.max())
-    return greatest, _count_below(scratch, errors, 0.001), _count_below(scratch, errors, 0.005)
+    small, middling = (_count_below(scratch, errors, greatest, threshold) for threshold in (0.001, 0.005))
+    return greatest, small, middling
 
 
-def _count_below(scratch: Scratch, errors: NDArray[Any], threshold: float) -> int:
-    mask = scratch.mask[: errors.size]
-    return int(np.count_nonzero(np.less(errors, errors.dtype.type(threshold), out=mask)))
+def _count_below(scratch: Scratch, errors: NDArray[Any], greatest: float, threshold: float) -> int:
+    limit = errors.dtype.type(threshold)
+    if greatest < limit:  # not if it is NaN
+        return errors.size
+    return int(np.count_nonzero(np.less(errors, limit, out=scratch.mask[: errors.size])))
 
 
 def _guard_zeros(scratch: Scratch, values: NDArray[Any], difference: Floats) -> None:

@@ -117,7 +117,7 @@ def test_any_block_size_on_the_fast_way(tmp_path: Path, monkeypatch: pytest.Monk
     with path.open("rb", buffering=0) as file:  # the first block holds the opening, as it does in any real file
         start = file.read(20)
         monkeypatch.setattr(members, "_BLOCK", size)
-        read = list(members._split_lines(path, file, start, 1, len(opening), "data"))
+        read = list(members._split_lines(path, file, start, 1, len(opening), "data", None))
     assert same(read, dump, "data")
 
 

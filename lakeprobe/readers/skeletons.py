@@ -1,0 +1,248 @@
+"""Reads entries of dump.json in bulk that differ from an earlier one in their numbers only.
+
+An entry without its statistics, digests and file names is its *skeleton*. A dump of 22 000 ops has some sixty of them,
+layer after layer. So a block of entries is split at what varies, and the rest is looked up. Only a skeleton that is new
+is decoded and walked, with placeholders for what varies, as any entry is (`leaves.py`): nothing here knows what an
+entry means. Whatever does not look as usual is refused, and read entry by entry instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lakeprobe.bounds import MIB
+from lakeprobe.errors import DumpError
+from lakeprobe.readers import names
+from lakeprobe.readers.leaves import Alike, Varying
+from lakeprobe.readers.members import sole_member
+from lakeprobe.readers.tables import NO_LINKS, Common, Links, Tables
+
+SEPARATOR = b'\n  "'
+"""What every entry of a dump.json begins with that msprobe wrote."""
+
+_MARKS = b"\0", b"\1", b"\2"
+"""What stands in a skeleton for four statistics, a digest, a file name; JSON has none of them."""
+
+_GRADIENTS = b"\3"
+"""What the skeleton of gradients of parameters begins with: they are walked otherwise than others of the same text."""
+_GRADIENT_KIND = "parameters_grad"
+
+_FIRST = 0.5
+"""The first of the statistics that stand in for the first ones."""
+
+_NUMBER = rb"([-+.eE0-9nulNaIfity]++)"
+_STATISTICS = re.compile(rb'"Max": %b,\n *"Min": %b,\n *"Mean": %b,\n *"Norm": %b' % ((_NUMBER,) * 4))
+_DIGEST = re.compile(rb'"md5": "([0-9A-Za-z]*+)"')
+_FILE = re.compile(rb'"data_name": "([^"\\/\x00-\x1f\x7f-\xff]++)"')
+_OP = re.compile(SEPARATOR + rb'(?:([^"\\\x00-\x1f]++)": )?+')
+
+_LARGEST_BLOCK = MIB
+"""Bytes of a block that is split; larger ones have very large entries, which are read one by one."""
+
+_MOST_SKELETONS = 4096
+_LARGEST_SKELETONS = 8 * MIB
+_MOST_LEAVES = 200_000
+"""Skeletons that are kept, their bytes and their leaves together; entries beyond them are walked."""
+
+_FREE = 64
+"""So many skeletons are learned whatever the dump is like; after them, only those of blocks that are worth it."""
+
+_MOST_NEW = 1 / 3
+"""The share of a block's entries that may be new; to learn one costs twice as much as to walk it."""
+
+_LONGEST_PAUSE = 64
+"""Blocks that pass by at most before another is tried, in a dump that has too many skeletons."""
+
+_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
+
+_decode = msgspec.json.Decoder(list[Any]).decode
+
+
+Skeleton = tuple[Alike, Common]
+"""What the entries of one skeleton have in common."""
+
+
+class Skeletons:
+    """The skeletons of one dump, which take blocks of its entries."""
+
+    def __init__(self, tables: Tables, path: Path, links: Mapping[str, Links], stack_of: Mapping[str, int]) -> None:
+        """Write rows of the dump file `path` to `tables`; `links` and `stack_of` are what the side files say of ops."""
+        self._tables, self._path, self._links, self._stack_of = tables, path, links, stack_of
+        self._learner = tables.learner()
+        self._known: dict[bytes, Skeleton] = {}
+        self._unsound: set[bytes] = set()
+        self._bytes = 0
+        self._poor = self._pause = 0
+
+    def take(self, text: bytes) -> bool:
+        """Write the rows of the entries in `text`, with a comma behind each; False, and none, if it must be walked.
+
+        `text` begins with the first entry's name, and SEPARATOR is between two. Raises DumpError.
+        """
+        if self._pause:
+            self._pause -= 1
+            return False
+        if self._take(text):
+            self._poor = 0
+            return True
+        self._poor += 1
+        self._pause = min(1 << self._poor, _LONGEST_PAUSE)
+        return False
+
+    def _take(self, block: bytes) -> bool:
+        if len(block) > _LARGEST_BLOCK or any(mark in block for mark in (*_MARKS, _GRADIENTS)):
+            return False
+        text, *varying = _split(block)
+        _, *named = _OP.split(SEPARATOR + text)
+        if None in named:
+            return False
+        try:
+            ops = b"\n".join(named[::2]).decode().split("\n")
+            numbers, is_floats = _numbers(varying[0])
+        except ValueError:  # of both, UnicodeDecodeError and what is no number
+            return False
+        if not self._tables.are_new(ops):
+            return False
+        parsed = [*map(names.parse, ops)]
+        alike = self._found(named[1::2], [name.kind for name in parsed])
+        if alike is None:
+            return False
+        links = [self._links.get(op, NO_LINKS) for op in ops]
+        stacks = [*map(self._stack_of.get, ops)]
+        digests, files = (tuple(map(bytes.decode, texts)) for texts in varying[1:])
+        self._tables.add_alike(
+            ops, parsed, links, stacks, self._learner, alike, Varying(numbers, is_floats, digests, files)
+        )
+        return True
+
+    def _found(self, bodies: list[bytes], kinds: list[str]) -> list[Skeleton] | None:
+        """The skeleton of each entry; None if one cannot be learned, or too many would have to be."""
+        if _GRADIENT_KIND in kinds:
+            pairs = zip(bodies, kinds, strict=True)
+            bodies = [_GRADIENTS + body if kind == _GRADIENT_KIND else body for body, kind in pairs]
+        known = self._known
+        new = {body: kind for body, kind in zip(bodies, kinds, strict=True) if body not in known}
+        if not self._unsound.isdisjoint(new) or not self._has_room_for(new, len(bodies)):
+            return None
+        for body, kind in new.items():
+            self._bytes += len(body)
+            skeleton = self._learn(body, kind)
+            if skeleton is None:  # and those after it must not be walked before it
+                self._unsound.add(body)
+                return None
+            known[body] = skeleton
+        return [known[body] for body in bodies]
+
+    def _has_room_for(self, new: Collection[bytes], entries: int) -> bool:
+        """Whether `new` skeletons among so many entries may be learned, and are worth it."""
+        skeletons = len(self._known) + len(self._unsound) + len(new)
+        return not new or (
+            skeletons <= _MOST_SKELETONS
+            and self._bytes + sum(map(len, new)) <= _LARGEST_SKELETONS
+            and len(self._learner) <= _MOST_LEAVES
+            and (skeletons <= _FREE or len(new) <= _MOST_NEW * entries)
+        )
+
+    def _learn(self, body: bytes, kind: str) -> Skeleton | None:
+        """Walk the skeleton `body`; None if it is no valid entry, or a placeholder is not where its like belongs."""
+        counts = [body.count(mark) for mark in _MARKS]
+        try:
+            entry = sole_member(self._path, b'op": ' + _with_placeholders(body.removeprefix(_GRADIENTS)))
+            if entry.__class__ is not dict:
+                return None
+            rows, common = self._tables.learn(self._learner, kind, entry)
+        except DumpError:  # whose message is found when the entry itself is walked
+            return None
+        alike = self._alike(rows, *counts)
+        return None if alike is None else (alike, common)
+
+    def _alike(self, rows: range, fours: int, digests: int, files: int) -> Alike | None:
+        """What the leaves `rows` of a skeleton with so many placeholders have in common; None if one is not in place.
+
+        Something else may look like a placeholder, and then there are too many of them.
+        """
+        learner = self._learner
+        found = {"statistics": _in_place(fours), "digest": _in_place(digests), "data_name": _in_place(files)}
+        numbers = {_text(number): number for number in range(max(digests, files))}
+        sparse = []
+        for leaf, four in enumerate(learner.statistics(rows)):
+            number = four[0] - _FIRST
+            if number.is_integer() and 0 <= number < fours and four == _four(int(number)):
+                found["statistics"][int(number)].append(leaf)
+        for row, column, value in learner.pop_sparse():
+            leaf = row - rows.start
+            if column in found and numbers.get(value, len(numbers)) < len(found[column]):
+                found[column][numbers[value]].append(leaf)
+            elif leaf >= 0:  # others are of an entry that could not be walked
+                sparse.append((leaf, column, value))
+        if any(len(leaves) != 1 for places in found.values() for leaves in places):
+            return None
+        first = len(learner.varying)
+        learner.varying.extend(leaf for (leaf,) in found["statistics"])
+        named = sorted((leaf, number) for number, (leaf,) in enumerate(found["data_name"]))
+        return Alike(rows, range(first, first + fours), [leaf for (leaf,) in found["digest"]], named, sparse)
+
+
+def _split(block: bytes) -> tuple[bytes, list[bytes], list[bytes], list[bytes]]:
+    """The block with marks for what varies, and that: statistics, digests, file names."""
+    parts = _STATISTICS.split(block)
+    text = _MARKS[0].join(parts[::5])
+    del parts[::5]
+    digests = _DIGEST.split(text) if b'"md5": "' in text else [text]
+    text = _MARKS[1].join(digests[::2])
+    files = _FILE.split(text) if b'"data_name": "' in text else [text]
+    return _MARKS[2].join(files[::2]), parts, digests[1::2], files[1::2]
+
+
+def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
+    """The statistics in `texts`, and whether all are floats; decoded as in entries that are decoded as a whole.
+
+    Raises ValueError if one is no number, or a double cannot hold it.
+    """
+    joined = b",".join(texts)
+    try:
+        numbers = _decode(b"[%b]" % joined)
+    except msgspec.DecodeError:
+        numbers = json.loads(b"[%b]" % joined)  # NaN
+    is_floats = joined.count(b".") == len(texts)
+    if not is_floats and any(number.__class__ is int and number not in _EXACT_IN_DOUBLE for number in numbers):
+        raise ValueError
+    return numbers, is_floats
+
+
+def _with_placeholders(body: bytes) -> bytes:
+    """The skeleton with something in place of each mark, from which `_alike` recognises it."""
+    texts = (_in_text(b"md5"), _in_text(b"data_name"))
+    for mark, placeholder in zip(_MARKS, (_in_numbers, *texts), strict=True):
+        first, *others = body.split(mark)
+        body = first + b"".join(placeholder(number) + text for number, text in enumerate(others))
+    return body
+
+
+def _four(number: int) -> tuple[float, float, float, float]:
+    """The statistics in place of the `number`-th ones."""
+    return number + _FIRST, number + 0.25, number + 0.125, number + 0.0625
+
+
+def _in_numbers(number: int) -> bytes:
+    return b'"Max": %r, "Min": %r, "Mean": %r, "Norm": %r' % _four(number)
+
+
+def _text(number: int) -> str:
+    """The digest or file name in place of the `number`-th one."""
+    return f"lakeprobe-{number}"
+
+
+def _in_text(key: bytes) -> Callable[[int], bytes]:
+    return lambda number: b'"%b": "%b"' % (key, _text(number).encode())
+
+
+def _in_place(placeholders: int) -> list[list[int]]:
+    """A list for each placeholder, for the leaves that have it."""
+    return [[] for _ in range(placeholders)]
