@@ -87,6 +87,7 @@ class Leaves:
         self._roots = {section: _Place(role, section, role, "", 0) for section, role in SECTIONS.items()}
         self._gradients = _Place("parameters_grad", None, "", "", 0)
         self._saved = _Place("output", None, "", "", 0)
+        self._parameter = _Place("parameters", None, "", "", 0)
         self._places: list[_Place] = []
         self._made = 0
         self._slots: Counter[tuple[str, bool, str]] = Counter()
@@ -141,6 +142,8 @@ class Leaves:
                 self._add_gradients(body)
             elif kind == "debug":
                 self._walk(body, self._saved)
+            elif kind == "parameter":
+                self._walk(body, self._parameter)
             else:
                 for section, root in self._roots.items():
                     if section in body:

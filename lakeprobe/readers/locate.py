@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import foreign_tables
+from lakeprobe.readers import checkpoint, foreign_tables
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
@@ -128,7 +128,8 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
     """
     if path.is_file():
         listing = _listing(path.parent, path.parent)
-        yield _of_file(listing, path.name), [source for source in _find(listing) if path in source.files]
+        found = [source for source in _find(listing) if path in source.files]
+        yield _of_file(listing, path.name), [_alone(source, path) for source in found]
         return
     waiting, visited, links = [(path, 0)], 0, 0
     while waiting:
@@ -201,8 +202,14 @@ def _run(root: Path, found: list[Source]) -> Located:
     return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
 
 
+def _alone(source: Source, path: Path) -> Source:
+    """`source` as what the file `path` is: a checkpoint in one file is a run of its own."""
+    is_checkpoint = source.format == checkpoint.NAME and source.files == (path,)
+    return checkpoint.alone(source, path) if is_checkpoint else source
+
+
 def _is_loose(source: Source) -> bool:
-    return source.format == ANY_TENSORS.NAME
+    return source.format in (ANY_TENSORS.NAME, checkpoint.NAME)
 
 
 def _without_loose_files(sources: list[Source]) -> list[Source]:

@@ -54,6 +54,11 @@ def debug_point(name: str) -> OpName:
     return OpName("debug", "debug", name, None, None, None, name)
 
 
+def parameter(name: str) -> OpName:
+    """The name of a parameter of a checkpoint, which has no call."""
+    return OpName("parameter", "Parameter", name, None, None, None, name)
+
+
 def _is_call(part: str) -> bool:
     return part.isdecimal() and len(part) <= _MOST_DIGITS
 
