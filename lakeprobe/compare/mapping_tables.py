@@ -38,6 +38,8 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_name
             f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
         )
         _insert(connection, table, given.get(table, ()))
+    names = f"CREATE TEMP TABLE parameter_names AS {resources.sql('match/parameter_names')}"
+    connection.execute(names, [str(resources.data("parameter_names"))])
     if other_names:
         for table, file in _BUNDLED.items():
             statement = f"INSERT INTO {table} {resources.sql(f'match/bundled_{file}')}"

@@ -28,7 +28,7 @@ class ComparedUnit:
     """One pair of units of a comparison: the target's step and rank, the golden run's, and where the results lie.
 
     `is_rounding`: ops round differently in the two, so what differs first is told by `suspects`.
-    `dumped`: ops, kernels or saved values. `is_structure`: both dumps name their ops and record no values.
+    `dumped`: ops, kernels, parameters or saved values. `is_structure`: both dumps name their ops and record no values.
     `cut_off`: of how many of the two collecting was cut off in the middle of the step.
     """
 
@@ -64,6 +64,11 @@ class StoredComparison:
     metrics: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """Every threshold as the rule left it; none of a comparison of an older release."""
+
+    @property
+    def is_of_checkpoints(self) -> bool:
+        """Whether the rows are parameters, of which none comes before another."""
+        return bool(self.units) and all(unit.dumped == "parameters" for unit in self.units)
 
 
 _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))

@@ -5,7 +5,7 @@
     .metadata, *.distcp                      torch.distributed.checkpoint; a tensor's chunks are put together
     mp_rank_TP[_PP]/model_optim_rng.pt       Megatron; see megatron.py
 
-A folder's weights (model.safetensors, or the only file) have no part; other files of it are parts, named by their stem.
+A folder's weights (model.safetensors, or the only file) have no part; other files of it are parts, named as they are.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def find(listing: Listing) -> list[Source]:
     if files and all(file.is_file() for file in files):
         return [_source(folder, [f"{rank}/{_MEGATRON_FILE}" for rank in ranks], "")]
     groups = _groups(folder, listing.files)
-    weights = next(iter(groups)) if len(groups) == 1 else next((name for name in _WEIGHTS if name in groups), None)
-    return [_source(folder, names, "" if stem == weights else stem) for stem, names in groups.items()]
+    weights = [name for name in groups if len(groups) == 1 or name.rpartition(".")[0] in _WEIGHTS][:1]
+    return [_source(folder, files, "" if name in weights else name) for name, files in groups.items()]
 
 
 def alone(source: Source, path: Path) -> Source:
@@ -77,24 +77,19 @@ def _source(folder: Path, names: Iterable[str], part: str) -> Source:
 
 
 def _groups(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The files of each checkpoint by its stem: one file, or its shards and their index."""
+    """The files of each checkpoint by its name: one file, or its shards and their index."""
     indexes = [name for name in names if name.endswith(tuple(f"{suffix}{_INDEX}" for suffix in _SUFFIXES))]
     groups: dict[str, list[str]] = {}
     for name in names:
         if name.endswith(_SUFFIXES) and not name.startswith(".") and _is_checkpoint(folder / name):
             shard = _SHARD.fullmatch(name)
-            stem = shard["stem"] if shard else name.rpartition(".")[0]
+            whole = f"{shard['stem']}{shard['suffix']}" if shard else name
             if not shard and len(indexes) == 1 and indexes[0].endswith(f"{Path(name).suffix}{_INDEX}"):
-                stem = _index_stem(indexes[0])
-            groups.setdefault(stem, []).append(name)
+                whole = indexes[0].removesuffix(_INDEX)
+            groups.setdefault(whole, []).append(name)
     for index in indexes:
-        if _index_stem(index) in groups:
-            groups[_index_stem(index)].append(index)
+        groups.get(index.removesuffix(_INDEX), []).append(index)
     return groups
-
-
-def _index_stem(index: str) -> str:
-    return index.removesuffix(_INDEX).rpartition(".")[0]
 
 
 def _is_checkpoint(path: Path) -> bool:

@@ -50,6 +50,7 @@ def read_ckpt(path: str | Path) -> Saved:
     """The tensors of the file, in their order. Raises TensorError for a damaged, encrypted or truncated file."""
     parts: dict[str, list[TensorReference]] = {}
     left_out: dict[str, str] = {}
+    texts: dict[str, bool | int | float | str | None] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     try:
         with open_file(path) as file:
@@ -61,7 +62,15 @@ def read_ckpt(path: str | Path) -> Saved:
                 if tensor is None:
                     left_out[tag] = "MapParameter"
                     continue
-                shape, reference = _tensor(file, *tensor, size, str(path))
+                shape, dtype, span = _tensor(file, *tensor)
+                if dtype == "str":
+                    texts[tag] = _text(file, *span)
+                    continue
+                if dtype not in _DTYPES:
+                    left_out[tag] = dtype
+                    continue
+                reference = _reference(str(path), dtype, span, size)
+                shape = () if shape == (0,) and reference.shape == (1,) else shape
                 shapes.setdefault(tag, shape)
                 parts.setdefault(tag, []).append(placed(reference, path))
                 if shapes[tag] != shape or len(parts) > MOST_PARAMETERS:
@@ -72,7 +81,7 @@ def read_ckpt(path: str | Path) -> Saved:
         ) from error
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error
-    saved = Saved({tag: _joined(str(path), tag, shapes[tag], found) for tag, found in parts.items()})
+    saved = Saved({tag: _joined(str(path), tag, shapes[tag], found) for tag, found in parts.items()}, texts)
     saved.left_out = left_out
     return saved
 
@@ -104,8 +113,8 @@ def _value(file: IO[bytes], start: int, end: int) -> tuple[str, tuple[int, int] 
     return tag, tensor
 
 
-def _tensor(file: IO[bytes], start: int, end: int, size: int, path: str) -> tuple[tuple[int, ...], TensorReference]:
-    """The shape of a whole tensor, and the place of its bytes, or of a part of them, as a row."""
+def _tensor(file: IO[bytes], start: int, end: int) -> tuple[tuple[int, ...], str, tuple[int, int]]:
+    """The shape of a whole tensor, its element type, and the span of its bytes or of a part of them."""
     shape: list[int] = []
     dtype, span = "", (start, start)
     for field, wire, first, last in _fields(file, start, end):
@@ -119,19 +128,18 @@ def _tensor(file: IO[bytes], start: int, end: int, size: int, path: str) -> tupl
             span = (first, last)
         if len(shape) > MOST_AXES:
             raise _Damaged
-    if dtype not in _DTYPES:
-        raise TensorError(
-            f"{path} has a tensor of the element type {dtype!s:.20}, which is not read; save it as Float32"
-        )
+    return tuple(shape), dtype, span
+
+
+def _reference(path: str, dtype: str, span: tuple[int, int], size: int) -> TensorReference:
+    """The elements in a span of bytes, as a row."""
     itemsize = numpy_dtype(_DTYPES[dtype]).itemsize
     length = span[1] - span[0]
-    if shape == [0] and length == itemsize:
-        shape = []
     if length % itemsize:
         raise _Damaged
     reference = TensorReference(path, span[0], length, _DTYPES[dtype], (length // itemsize,), None)
     check_reference(reference, size)
-    return tuple(shape), reference
+    return reference
 
 
 def _text(file: IO[bytes], start: int, end: int) -> str:

@@ -1,4 +1,4 @@
-"""Gives DuckDB the function `tensor_metrics(target, golden)`, so that SQL can measure tensors by reference.
+"""Gives DuckDB the functions `tensor_metrics(target, golden)` and `tensor_order`, to measure tensors by reference.
 
 Contents never travel through SQL: a row carries two spans, and a `TensorMetrics` comes back as a struct.
 """
@@ -24,6 +24,8 @@ METRICS_TYPE = metrics.struct_type()
 def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
     """Registers `tensor_metrics(target, golden)`: two references in, a struct of metrics out; NULL for NULL.
 
+    And `tensor_order(target, golden)`: in words how their elements are the same in another order; NULL if they are not.
+
     `files` are the only ones that it opens, where any are given: a rule comes from elsewhere and could name any file.
 
     DuckDB hands over one batch of rows at a time on one thread; `threads` is how many then measure it. A file
@@ -45,16 +47,49 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
     )
 
 
+    def tensor_order(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
+        return _order_batch(targets.to_pylist(), goldens.to_pylist(), files)
+
+    tensor_order.__annotations__ = {}
+    connection.create_function(
+        "tensor_order", tensor_order, [REFERENCE_TYPE, REFERENCE_TYPE], "VARCHAR", type=ARROW, null_handling=SPECIAL
+    )
+
+
+def _order_batch(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], files: frozenset[str] | None
+) -> pa.Array:
+    import pyarrow as pa
+
+    from lakeprobe.tensors.order import order_or_none
+
+    _check_files(targets, goldens, files)
+    return pa.array(
+        [
+            None if target is None or golden is None else order_or_none(TensorReference.of(target), TensorReference.of(golden))
+            for target, golden in zip(targets, goldens, strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def _check_files(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], files: frozenset[str] | None
+) -> None:
+    """Raise TensorError for a file that is not one of `files`."""
+    named = {row["file"] for row in (*targets, *goldens) if row is not None}
+    strangers = set() if files is None else named - files
+    if strangers:
+        raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
+
+
 def _measure_batch(
     targets: list[dict[str, Any] | None],
     goldens: list[dict[str, Any] | None],
     threads: int,
     files: frozenset[str] | None,
 ) -> pa.Array:
-    named = {row["file"] for row in (*targets, *goldens) if row is not None}
-    strangers = set() if files is None else named - files
-    if strangers:
-        raise TensorError(f"tensor_metrics may not read {min(strangers)}: it holds no tensor of the two units")
+    _check_files(targets, goldens, files)
     pairs = [
         (TensorReference.of(target), TensorReference.of(golden))
         for target, golden in zip(targets, goldens, strict=True)
