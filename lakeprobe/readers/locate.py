@@ -141,7 +141,9 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
         sources = _find(listing)
         yield listing, sources
         if all(map(_is_loose, sources)) and depth < DEEPEST_FOLDER:
-            waiting += [(folder / name, depth + 1) for name in reversed(listing.folders)]
+            read = {file.parent for source in sources for file in source.files}
+            below = (folder / name for name in reversed(listing.folders))
+            waiting += [(path, depth + 1) for path in below if path not in read]
             links += len(listing.linked)
             if links > MOST_LINKS:
                 raise DumpError(f"{path} has more than {MOST_LINKS} links to folders; give the folder with the dumps")

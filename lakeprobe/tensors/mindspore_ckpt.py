@@ -64,7 +64,7 @@ def read_ckpt(path: str | Path) -> Saved:
                     continue
                 shape, dtype, span = _tensor(file, *tensor)
                 if dtype == "str":
-                    texts[tag] = _text(file, *span)
+                    texts[tag] = _text(file, *span).rstrip("\0")
                     continue
                 if dtype not in _DTYPES:
                     left_out[tag] = dtype
