@@ -17,7 +17,7 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     from lakeprobe.session import Lake
 
-__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "open"]
+__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "open", "preflight"]
 
 
 def open(path: str | os.PathLike[str] | None = None) -> Lake:
@@ -28,13 +28,17 @@ def open(path: str | os.PathLike[str] | None = None) -> Lake:
 
 
 def __getattr__(name: str) -> Any:
-    """Load `collect` and `PrecisionDebugger` when they are first used."""
+    """Load `collect`, `preflight` and `PrecisionDebugger` when they are first used."""
     if name == "PrecisionDebugger":
         from lakeprobe.collect.debugger import PrecisionDebugger
 
         return PrecisionDebugger
     if name == "collect":
         return importlib.import_module("lakeprobe.collect")
+    if name == "preflight":
+        from lakeprobe.collect.preflight import preflight
+
+        return preflight
     raise AttributeError(f"module lakeprobe has no attribute {name}")
 
 

@@ -133,7 +133,7 @@ def summarise(comparison: StoredComparison) -> Summary:
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         outcomes = tuple(Outcome(*row) for row in rows)
         covered = coverage_of(comparison, outcomes)
-        parameters = _parameters(connection) if comparison.is_of_checkpoints else ()
+        parameters = _parameters(connection) if comparison.is_unordered else ()
         headings = {heading: tuple(ops[heading]) for heading in HEADINGS}
         return Summary(**headings, outcomes=outcomes, coverage=covered, parameters=parameters)
     finally:

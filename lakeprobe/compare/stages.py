@@ -89,7 +89,10 @@ STAGES = (
     Stage("differences", "judge/difference", ("paired", "metrics")),
     Stage("verdicts_default", "judge/verdicts", ("paired", "metrics", "differences")),
     Stage("verdicts_searched", "judge/searched", ("verdicts_default", "left_over")),
-    Stage("verdicts_parameters", "judge/parameters", ("paired", "metrics", "differences"), _named("verdicts_parameters")),
+    Stage(
+        "verdicts_parameters", "judge/parameters", ("paired", "metrics", "differences"), _named("verdicts_parameters")
+    ),
+    Stage("verdicts_settings", "judge/settings", ("paired", "metrics", "differences"), _named("verdicts_settings")),
     Stage("verdicts", "judge/verdicts", ("paired", "metrics", "differences")),
 )
 """All stages. A rule may replace op_pairs, pairs, metrics and verdicts. Stages of one name exclude each other."""

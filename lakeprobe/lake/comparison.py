@@ -66,9 +66,9 @@ class StoredComparison:
     """Every threshold as the rule left it; none of a comparison of an older release."""
 
     @property
-    def is_of_checkpoints(self) -> bool:
-        """Whether the rows are parameters, of which none comes before another."""
-        return bool(self.units) and all(unit.dumped == "parameters" for unit in self.units)
+    def is_unordered(self) -> bool:
+        """Whether the rows are parameters or settings, of which none comes before another."""
+        return bool(self.units) and all(unit.dumped in ("parameters", "settings") for unit in self.units)
 
 
 _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))

@@ -31,6 +31,9 @@ NOISE_FILE, TABLE_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "note.txt"
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go: into the lake, nowhere (they stay in the dump's files), or they are left out."""
 
+PREFLIGHT, WEIGHTS = BEGINNINGS = (".preflight", ".weights")
+"""Ends of the names of runs: R.preflight is what the run R began with, R.weights the checkpoint that it began with."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnitKey:

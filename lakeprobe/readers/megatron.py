@@ -75,7 +75,13 @@ def _by_name(shards: Sequence[_Shard]) -> dict[tuple[str, int], dict[int, Tensor
     chunks = sorted({chunk for shard in shards for chunk, _ in shard.parameters})
     counts = {
         (chunk, stage): max(
-            (_layers(name) for shard in shards if shard.stage == stage for own, name in shard.parameters if own == chunk),
+            (
+                _layers(name)
+                for shard in shards
+                if shard.stage == stage
+                for own, name in shard.parameters
+                if own == chunk
+            ),
             default=0,
         )
         for chunk in chunks

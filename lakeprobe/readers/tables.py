@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.leaves import SECTIONS, Leaves
+from lakeprobe.readers.leaves import BARE, SECTIONS, Leaves
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
 from lakeprobe.schema import arrow_schema
@@ -34,7 +34,7 @@ class Tables:
     """Takes the ops of a source in their order, and hands their rows on in batches.
 
     The body of an op is what msprobe would write for it: an object with the sections input_args, input_kwargs,
-    input, parameters and output (of kind parameters_grad, debug or parameter: the object or value itself), whose leaves
+    input, parameters and output (of kind parameters_grad, or one of BARE: the object or value itself), whose leaves
     are the leaves of msprobe's dump.json; keys that are absent are NULL in the lake.
     """
 
@@ -167,7 +167,7 @@ def unicode(path: Path) -> Iterator[None]:
 
 def _other_keys(kind: str, body: Any) -> tuple[bool | None, dict[str, Any]]:
     """The entry's is_recompute, and its other keys that are no sections."""
-    if kind in ("parameters_grad", "debug", "parameter") or body.keys() <= SECTIONS.keys():
+    if kind == "parameters_grad" or kind in BARE or body.keys() <= SECTIONS.keys():
         return None, {}
     others = {key: value for key, value in body.items() if key not in SECTIONS}
     recompute = others.pop("is_recompute") if isinstance(others.get("is_recompute"), bool) else None

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-
 from typing import Any
 
 import numpy as np

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from lakeprobe.bounds import LARGEST_PICKLE, LARGEST_ZIP_DIRECTORY
 from lakeprobe.errors import TensorError

@@ -46,7 +46,6 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
         null_handling=SPECIAL,
     )
 
-
     def tensor_order(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
         return _order_batch(targets.to_pylist(), goldens.to_pylist(), files)
 
@@ -66,7 +65,9 @@ def _order_batch(
     _check_files(targets, goldens, files)
     return pa.array(
         [
-            None if target is None or golden is None else order_or_none(TensorReference.of(target), TensorReference.of(golden))
+            None
+            if target is None or golden is None
+            else order_or_none(TensorReference.of(target), TensorReference.of(golden))
             for target, golden in zip(targets, goldens, strict=True)
         ],
         pa.string(),

@@ -2,9 +2,9 @@
 -- grain: one row
 -- parameters: the tables paired, differences and verdicts; the variable cross_framework
 -- Two implementations always round differently, so they are never equal in this sense.
--- The parameters of checkpoints are no ops, of which one could add an error.
+-- Parameters of checkpoints and settings are no ops, of which one could add an error.
 SELECT
-    (SELECT dumped = 'parameters' FROM comparison_kind)
+    (SELECT dumped IN ('parameters', 'settings') FROM comparison_kind)
     OR getvariable('cross_framework') = 0
     AND NOT EXISTS (FROM differences WHERE difference <> 'equal')
     AND NOT EXISTS (FROM verdicts WHERE verdict NOT IN ('pass', 'skipped'))
