@@ -76,6 +76,14 @@ DEEPEST_PARAMETER = 64
 LONGEST_NAMES = 256 * MIB
 """Characters of all names of a checkpoint together."""
 
+# ---- graphs -----------------------------------------------------------------------------------------------
+
+LONGEST_IR_LINE = MIB
+"""Bytes of a line of MindSpore's IR that are looked at at once; constants make lines long."""
+
+MOST_IR_NODES = 1_000_000
+"""Nodes of the graphs in an IR file."""
+
 # ---- workbooks and csv ------------------------------------------------------------------------------------
 
 LONGEST_ROW = 64_000_000

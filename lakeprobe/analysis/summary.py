@@ -114,7 +114,9 @@ class Summary:
 
 def _parameters(connection: duckdb.DuckDBPyConnection) -> tuple[ParameterFinding, ...]:
     rows = connection.execute(resources.sql("analysis/parameters")).fetchall()
-    return tuple(ParameterFinding(*row[:-1], tuple(row[-1])) for row in rows)
+    return tuple(
+        ParameterFinding(part, name, golden, verdict, tuple(said)) for part, name, golden, verdict, said in rows
+    )
 
 
 def summarise(comparison: StoredComparison) -> Summary:

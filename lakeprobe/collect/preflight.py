@@ -64,9 +64,10 @@ def preflight(
     """Write down what this process begins with: call it once, before the first training step.
 
     `settings` are the hyper-parameters: a dict, an argparse.Namespace or a dataclass, nested as you like. `batches` is
-    what the training will go through, such as a DataLoader; the first `most_batches` are hashed and measured. Of `model`
-    (a module or cell) every parameter and buffer is. With `out` a file is written into the folder out/rankR, which is
-    returned. With `run` it becomes the run RUN.preflight of `lake` ($LAKEPROBE_LAKE or ./lake), which `compare` and
+    what the training will go through, such as a DataLoader; the first `most_batches` are hashed and measured, and of
+    `model` (a module or cell) every parameter and buffer.
+
+    With `out` a file is written into the folder out/rankR, which is returned. With `run` it becomes the run RUN.preflight of `lake` ($LAKEPROBE_LAKE or ./lake), which `compare` and
     `blame` of RUN look at first. Raises UsageError, LakeError, and OSError.
 
     >>> lakeprobe.preflight(model, run="npu", settings=args, batches=loader)
@@ -160,7 +161,7 @@ def _environment() -> dict[str, str]:
 
 def _packages() -> dict[str, str]:
     """The installed distributions, with their versions."""
-    found = {}
+    found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
         if name:
@@ -188,7 +189,7 @@ def generators() -> dict[str, str]:
     if "numpy" in sys.modules:
         import numpy as np
 
-        kind, keys, *rest = np.random.get_state(legacy=True)  # type: ignore[misc]
+        kind, keys, *rest = np.random.get_state(legacy=True)
         found["numpy"] = _digest(repr((kind, rest)).encode() + np.asarray(keys).tobytes())
     return found
 

@@ -75,9 +75,9 @@ def collect(
     What fails while steps run, such as a full disk, ends the collecting with one line on stderr, and the training goes
     on as if nobody watched; with `on_failure` "raise" it is raised.
     `rank` and `step` are numbers or ranges such as "4-6"; empty for all. `replace` units that the lake has already.
-    With `preflight` what the run begins with comes into the run RUN.preflight, at the first start: environment, packages,
-    switches, random generators (`lakeprobe.preflight`); with `weights` "digest" also each parameter's digest and
-    statistics. `compare` and `blame` name what differs there first.
+    With `preflight` what the run begins with comes into the run RUN.preflight, at the first start: environment,
+    packages, switches, random generators (`lakeprobe.preflight`); with `weights` "digest" also each parameter's digest
+    and statistics. `compare` and `blame` name what differs there first.
 
     >>> with lakeprobe.collect(model, run="npu", level="mix") as collector:
     ...     for batch in batches:
@@ -166,7 +166,7 @@ class Collector:
         lake: str | os.PathLike[str] | None = None,
         on_failure: str = "warn",
         replace: bool = False,
-        beginning: _Beginning = _Beginning(),
+        beginning: _Beginning | None = None,
     ) -> None:
         """Collect `settings` of `model` into the run `run` of `lake`. Nothing is watched yet.
 
@@ -176,7 +176,7 @@ class Collector:
             raise UsageError(f"on_failure should be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
         self.run = run
         self._on_failure = on_failure
-        self._model, self._beginning = model, beginning
+        self._model, self._beginning = model, beginning or _Beginning()
         self._claimed = self._given_up = False
         self.lake = store.choose(lake)
         self._sink = UnitSink(self.lake, run, settings, framework=frameworks.name_of(model), replace=replace)

@@ -41,7 +41,7 @@ class _Shard(NamedTuple):
 
 
 def read(files: Sequence[Path]) -> Saved:
-    """The parameters of the whole model. Of several ranks, optimizers are left out. Raises DumpError and TensorError."""
+    """The parameters of the whole model, without optimizers. Raises DumpError and TensorError."""
     shards, values, left_out = [], {}, {}
     for path in files:
         saved = read_state_dict(path)

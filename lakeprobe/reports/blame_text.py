@@ -29,7 +29,7 @@ Record = dict[str, Any]
 
 
 def blame_text(found: Blame, before: Sequence[Beginning] = ()) -> str:
-    """Return the text: what differed before the first op, the cause, then the other suspects, the path to the loss, and the spread over the ranks."""
+    """Return the text: what differed before the first op, the cause, the other suspects, the path, and the spread."""
     suspects = records(found.suspects)
     lines = [f"{found.comparison}, step {found.step}", "", *beginning_lines(before)]
     lines += _answer(found, suspects, records(found.counts))

@@ -31,7 +31,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
-class _Damaged(ValueError):
+class _DamagedError(ValueError):
     """The bytes are no such message."""
 
 
@@ -57,7 +57,7 @@ def read_ckpt(path: str | Path) -> Saved:
             size = file.seek(0, 2)
             for field, wire, start, end in _fields(file, 0, size):
                 if (field, wire) != (1, _BYTES):
-                    raise _Damaged
+                    raise _DamagedError
                 tag, tensor = _value(file, start, end)
                 if tensor is None:
                     left_out[tag] = "MapParameter"
@@ -75,7 +75,7 @@ def read_ckpt(path: str | Path) -> Saved:
                 parts.setdefault(tag, []).append(placed(reference, path))
                 if shapes[tag] != shape or len(parts) > MOST_PARAMETERS:
                     raise TensorError(f"{path}: {tag!s:.80} is there with two shapes; save it again")
-    except _Damaged as error:
+    except _DamagedError as error:
         raise TensorError(
             f"{path} is no sound checkpoint of MindSpore: damaged, cut short or encrypted; save it again"
         ) from error
@@ -109,7 +109,7 @@ def _value(file: IO[bytes], start: int, end: int) -> tuple[str, tuple[int, int] 
         elif field == 3:
             is_map = True
     if tag is None or (tensor is None and not is_map):
-        raise _Damaged
+        raise _DamagedError
     return tag, tensor
 
 
@@ -127,7 +127,7 @@ def _tensor(file: IO[bytes], start: int, end: int) -> tuple[tuple[int, ...], str
         elif (field, wire) == (3, _BYTES):
             span = (first, last)
         if len(shape) > MOST_AXES:
-            raise _Damaged
+            raise _DamagedError
     return tuple(shape), dtype, span
 
 
@@ -136,7 +136,7 @@ def _reference(path: str, dtype: str, span: tuple[int, int], size: int) -> Tenso
     itemsize = numpy_dtype(_DTYPES[dtype]).itemsize
     length = span[1] - span[0]
     if length % itemsize:
-        raise _Damaged
+        raise _DamagedError
     reference = TensorReference(path, span[0], length, _DTYPES[dtype], (length // itemsize,), None)
     check_reference(reference, size)
     return reference
@@ -144,12 +144,12 @@ def _reference(path: str, dtype: str, span: tuple[int, int], size: int) -> Tenso
 
 def _text(file: IO[bytes], start: int, end: int) -> str:
     if end - start > LONGEST_OP:
-        raise _Damaged
+        raise _DamagedError
     file.seek(start)
     try:
         return file.read(end - start).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _Damaged from error
+        raise _DamagedError from error
 
 
 def _fields(file: IO[bytes], start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -166,16 +166,16 @@ def _fields(file: IO[bytes], start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire in (_DOUBLE, _FLOAT):
             length = 8 if wire == _DOUBLE else 4
         else:
-            raise _Damaged
+            raise _DamagedError
         if field == 0 or length > end - start:
-            raise _Damaged
+            raise _DamagedError
         yield field, wire, start, start + length
         start += length
 
 
 def _varints(file: IO[bytes], start: int, end: int) -> list[int]:
     if end - start > MOST_AXES * _LONGEST_VARINT:
-        raise _Damaged
+        raise _DamagedError
     numbers = []
     while start < end:
         number, start = _varint(file, start, end)
@@ -192,4 +192,4 @@ def _varint(file: IO[bytes], start: int, end: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return number, start + place + 1
-    raise _Damaged
+    raise _DamagedError

@@ -51,9 +51,9 @@ def _permutation(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[int, ...] | 
     if not 2 < ours.ndim < 6:
         return None
     for axes in permutations(range(ours.ndim)):
-        if axes != tuple(range(ours.ndim)) and ours.shape == tuple(theirs.shape[axis] for axis in axes):
-            if np.array_equal(ours, theirs.transpose(axes)):
-                return axes
+        is_kept = axes == tuple(range(ours.ndim))
+        if not is_kept and ours.shape == (turned := theirs.transpose(axes)).shape and np.array_equal(ours, turned):
+            return axes
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from lakeprobe.bounds import LARGEST_CHECKPOINT_HEADER
 from lakeprobe.errors import TensorError
@@ -45,7 +45,7 @@ def read_safetensors(path: str | Path) -> Saved:
         with open_file(path) as file:
             size = file.seek(0, 2)
             header, start = _header(file, size, str(path))
-            return Saved({name: placed(_reference(*entry, start, size, str(path)), path) for name, *entry in header})
+            return Saved({entry.name: placed(_reference(entry, start, size, str(path)), path) for entry in header})
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error
 
@@ -60,8 +60,18 @@ def metadata(path: str | Path) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _header(file: IO[bytes], size: int, path: str) -> tuple[list[tuple[str, str, list[int], int, int]], int]:
-    """Name, dtype, shape, first and last byte of each tensor by their place, and where the bytes begin."""
+class _Entry(NamedTuple):
+    """A tensor of the header; its bytes go from `first` to `end`."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    first: int
+    end: int
+
+
+def _header(file: IO[bytes], size: int, path: str) -> tuple[list[_Entry], int]:
+    """The tensors by their place, and where the bytes begin."""
     decoded, start = _decoded(file, size, path)
     entries = []
     for name, entry in decoded.items():
@@ -71,10 +81,10 @@ def _header(file: IO[bytes], size: int, path: str) -> tuple[list[tuple[str, str,
             case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(first), int(end)]} if all(
                 type(extent) is int and extent >= 0 for extent in shape
             ):
-                entries.append((name, dtype, shape, first, end))
+                entries.append(_Entry(name, dtype, shape, first, end))
             case _:
                 raise TensorError(f"{path}: the header's entry {name!s:.80} is no tensor; copy the file again")
-    entries.sort(key=lambda entry: (entry[3], entry[4]))
+    entries.sort(key=lambda entry: (entry.first, entry.end))
     place = 0
     for name, _, _, first, end in entries:
         if first != place or end < first:
@@ -104,7 +114,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _reference(dtype: str, shape: list[int], first: int, end: int, start: int, size: int, path: str) -> TensorReference:
+def _reference(entry: _Entry, start: int, size: int, path: str) -> TensorReference:
+    _, dtype, shape, first, end = entry
     if dtype not in _DTYPES:
         raise TensorError(f"{path} has a tensor of the element type {dtype!s:.20}, which is not read; save it as F32")
     name = _DTYPES[dtype]

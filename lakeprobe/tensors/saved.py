@@ -32,8 +32,9 @@ class Whole:
 class Saved:
     """The contents of a checkpoint file, by names joined with dots, in their order.
 
-    `values` are numbers, texts, and None. `shared` says of a tensor that lies in the memory of an earlier one which that
-    is; it is None where the format does not record that. `left_out` are things that are neither, with their classes.
+    `values` are numbers, texts, and None. `shared` says of a tensor in the memory of an earlier one
+    which that is; it is None where the format does not record that. `left_out` are things that are neither, with their
+    classes.
     """
 
     tensors: dict[str, TensorReference | Whole] = field(default_factory=dict)

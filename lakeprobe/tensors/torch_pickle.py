@@ -256,6 +256,7 @@ class Inert:
     state: Any
 
     def __new__(cls, *arguments: Any, **_: Any) -> Inert:
+        """Remember what the class is called with."""
         self = object.__new__(cls)
         self.arguments, self.state = arguments, None
         return self

@@ -3,6 +3,8 @@
 -- tensor_order says in which order the elements of one tensor lie in the other; it is asked only where both have as many,
 -- with the same extremes and nearly the same norm. other_target and other_golden are the parameters whose contents the
 -- row's other side has: of q and k that are swapped, each has what the other should have.
+-- twin: the parameter that shares its memory with one that the other side lacks, or, where a format does not record
+-- that, has its contents: a tied weight, which some formats keep once.
 WITH
     names AS (
         SELECT
@@ -11,7 +13,9 @@ WITH
             g.op AS golden_op,
             t.op_extra ->> '$.shares' AS target_shares,
             g.op_extra ->> '$.shares' AS golden_shares,
-            t.op_extra IS NOT NULL AND g.op_extra IS NOT NULL AS knows_sharing
+            t.op_extra IS NOT NULL AS target_keeps,
+            g.op_extra IS NOT NULL AS golden_keeps,
+            target_keeps AND golden_keeps AS knows_sharing
         FROM paired AS p
         LEFT JOIN target_ops AS t ON t.seq = p.target_seq
         LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
@@ -54,9 +58,12 @@ WITH
             n.knows_sharing,
             n.target_shares,
             n.golden_shares,
+            CASE
+                WHEN n.golden_row IS NULL THEN coalesce(n.target_shares, if(n.target_keeps, NULL, target_twin.target_op))
+                WHEN n.target_row IS NULL THEN coalesce(n.golden_shares, if(n.golden_keeps, NULL, golden_twin.golden_op))
+            END AS twin,
             coalesce(
-                n.golden_row IS NULL AND n.target_shares IN (SELECT target_op FROM counterparts)
-                OR n.target_row IS NULL AND n.golden_shares IN (SELECT golden_op FROM counterparts),
+                if(n.golden_row IS NULL, twin IN (SELECT target_op FROM counterparts), twin IN (SELECT golden_op FROM counterparts)),
                 false
             ) AS is_kept_once,
             coalesce(tied.golden_op, n.target_shares) AS target_shares_as_golden,
@@ -83,6 +90,8 @@ WITH
         LEFT JOIN golden_contents AS g ON g.content = n.golden_content
         LEFT JOIN target_holders ON target_holders.content = n.golden_content
         LEFT JOIN golden_holders ON golden_holders.content = n.target_content
+        LEFT JOIN target_holders AS target_twin ON target_twin.content = n.target_content
+        LEFT JOIN golden_holders AS golden_twin ON golden_twin.content = n.golden_content
         LEFT JOIN counterparts AS tied ON tied.target_op = n.target_shares
     ),
     findings AS (
@@ -102,7 +111,7 @@ WITH
                     },
                     {
                         'severity': 'note',
-                        'text': 'tied to ' || coalesce(target_shares, golden_shares) || ', which the other side has once',
+                        'text': 'tied to ' || twin || ', which the other side has once',
                         'holds': is_kept_once
                     },
                     {

@@ -35,7 +35,7 @@ def launched(command: Sequence[str], variables: Mapping[str, str]) -> int:
 
 
 def begin() -> None:
-    """Do in the process of a script, where torch is imported, what `lakeprobe run` or `preflight pack` was asked for."""
+    """Do what `lakeprobe run` or `preflight pack` was asked for, in the process of a script that imports torch."""
     if os.environ.get(CONFIG):
         _collect()
     if os.environ.get(FOLDER):
