@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command("pack")
 def pack(
     out: Annotated[Path, typer.Option("--output", "-o", help="Folder for rankR/preflight.json.")],
     command: Annotated[
@@ -42,7 +42,7 @@ def pack(
     raise typer.Exit(launched(command, {preflight.FOLDER: str(out.absolute())}))
 
 
-@app.command()
+@app.command("compare")
 def compare(
     target: Annotated[str, typer.Argument(help="What the suspect run begins with: a folder of pack, or a run.")],
     golden: Annotated[str, typer.Argument(help="What the trusted run begins with.")],

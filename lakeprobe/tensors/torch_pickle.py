@@ -263,6 +263,10 @@ class Inert:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
+    def __call__(self, *arguments: Any) -> Inert:
+        """Another of its class: what a method that was looked up by name would return is not known."""
+        return type(self)(*arguments)
+
     def __setstate__(self, state: Any) -> None:
         self.state = state
 

@@ -2,7 +2,8 @@
 -- grain: one row of the comparison (a pair, or a parameter without counterpart)
 -- tensor_order says in which order the elements of one tensor lie in the other; it is asked only where both have as many,
 -- with the same extremes and nearly the same norm. other_target and other_golden are the parameters whose contents the
--- row's other side has: of q and k that are swapped, each has what the other should have.
+-- row's other side has: of q and k that are swapped, each has what the other should have, and golden's own counterpart
+-- of that does not.
 -- twin: the parameter that shares its memory with one that the other side lacks, or, where a format does not record
 -- that, has its contents: a tied weight, which some formats keep once.
 WITH
@@ -35,6 +36,13 @@ WITH
         WHERE golden_content IS NOT NULL AND len(golden_shape) > 1
         GROUP BY golden_content
     ),
+    golden_moved AS (
+        SELECT golden_content AS content, arg_min(golden_op, golden_row) AS golden_op
+        FROM names
+        LEFT JOIN differences AS d ON d.row = names.row
+        WHERE golden_content IS NOT NULL AND len(golden_shape) > 1 AND d.difference IS DISTINCT FROM 'equal'
+        GROUP BY golden_content
+    ),
     rows AS (
         SELECT
             n.row,
@@ -54,7 +62,7 @@ WITH
             d.difference,
             d.difference = 'different' AND n.target_content <> n.golden_content AS is_other,
             target_holders.target_op AS other_target,
-            golden_holders.golden_op AS other_golden,
+            if(n.golden_row IS NULL, golden_holders.golden_op, golden_moved.golden_op) AS other_golden,
             n.knows_sharing,
             n.target_shares,
             n.golden_shares,
@@ -90,6 +98,7 @@ WITH
         LEFT JOIN golden_contents AS g ON g.content = n.golden_content
         LEFT JOIN target_holders ON target_holders.content = n.golden_content
         LEFT JOIN golden_holders ON golden_holders.content = n.target_content
+        LEFT JOIN golden_moved ON golden_moved.content = n.target_content
         LEFT JOIN target_holders AS target_twin ON target_twin.content = n.target_content
         LEFT JOIN golden_holders AS golden_twin ON golden_twin.content = n.golden_content
         LEFT JOIN counterparts AS tied ON tied.target_op = n.target_shares
