@@ -29,7 +29,6 @@ def switches() -> dict[str, Any]:
         "math_attention": cuda.math_sdp_enabled(),
         "mkldnn": torch.backends.mkldnn.is_available(),
         "default_dtype": str(torch.get_default_dtype()),
-        "autocast_cpu": torch.is_autocast_cpu_enabled(),
         "anomaly_detection": torch.is_anomaly_enabled(),
         "gradients": torch.is_grad_enabled(),
         "threads": torch.get_num_threads(),
