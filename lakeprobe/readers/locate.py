@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import checkpoint, foreign_tables
+from lakeprobe.readers import checkpoint, foreign_tables, npy_folder
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
@@ -205,9 +205,10 @@ def _run(root: Path, found: list[Source]) -> Located:
 
 
 def _alone(source: Source, path: Path) -> Source:
-    """`source` as what the file `path` is: a checkpoint in one file is a run of its own."""
-    is_checkpoint = source.format == checkpoint.NAME and source.files == (path,)
-    return checkpoint.alone(source, path) if is_checkpoint else source
+    """`source` as what the file `path` is: a checkpoint in one file, or a tensor, is a run of its own."""
+    if source.format == checkpoint.NAME and source.files == (path,):
+        return checkpoint.alone(source, path)
+    return npy_folder.alone(source, path) if source.format == npy_folder.NAME else source
 
 
 def _is_loose(source: Source) -> bool:

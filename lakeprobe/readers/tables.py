@@ -144,13 +144,14 @@ def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:
     folder = source.tensors
     if folder is None or isinstance(folder, PathInFile):
         return content_of
-    is_outside = leads_out(folder, source.root)
+    top = source.folder if source.root in source.files else source.root  # a file that the user named is its own root
+    is_outside = leads_out(folder, top)
 
     def content_inside(tensor: str | TensorReference) -> tuple[str | None, str | None]:
         if isinstance(tensor, str):
             path = folder / tensor
-            if is_outside or (path.is_symlink() and leads_out(path, source.root)):
-                return None, f"{path} is a link that leads out of {source.root}; copy the file itself"
+            if is_outside or (path.is_symlink() and leads_out(path, top)):
+                return None, f"{path} is a link that leads out of {top}; copy the file itself"
         return content_of(tensor)
 
     return content_inside
