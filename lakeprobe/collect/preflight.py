@@ -67,8 +67,9 @@ def preflight(
     what the training will go through, such as a DataLoader; the first `most_batches` are hashed and measured, and of
     `model` (a module or cell) every parameter and buffer.
 
-    With `out` a file is written into the folder out/rankR, which is returned. With `run` it becomes the run RUN.preflight of `lake` ($LAKEPROBE_LAKE or ./lake), which `compare` and
-    `blame` of RUN look at first. Raises UsageError, LakeError, and OSError.
+    With `out` a file is written into the folder out/rankR, which is returned. With `run` it becomes the run
+    RUN.preflight of `lake` ($LAKEPROBE_LAKE or ./lake), which `compare` and `blame` of RUN look at first. Raises
+    UsageError, LakeError, and OSError.
 
     >>> lakeprobe.preflight(model, run="npu", settings=args, batches=loader)
     """
@@ -276,7 +277,7 @@ def _leaf(array: Any) -> dict[str, Any]:
 
     laid = plain(array)
     return {
-        "type": "torch.Tensor",
+        "type": "numpy.ndarray",
         "dtype": laid.dtype.name,
         "shape": list(laid.shape),
         **measure_array(laid),

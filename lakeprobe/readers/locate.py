@@ -128,8 +128,7 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
     """
     if path.is_file():
         listing = _listing(path.parent, path.parent)
-        found = [source for source in _find(listing) if path in source.files]
-        yield _of_file(listing, path.name), [_alone(source, path) for source in found]
+        yield _of_file(listing, path.name), _of(path, _find(listing))
         return
     waiting, visited, links = [(path, 0)], 0, 0
     while waiting:
@@ -204,11 +203,13 @@ def _run(root: Path, found: list[Source]) -> Located:
     return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
 
 
-def _alone(source: Source, path: Path) -> Source:
-    """`source` as what the file `path` is: a checkpoint in one file, or a tensor, is a run of its own."""
-    if source.format == checkpoint.NAME and source.files == (path,):
-        return checkpoint.alone(source, path)
-    return npy_folder.alone(source, path) if source.format == npy_folder.NAME else source
+def _of(path: Path, sources: Sequence[Source]) -> list[Source]:
+    """Those of the sources of a folder that the file `path` says; a checkpoint in one file, or a tensor, is a run."""
+    found = [source for source in sources if path in source.files]
+    if any(source.format == checkpoint.NAME and source.files == (path,) for source in found):
+        return [checkpoint.alone(source, path) for source in found]
+    tensor = None if any(source.format != npy_folder.NAME for source in found) else npy_folder.alone(path)
+    return found if tensor is None else [tensor]
 
 
 def _is_loose(source: Source) -> bool:

@@ -32,8 +32,9 @@ GRAPHS_FOLDER = "graphs"
 
 _NODE = re.compile(r"\s*%(?P<node>\w+)\((?P<name>[^)]*)\) = (?P<op>[^\s(]+)\(")
 _SCOPE = re.compile(r"\s*# (?:Fullname with scope: |scope: )?\((?P<scope>[^()]+)\)\s*$")
-_FRAME = re.compile(
-    r"\s*# In file (?P<file>.+?)(?::(?P<line>\d+)|\((?P<old>\d+)\))(?P<range>~\d+)?(?:, [\d~]+)?/(?P<code>.*?)/(?:<~~.*)?\s*$"
+_FRAME = re.compile(  # file, line, and the code between slashes, perhaps with a remark after it
+    r"\s*# In file (?P<file>.+?)(?::(?P<line>\d+)|\((?P<old>\d+)\))(?:~\d+)?(?:, [\d~]+)?"
+    r"/(?P<code>.*?)/(?:<~~.*)?\s*$"
 )
 _FUNCTION = re.compile(r"\s*def (\w+)")
 _INPUT = re.compile(r"%(\w+)")

@@ -38,9 +38,9 @@ def find(listing: Listing) -> list[Source]:
     return [Source(NAME, root, folder, step, rank, tuple(folder / name for name in files), folder, part)]
 
 
-def alone(source: Source, path: Path) -> Source:
-    """The one file of `source` that the user names: a run of its own, whose tensor is called like any other such."""
-    return Source(NAME, path, source.folder, 0, 0, (path,), source.tensors)
+def alone(path: Path) -> Source | None:
+    """The tensor file that the user names, whatever it belongs to: a run of its own; None for another kind of file."""
+    return Source(NAME, path, path.parent, 0, 0, (path,), path.parent) if path.suffix in _SUFFIXES else None
 
 
 def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:

@@ -153,7 +153,7 @@ def test_metadata_that_run_code_run_nothing(tmp_path: Path) -> None:
     folder, mark = tmp_path / "x", tmp_path / "ran"
     checkpoints.distributed(folder, STATE)
     (folder / ".metadata").write_bytes(pickle.dumps(Bomb(mark)))
-    with pytest.raises(TensorError, match="is no metadata of torch.distributed.checkpoint"):
+    with pytest.raises(TensorError, match=r"is no metadata of torch\.distributed"):
         read_distributed(folder)
     assert not mark.exists()
 
@@ -239,7 +239,7 @@ def test_damage_is_refused_or_harmless(tmp_path: Path, kind: str) -> None:
     path = files(tmp_path / "good")[kind]
     data = path.read_bytes()
     bad = tmp_path / f"bad{path.suffix}"
-    step = max(1, len(data) // 150)
+    step, refused = max(1, len(data) // 150), 0
     for place in range(0, len(data), step):
         for damaged in (data[:place], data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]):
             bad.write_bytes(damaged)
@@ -247,8 +247,9 @@ def test_damage_is_refused_or_harmless(tmp_path: Path, kind: str) -> None:
                 for found in READERS[kind](bad).tensors.values():
                     assert isinstance(found, TensorReference)
                     open_tensor(found)
-            except TensorError as error:
-                assert "\n" not in str(error)
+            except TensorError:
+                refused += 1
+    assert refused > 50
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:

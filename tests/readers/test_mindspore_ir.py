@@ -38,7 +38,8 @@ def line_of(text: str) -> int:
 def test_every_kernel_has_its_line(tmp_path: Path) -> None:
     with lakeprobe.open(tmp_path / "lake") as lake:
         report = lake.ingest(kernel_dump(tmp_path / "dump"))
-        query = "select api_type, api, user_frame(frames) from ops left join stacks using (stack) where api_type <> 'Parameter'"
+        joined = "ops left join stacks using (stack)"
+        query = f"select api_type, api, user_frame(frames) from {joined} where api_type <> 'Parameter'"
         kernels = lake.sql(query).fetchall()
     assert len(kernels) == 21
     assert all(frame is not None and frame.startswith("File /data/train/train.py, line ") for _, _, frame in kernels)
