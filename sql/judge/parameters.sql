@@ -1,9 +1,9 @@
 -- parameters: the findings of each parameter of two checkpoints.
 -- grain: one row of the comparison (a pair, or a parameter without counterpart)
 -- tensor_order says in which order the elements of one tensor lie in the other; it is asked only where both have as many,
--- with the same extremes and nearly the same norm. other_target and other_golden are the parameters whose contents the
--- row's other side has: of q and k that are swapped, each has what the other should have, and golden's own counterpart
--- of that does not.
+-- with the same extremes and nearly the same norm, and do not lie nearly alike.
+-- other_target and other_golden are the parameters whose contents the row's other side has: of q and k that are swapped,
+-- each has what the other should have, and golden's own counterpart of that does not.
 -- twin: the parameter that shares its memory with one that the other side lacks, or, where a format does not record
 -- that, has its contents: a tied weight, which some formats keep once.
 WITH
@@ -84,6 +84,7 @@ WITH
                     d.difference = 'different'
                     AND n.target_content <> n.golden_content
                     AND coalesce(m.values_equal, false) = false
+                    AND coalesce(m.cosine, 0) < getvariable('cosine_input')
                     AND coalesce(list_aggregate(n.target_shape, 'product'), 1)
                     = coalesce(list_aggregate(n.golden_shape, 'product'), 1)
                     AND n.target_max = n.golden_max
