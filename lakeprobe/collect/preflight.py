@@ -134,16 +134,26 @@ def gather(
         found["framework"] = state.FRAMEWORK
         found["switches"], found["devices"] = state.switches(), state.devices()
         found["random"] |= state.generators()
-        found["weights"] = {name: _leaf(array) for name, array in state.weights(model)} if model is not None else {}
+        found["weights"] = dict(_weights(model, state))
     if batches is not None:
         with _generators_kept(state):
             found["data"] = _data(batches, most_batches, state)
     return found
 
 
+def _weights(model: Any, state: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of a model's parameters and buffers; of several models each with its number."""
+    models = list(model) if isinstance(model, (list, tuple)) else [] if model is None else [model]
+    for number, each in enumerate(models):
+        prefix = f"model{number}." if len(models) > 1 else ""
+        for name, array in state.weights(each):
+            yield f"{prefix}{name}", _leaf(array)
+
+
 def _framework(model: Any) -> Any:
     """The module that knows the framework of `model`, or the one that is imported; None where there is none."""
-    classes = [kind.__module__.partition(".")[0] for kind in type(model).__mro__] if model is not None else []
+    first = model[0] if isinstance(model, (list, tuple)) and model else model
+    classes = [kind.__module__.partition(".")[0] for kind in type(first).__mro__]
     name = next((name for name in (*classes, *sys.modules) if name in _MODULES), None)
     return None if name is None else importlib.import_module(f"lakeprobe.collect.{_MODULES[name]}.state")
 

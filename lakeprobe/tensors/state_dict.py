@@ -95,14 +95,14 @@ def _read(file: IO[bytes], path: str) -> Saved:
         return _read_legacy(file, path, size)
     with zipfile.ZipFile(LimitedReads(file, LARGEST_CHECKPOINT_DIRECTORY)) as archive:
         members = members_of(archive, path)
-        tree = _tree(content(file, members, "data.pkl", LARGEST_CHECKPOINT_PICKLE, path), path)
+        found = tree(content(file, members, "data.pkl", LARGEST_CHECKPOINT_PICKLE, path), path)
         order = content(file, members, "byteorder", 16, path) if "byteorder" in members else b"little"
 
         def place(tensor: SavedTensor) -> TensorReference:
             storage = locate(file, members, f"data/{tensor.storage.key}", path)
             return reference_to(path, size, tensor, storage, order)
 
-        return _saved(tree, place, path)
+        return _saved(found, place, path)
 
 
 def _read_legacy(file: IO[bytes], path: str, size: int) -> Saved:
@@ -116,16 +116,16 @@ def _read_legacy(file: IO[bytes], path: str, size: int) -> Saved:
         end = pickle_end(head, keys_start)
     except BROKEN_PICKLE as error:
         raise TensorError(f"the pickles of {path} cannot be read; {_AGAIN}") from error
-    system, keys = _tree(head[system_start:tree_start], path), _tree(head[keys_start:end], path)
-    tree = _tree(head[tree_start:keys_start], path)
+    system, keys = tree(head[system_start:tree_start], path), tree(head[keys_start:end], path)
+    found = tree(head[tree_start:keys_start], path)
     order = b"little" if not isinstance(system, dict) or system.get("little_endian", True) else b"big"
-    leaves = [value for _, value in _flattened(tree, path) if isinstance(value, SavedTensor)]
+    leaves = [value for _, value in _flattened(found, path) if isinstance(value, SavedTensor)]
     spans = _storages(file, keys, {leaf.storage.key: leaf.storage.dtype for leaf in leaves}, end, size, path)
 
     def place(tensor: SavedTensor) -> TensorReference:
         return reference_to(path, size, tensor, spans[tensor.storage.key], order)
 
-    return _saved(tree, place, path)
+    return _saved(found, place, path)
 
 
 def _storages(file: IO[bytes], keys: Any, dtypes: dict[str, str], start: int, size: int, path: str) -> dict[str, Span]:
@@ -153,7 +153,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _tree(data: bytes, path: str) -> Any:
+def tree(data: bytes, path: str | Path) -> Any:
+    """What a pickle in the file `path` rebuilds (torch_pickle.read_tree). Raises TensorError."""
     try:
         return read_tree(data)
     except TensorError as error:

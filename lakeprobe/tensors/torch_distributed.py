@@ -22,7 +22,8 @@ from lakeprobe.system.window import PathInFile, Window
 from lakeprobe.tensors.pt import read_open_pt
 from lakeprobe.tensors.reference import TensorReference, open_file, reason
 from lakeprobe.tensors.saved import Piece, Saved, Whole
-from lakeprobe.tensors.torch_pickle import BROKEN_PICKLE, ElementType, Inert, read_tree
+from lakeprobe.tensors.state_dict import tree
+from lakeprobe.tensors.torch_pickle import ElementType, Inert
 
 METADATA = ".metadata"
 _AGAIN = "save it again"
@@ -65,12 +66,7 @@ def _metadata(path: Path) -> Any:
         raise TensorError(
             f"{path} is larger than {LARGEST_CHECKPOINT_PICKLE >> 20} MiB; it is no metadata of a checkpoint"
         )
-    try:
-        return read_tree(data)
-    except TensorError as error:
-        raise TensorError(f"{error}: {path}; {_AGAIN}") from error
-    except BROKEN_PICKLE as error:
-        raise TensorError(f"unreadable pickle in {path}; {_AGAIN}") from error
+    return tree(data, path)
 
 
 def _fields(value: Any, kind: str, path: Path) -> dict[str, Any]:

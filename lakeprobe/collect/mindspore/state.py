@@ -43,12 +43,9 @@ def generators_kept() -> Callable[[], None]:
 
 
 def weights(model: Any) -> Iterator[tuple[str, Any]]:
-    """Every parameter of a cell, or of a list of them, as an array."""
-    models = list(model) if isinstance(model, (list, tuple)) else [model]
-    for number, each in enumerate(models):
-        prefix = f"model{number}." if len(models) > 1 else ""
-        for name, parameter in each.parameters_and_names():
-            yield f"{prefix}{name}", array(parameter)
+    """Every parameter of a cell as an array."""
+    for name, parameter in model.parameters_and_names():
+        yield name, array(parameter)
 
 
 def is_tensor(value: Any) -> bool:

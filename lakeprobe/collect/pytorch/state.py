@@ -69,14 +69,11 @@ def generators_kept() -> Callable[[], None]:
 
 
 def weights(model: Any) -> Iterator[tuple[str, Any]]:
-    """Every parameter and buffer of a module, or of a list of them, as an array; a tied one once."""
-    models = list(model) if isinstance(model, (list, tuple)) else [model]
-    for number, each in enumerate(models):
-        prefix = f"model{number}." if len(models) > 1 else ""
-        for name, tensor in (*each.named_parameters(), *each.named_buffers()):
-            array = copy(tensor)
-            if array is not None:
-                yield f"{prefix}{name}", array
+    """Every parameter and buffer of a module as an array; a tied one once."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        array = copy(tensor)
+        if array is not None:
+            yield name, array
 
 
 def is_tensor(value: Any) -> bool:
