@@ -324,12 +324,12 @@ def state_dict(folder: Path, inner: bytes) -> None:
 
 @case
 def state_dict_code(folder: Path) -> None:
-    state_dict(folder, b"cos\nsystem\nX\x0b\0\0\0touch ownedd\x85R")
+    state_dict(folder, b"cos\nsystem\nX\x0b\0\0\0touch owned\x85R")
 
 
 @case
 def state_dict_doubled(folder: Path) -> None:
-    doubled = b"]" + b"".join(b"q%c](h%ch%ce" % (n, n, n) for n in range(60))
+    doubled = b"]" + b"".join(b"q%c0](h%ch%ce" % (n, n, n) for n in range(60))
     state_dict(folder, doubled)
 
 
@@ -363,7 +363,7 @@ def safetensors_overlap(folder: Path) -> None:
 
 @case
 def ckpt_huge(folder: Path) -> None:
-    value = b"\x0a\x01w\x12\x0e\x08\xff\xff\xff\xff\x7f\x12\x05Int64\x1a\x00"
+    value = b"\x0a\x01w\x12\x0f\x08\xff\xff\xff\xff\x7f\x12\x05Int64\x1a\x00"
     (folder / "x.ckpt").write_bytes(b"\x0a" + bytes([len(value)]) + value)
 
 
