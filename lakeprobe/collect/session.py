@@ -52,7 +52,7 @@ def collect(
     on_failure: str = "warn",
     replace: bool = False,
     preflight: bool = False,
-    weights: str = "",
+    weights: str = "none",
 ) -> Collector:
     """Collect training steps of `model` into the run `run` of `lake` ($LAKEPROBE_LAKE or ./lake where it is not given).
 
@@ -100,9 +100,9 @@ def collect(
     settings = _paced(settings, every, switch, most)
     if perturb or perturb_seed is not None:
         settings = _perturbed(settings, perturb, zlib.crc32(run.encode()) if perturb_seed is None else perturb_seed)
-    if weights not in ("", "digest"):
+    if weights not in ("none", "digest"):
         raise UsageError(f'collect: weights should be "digest", not {weights!r}')
-    beginning = _Beginning(preflight or bool(weights), bool(weights))
+    beginning = _Beginning(preflight or weights == "digest", weights == "digest")
     return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace, beginning=beginning)
 
 
