@@ -101,7 +101,7 @@ def collect(
     if perturb or perturb_seed is not None:
         settings = _perturbed(settings, perturb, zlib.crc32(run.encode()) if perturb_seed is None else perturb_seed)
     if weights not in ("none", "digest"):
-        raise UsageError(f'collect: weights should be "digest", not {weights!r}')
+        raise UsageError(f'collect: weights should be "digest" or "none", not {weights!r}')
     beginning = _Beginning(preflight or weights == "digest", weights == "digest")
     return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace, beginning=beginning)
 
