@@ -17,7 +17,7 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     from lakeprobe.session import Lake
 
-__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "monitor", "open"]
+__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "monitor", "open", "preflight"]
 
 
 def open(path: str | os.PathLike[str] | None = None) -> Lake:
@@ -28,7 +28,7 @@ def open(path: str | os.PathLike[str] | None = None) -> Lake:
 
 
 def __getattr__(name: str) -> Any:
-    """Load `collect`, `monitor` and `PrecisionDebugger` when they are first used."""
+    """Load `collect`, `monitor`, `preflight` and `PrecisionDebugger` when they are first used."""
     if name == "PrecisionDebugger":
         from lakeprobe.collect.debugger import PrecisionDebugger
 
@@ -39,6 +39,10 @@ def __getattr__(name: str) -> Any:
         from lakeprobe.monitoring.session import monitor
 
         return monitor
+    if name == "preflight":
+        from lakeprobe.collect.preflight import preflight
+
+        return preflight
     raise AttributeError(f"module lakeprobe has no attribute {name}")
 
 

@@ -56,6 +56,34 @@ LARGEST_REPEATED = 256 * MIB
 MOST_AXES = 64
 """Axes of a tensor, as in numpy."""
 
+# ---- checkpoints ------------------------------------------------------------------------------------------
+
+LARGEST_CHECKPOINT_PICKLE = 64 * MIB
+"""Bytes of the pickle of a checkpoint, which names its parameters; one of 10 000 has about 2 million."""
+
+LARGEST_CHECKPOINT_DIRECTORY = 64 * MIB
+"""Bytes of the directory of a checkpoint that is a zip: about 100 for each parameter."""
+
+LARGEST_CHECKPOINT_HEADER = 64 * MIB
+"""Bytes of the header of a safetensors file, or of an index of shards: about 100 for each parameter."""
+
+MOST_PARAMETERS = 1_000_000
+"""Tensors, numbers and texts in a checkpoint, and containers around them."""
+
+DEEPEST_PARAMETER = 64
+"""Levels of nesting in a checkpoint."""
+
+LONGEST_NAMES = 256 * MIB
+"""Characters of all names of a checkpoint together."""
+
+# ---- graphs -----------------------------------------------------------------------------------------------
+
+LONGEST_IR_LINE = MIB
+"""Bytes of a line of MindSpore's IR that are looked at at once; constants make lines long."""
+
+MOST_IR_NODES = 1_000_000
+"""Nodes of the graphs in an IR file."""
+
 # ---- workbooks and csv ------------------------------------------------------------------------------------
 
 LONGEST_ROW = 64_000_000

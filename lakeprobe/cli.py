@@ -25,6 +25,7 @@ from lakeprobe.commands.noise import noise
 from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
 from lakeprobe.commands.perturb import perturb
+from lakeprobe.commands.preflight import app as preflight
 from lakeprobe.commands.recover import recover
 from lakeprobe.commands.rename import rename
 from lakeprobe.commands.reproduce import reproduce
@@ -56,6 +57,7 @@ for command in (
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"))(command)
 app.add_typer(rules, name="rules")
+app.add_typer(preflight, name="preflight")
 
 
 def _show_version(wanted: bool) -> None:

@@ -19,6 +19,7 @@ from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis import watch as watching
+from lakeprobe.analysis.beginnings import Beginning, beginnings
 from lakeprobe.analysis.blame import Blame
 from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
@@ -409,12 +410,19 @@ class ComparisonResult:
     def __str__(self) -> str:
         summary = self.summary()
         several_ranks = len({unit.rank for unit in self.stored.units}) > 1
+        before = self.beginnings()
         if not several_ranks or summary.verdict is Verdict.EQUAL:
-            return shown(comparison_text(self.stored, summary))
+            return shown(comparison_text(self.stored, summary, before=before))
         # a new connection, because the lake may be closed by now
         with query_errors(), staging.reading(self.lake.path) as snapshot, connect() as connection:
             views.define(connection, snapshot)
-            return shown(comparison_text(self.stored, summary, differing.first_difference(connection, self.stored)))
+            found = differing.first_difference(connection, self.stored)
+            return shown(comparison_text(self.stored, summary, found, before))
+
+    def beginnings(self) -> tuple[Beginning, ...]:
+        """Return what differed before the first op, in the preflights and first checkpoints that the lake has."""
+        with query_errors(), staging.reading(self.lake.path) as snapshot:
+            return beginnings(snapshot, self.stored)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the summary in a notebook."""

@@ -76,6 +76,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterFinding:
+    """A parameter of two checkpoints with what was found; `golden_name` if golden has another name for it."""
+
+    part: str
+    name: str
+    golden_name: str | None
+    verdict: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The summary of a comparison.
 
@@ -88,6 +99,8 @@ class Summary:
     worst: tuple[OpFinding, ...]
     outcomes: tuple[Outcome, ...]
     coverage: Coverage
+    parameters: tuple[ParameterFinding, ...] = ()
+    """What was found of the parameters of two checkpoints; of dumps nothing."""
 
     @property
     def verdict(self) -> Verdict:
@@ -97,6 +110,13 @@ class Summary:
     def count(self, *verdicts: str) -> int:
         """Return how many rows have one of `verdicts`."""
         return sum(outcome.rows for outcome in self.outcomes if outcome.verdict in verdicts)
+
+
+def _parameters(connection: duckdb.DuckDBPyConnection) -> tuple[ParameterFinding, ...]:
+    rows = connection.execute(resources.sql("analysis/parameters")).fetchall()
+    return tuple(
+        ParameterFinding(part, name, golden, verdict, tuple(said)) for part, name, golden, verdict, said in rows
+    )
 
 
 def summarise(comparison: StoredComparison) -> Summary:
@@ -115,7 +135,9 @@ def summarise(comparison: StoredComparison) -> Summary:
         rows = connection.execute(resources.sql("analysis/outcomes")).fetchall()
         outcomes = tuple(Outcome(*row) for row in rows)
         covered = coverage_of(comparison, outcomes)
-        return Summary(**{heading: tuple(ops[heading]) for heading in HEADINGS}, outcomes=outcomes, coverage=covered)
+        parameters = _parameters(connection) if comparison.is_unordered else ()
+        headings = {heading: tuple(ops[heading]) for heading in HEADINGS}
+        return Summary(**headings, outcomes=outcomes, coverage=covered, parameters=parameters)
     finally:
         connection.close()
 

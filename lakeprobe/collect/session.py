@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lakeprobe import diagnostics
 from lakeprobe.collect import config, frameworks
@@ -51,6 +51,8 @@ def collect(
     perturb_seed: int | None = None,
     on_failure: str = "warn",
     replace: bool = False,
+    preflight: bool = False,
+    weights: str = "none",
 ) -> Collector:
     """Collect training steps of `model` into the run `run` of `lake`, by default $LAKEPROBE_LAKE or ./lake.
 
@@ -85,6 +87,10 @@ def collect(
     - `on_failure`: with "warn" a failure while steps run, such as a full disk, ends the collecting with one line on
       stderr, and the training goes on undisturbed. With "raise" the failure is raised.
     - `replace`: replace units that the lake already has.
+    - `preflight`: at the first start, put what the run begins with into the run RUN.preflight: environment, packages,
+      switches, random generators (`lakeprobe.preflight`).
+    - `weights`: "digest" puts each parameter's digest and statistics there too. `compare` and `blame` name what differs
+      there first.
 
     >>> with lakeprobe.collect(model, run="npu", level="mix") as collector:
     ...     for batch in batches:
@@ -107,7 +113,17 @@ def collect(
     settings = _paced(settings, every, switch, most)
     if perturb or perturb_seed is not None:
         settings = _perturbed(settings, perturb, zlib.crc32(run.encode()) if perturb_seed is None else perturb_seed)
-    return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace)
+    if weights not in ("none", "digest"):
+        raise UsageError(f'collect: weights should be "digest" or "none", not {weights!r}')
+    beginning = _Beginning(preflight or weights == "digest", weights == "digest")
+    return Collector(model, settings, run=run, lake=lake, on_failure=on_failure, replace=replace, beginning=beginning)
+
+
+class _Beginning(NamedTuple):
+    """Whether to write down what the run begins with, and whether its weights."""
+
+    is_wanted: bool = False
+    with_weights: bool = False
 
 
 def _paced(settings: Settings, every: int, switch: str | os.PathLike[str] | None, most: float) -> Settings:
@@ -164,6 +180,7 @@ class Collector:
         lake: str | os.PathLike[str] | None = None,
         on_failure: str = "warn",
         replace: bool = False,
+        beginning: _Beginning | None = None,
     ) -> None:
         """Prepare to collect `model` with `settings` into the run `run` of `lake`. Nothing is watched yet.
 
@@ -173,6 +190,7 @@ class Collector:
             raise UsageError(f"on_failure should be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
         self.run = run
         self._on_failure = on_failure
+        self._model, self._beginning = model, beginning or _Beginning()
         self._claimed = self._given_up = False
         self.lake = store.choose(lake)
         self._sink = UnitSink(self.lake, run, settings, framework=frameworks.name_of(model), replace=replace)
@@ -195,7 +213,17 @@ class Collector:
         The first call raises UsageError, and LakeError if the lake already has what would be collected.
         """
         self._claim(rank)
+        if self._beginning.is_wanted:
+            self._write_beginning(self._model if model is None else model)
         self._start(model, rank)
+
+    @contained
+    def _write_beginning(self, model: Any) -> None:
+        """Write down, once, what the run begins with, before anything of ours changes it."""
+        from lakeprobe.collect.preflight import preflight
+
+        with_weights, self._beginning = self._beginning.with_weights, _Beginning()
+        preflight(model if with_weights else None, run=self.run, lake=self.lake)
 
     def _claim(self, rank: int | None = None) -> None:
         """Raise LakeError before the first step of training if the lake already has what would be collected."""

@@ -38,8 +38,9 @@ def blame(
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat, noise=noise)
+        compared = opened.comparison(comparison)
+        found = compared.blame(step=step, most=most, repeat=repeat, noise=noise)
         if format is Format.CSV:
             output.rows(found.suspects.columns, found.suspects.fetchall(), format.value)
         else:
-            output.text(blame_json(found) if format is Format.JSON else blame_text(found))
+            output.text(blame_json(found) if format is Format.JSON else blame_text(found, compared.beginnings()))

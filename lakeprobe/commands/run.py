@@ -19,19 +19,8 @@ def run(
 
     Example: lakeprobe run --config config.json -- python train.py
     """
-    import os
-    import subprocess
-
     from lakeprobe.collect import config as configuration
     from lakeprobe.collect import running
-    from lakeprobe.errors import UsageError
 
     configuration.load(config)  # report mistakes before anything runs
-    inject = str(Path(running.__file__).parent / "inject")
-    path = os.pathsep.join(filter(None, (inject, os.environ.get("PYTHONPATH"))))
-    environment = os.environ | {"PYTHONPATH": path, running.CONFIG: str(config.absolute())}
-    try:
-        done = subprocess.run(command, env=environment, check=False)  # noqa: S603 what the user asks for
-    except OSError as error:
-        raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
-    raise typer.Exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+    raise typer.Exit(running.launched(command, {running.CONFIG: str(config.absolute())}))

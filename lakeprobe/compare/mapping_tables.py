@@ -23,6 +23,9 @@ _BUNDLED = {"slot_mapping": "slots", "api_mapping": "apis", "class_mapping": "cl
 """The tables with bundled rows (schemas/data). The slots come first: they must see the user's rows of api_mapping only.
 """
 
+_RULES = {"parameter_names": "parameter_names", "severities": "preflight_severities"}
+"""Tables of rules about names (schemas/data), for checkpoints and preflights."""
+
 
 def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_names: bool) -> None:
     """Create the tables with the user's rows and, if `other_names`, the bundled rows that they do not override."""
@@ -38,6 +41,9 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_name
             f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
         )
         _insert(connection, table, given.get(table, ()))
+    for table, file in _RULES.items():
+        statement = f"CREATE TEMP TABLE {table} AS {resources.sql(f'match/{table}')}"
+        connection.execute(statement, [str(resources.data(file))])
     if other_names:
         for table, file in _BUNDLED.items():
             statement = f"INSERT INTO {table} {resources.sql(f'match/bundled_{file}')}"

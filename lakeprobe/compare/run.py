@@ -145,9 +145,20 @@ def compare(
             staging.publish(session, f"compare {sides[0].run} {sides[1].run}", put, before=check)
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
+    if path == store.choose(lake):
+        _compare_beginnings(path, sides)
     incomplete = tuple(key for report in reports for key in report.incomplete)
     seconds = time.monotonic() - started
     return CompareReport(name, tuple(reports), tuple(unpaired), ingested, seconds, path, incomplete, tuple(remarks))
+
+
+def _compare_beginnings(lake: Path, sides: list[Side]) -> None:
+    """Compare what the runs began with, where the lake has that of both (`layout.BEGINNINGS`)."""
+    present = set(layout.runs(lake))
+    for end in layout.BEGINNINGS:
+        target, golden = (f"{side.run}{end}" for side in sides)
+        if target in present and golden in present:
+            compare(target, golden, lake=lake, name=f"{target}_vs_{golden}", replace=False)
 
 
 def only_pair(lake: Path) -> tuple[str, str, str]:
@@ -155,7 +166,7 @@ def only_pair(lake: Path) -> tuple[str, str, str]:
 
     A run of MindSpore is the target of one of PyTorch; otherwise the newer run is the target. Raises UsageError.
     """
-    runs = layout.runs(lake)
+    runs = [run for run in layout.runs(lake) if not run.endswith(layout.BEGINNINGS)]
     if len(runs) != 2:
         raise UsageError(f"give TARGET and GOLDEN; the lake {lake} has {len(runs)} runs: {', '.join(runs) or 'none'}")
     from lakeprobe.lake.unit import read_dump

@@ -73,6 +73,7 @@ STAGES = (
     Stage("layer_scopes", "match/layer_scopes", when=_named("match_layer")),
     Stage("match_layer", "match/layer", ("layer_scopes",), _named("match_layer")),
     Stage("match_fuzzy", "match/fuzzy", ("renamed_ops",), _named("match_fuzzy")),
+    Stage("match_parameters", "match/parameters", ("renamed_ops",), _named("match_parameters")),
     Stage("op_pairs", "match/exact"),
     Stage("pairs_default", "match/slots_mapped", ("op_pairs", "match_data"), _mapped),
     Stage("pairs_default", "match/slots", ("op_pairs",), _not_mapped),
@@ -88,6 +89,10 @@ STAGES = (
     Stage("differences", "judge/difference", ("paired", "metrics")),
     Stage("verdicts_default", "judge/verdicts", ("paired", "metrics", "differences")),
     Stage("verdicts_searched", "judge/searched", ("verdicts_default", "left_over")),
+    Stage(
+        "verdicts_parameters", "judge/parameters", ("paired", "metrics", "differences"), _named("verdicts_parameters")
+    ),
+    Stage("verdicts_settings", "judge/settings", ("paired", "metrics", "differences"), _named("verdicts_settings")),
     Stage("verdicts", "judge/verdicts", ("paired", "metrics", "differences")),
 )
 """All stages. A rule may replace op_pairs, pairs, metrics and verdicts. Stages of one name exclude each other."""

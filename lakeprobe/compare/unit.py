@@ -222,6 +222,7 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
         connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
+        connection.execute("CREATE MACRO tensor_order(target, golden) AS NULL::VARCHAR")
         return
     from lakeprobe.tensors.udf import register
 

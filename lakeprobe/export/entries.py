@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lakeprobe.export import json_text
 from lakeprobe.export.json_text import Hole
+from lakeprobe.readers.leaves import BARE
 
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _CACHED = 1 << 14
@@ -75,7 +76,7 @@ def _frame(
     places: tuple[tuple[str | None, str], ...], depth: int,
 ) -> list[Any]:  # fmt: skip
     """Return an entry's text with a hole for each leaf: (its number among the entry's leaves, its depth)."""
-    is_bare = kind in ("parameters_grad", "debug")  # only the value, without sections
+    is_bare = kind == "parameters_grad" or kind in BARE  # the value itself, without sections
     found: list[tuple[tuple[Any, ...], Any]]
     found = [((section, *json.loads(path)), Hole(number)) for number, (section, path) in enumerate(places)]
     found += [(tuple(path), {"[]": [], "{}": {}}[sign]) for *path, sign in json.loads(empties or "[]")]

@@ -60,15 +60,21 @@ class Contents:
 
     def _take_in(self, tensor: Path | TensorReference) -> str:
         from lakeprobe.tensors import content_hash, read_tensor  # a dump without tensors does not need these imports
+        from lakeprobe.tensors.merged import is_merged
 
         reference = read_tensor(tensor) if isinstance(tensor, Path) else tensor
+        is_passing = is_merged(reference.file)
+        if reference.length > LARGEST_VALUE and is_passing:
+            raise TensorError(
+                f"{len(reference.shape)} axes of {reference.length} bytes are too large to be put together"
+            )
         if reference.length > LARGEST_VALUE and is_temporary(reference.file):
             raise TensorError(f"{tensor} is compressed and too large to be copied; unpack the archive, give the folder")
         content = content_hash(reference)
         if content not in self._rows:
             self._rows[content] = self._row(content, reference)
             self.bytes += int(self._rows[content]["length"])
-            if self._storage == "copy":
+            if self._storage == "copy" or is_passing:
                 self._copy(content, reference)
         return content
 

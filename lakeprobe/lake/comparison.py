@@ -28,7 +28,7 @@ class ComparedUnit:
     """One pair of units of a comparison: step and rank of target and golden run, and the folder of the results.
 
     `is_rounding`: ops round differently in the two runs, so `suspects` tells what differs first.
-    `dumped`: ops, kernels or saved values.
+    `dumped`: ops, kernels, parameters or saved values.
     `is_structure`: both dumps name their ops and record no values.
     `cut_off`: for how many of the two units collecting was cut off in the middle of the step.
     """
@@ -65,6 +65,11 @@ class StoredComparison:
     metrics: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """All thresholds that the rule used. Empty for a comparison of an older release."""
+
+    @property
+    def is_unordered(self) -> bool:
+        """Whether the rows are parameters or settings, of which none comes before another."""
+        return bool(self.units) and all(unit.dumped in ("parameters", "settings") for unit in self.units)
 
 
 _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))

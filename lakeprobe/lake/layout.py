@@ -36,6 +36,9 @@ VERIFICATION_FILE, PERTURBATION_FILE = "verifications.parquet", "perturbations.p
 STORAGES = ("copy", "link", "none")
 """Where tensor contents go. copy: into the lake. link: they stay in the dump's files. none: they are left out."""
 
+PREFLIGHT, WEIGHTS = BEGINNINGS = (".preflight", ".weights")
+"""Ends of the names of runs: R.preflight is what the run R began with, R.weights the checkpoint that it began with."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnitKey:

@@ -26,7 +26,8 @@ from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import archive_tar, archive_zip
 from lakeprobe.readers.archive_index import ARCHIVE, DAMAGED, LEFT_OUT, SPOOL, UNPACK, Index, Member, Members
 from lakeprobe.readers.dump import TENSOR_FOLDER
-from lakeprobe.system.files import absolute, kind_of, leads_out, open_regular, read_at
+from lakeprobe.system.files import absolute, kind_of, leads_out, open_regular
+from lakeprobe.system.part_of_file import PartOfFile
 from lakeprobe.system.window import PathInFile, Window
 
 MOST_UNPACKED_RATIO = 200
@@ -251,7 +252,7 @@ class ArchivePath(PosixPath, PathInFile):
         if mode not in ("r", "rt", "rb"):
             raise self._error(OSError, errno.EROFS)
         mounted, member = self._place()
-        raw = _Part(mounted.descriptors[member.file], member.offset, member.length, str(self))
+        raw = PartOfFile(mounted.descriptors[member.file], member.offset, member.length, str(self))
         if mode == "rb":
             return cast(BinaryIO, raw if buffering == 0 else io.BufferedReader(raw))
         return io.TextIOWrapper(io.BufferedReader(raw), encoding, errors, newline)
@@ -301,43 +302,6 @@ class ArchivePath(PosixPath, PathInFile):
         if archive is None:
             return ArchivePath, (str(self),)
         return _unpickled, (str(self), archive, _mounts[archive].folder)
-
-
-class _Part(io.RawIOBase):
-    """A part of an open file as a file of its own. Its place is its own too, so processes may share the descriptor."""
-
-    def __init__(self, descriptor: int, offset: int, length: int, name: str) -> None:
-        self._descriptor, self._offset, self._length, self.name = descriptor, offset, length, name
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        position = offset + (0, self._position, self._length)[whence]
-        if position < 0:
-            raise ValueError(f"negative seek position {position}")
-        self._position = position
-        return position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")[: max(0, self._length - self._position)]
-        got = read_at(self._descriptor, view, self._offset + self._position) if view else 0
-        self._position += got
-        return got
-
-    def readall(self) -> bytes:
-        data = bytearray(max(0, self._length - self._position))
-        filled = 0
-        while got := self.readinto(memoryview(data)[filled:]):
-            filled += got
-        return bytes(data[:filled])
 
 
 # ---- reading archives -------------------------------------------------------------------------------------

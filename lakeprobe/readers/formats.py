@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lakeprobe.readers import acl, debug, dump, kernel, npy_folder, ptdbg, single_save
+from lakeprobe.readers import acl, checkpoint, debug, dump, kernel, npy_folder, preflight, ptdbg, single_save
 from lakeprobe.readers.source import Format
 
-NAMED: tuple[Format, ...] = (dump, debug, ptdbg, kernel, single_save, acl)
+NAMED: tuple[Format, ...] = (dump, debug, ptdbg, kernel, single_save, acl, preflight, checkpoint)
 """Formats that a folder is known by."""
 
 ANY_TENSORS: Format = npy_folder

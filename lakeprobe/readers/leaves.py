@@ -41,6 +41,9 @@ SECTIONS = {
 WIDE = ("wide_mean", "wide_norm", "nan_count", "posinf_count", "neginf_count", "zero_count")
 """The columns for what collecting measures beside the leaf's own statistics: the members of its key "wide"."""
 
+BARE = {"debug": "output", "parameter": "parameters", "setting": "input"}
+"""The kinds of ops that are one value, without sections, and the role of its leaves."""
+
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
@@ -116,7 +119,7 @@ class Leaves:
         self._content_of = content_of
         self._roots = {section: _Place(role, section, role, "", 0) for section, role in SECTIONS.items()}
         self._gradients = _Place("parameters_grad", None, "", "", 0)
-        self._saved = _Place("output", None, "", "", 0)
+        self._bare = {kind: _Place(role, None, "", "", 0) for kind, role in BARE.items()}
         self._places: list[_Place] = []
         self._made = count(1)
         self._slots: Counter[tuple[str, bool, str]] = Counter()
@@ -175,8 +178,8 @@ class Leaves:
         try:
             if kind == "parameters_grad":
                 self._add_gradients(body)
-            elif kind == "debug":
-                self._walk(body, self._saved)
+            elif kind in self._bare:
+                self._walk(body, self._bare[kind])
             else:
                 for section, root in self._roots.items():
                     if section in body:

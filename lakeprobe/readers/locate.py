@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import foreign_tables
+from lakeprobe.readers import checkpoint, foreign_tables, npy_folder
 from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
@@ -128,7 +128,7 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
     """
     if path.is_file():
         listing = _listing(path.parent, path.parent)
-        yield _of_file(listing, path.name), [source for source in _find(listing) if path in source.files]
+        yield _of_file(listing, path.name), _of(path, _find(listing))
         return
     waiting, visited, links = [(path, 0)], 0, 0
     while waiting:
@@ -140,7 +140,9 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
         sources = _find(listing)
         yield listing, sources
         if all(map(_is_loose, sources)) and depth < DEEPEST_FOLDER:
-            waiting += [(folder / name, depth + 1) for name in reversed(listing.folders)]
+            read = {file.parent for source in sources for file in source.files}
+            below = (folder / name for name in reversed(listing.folders))
+            waiting += [(path, depth + 1) for path in below if path not in read]
             links += len(listing.linked)
             if links > MOST_LINKS:
                 raise DumpError(f"{path} has more than {MOST_LINKS} links to folders; give the folder with the dumps")
@@ -201,8 +203,17 @@ def _run(root: Path, found: list[Source]) -> Located:
     return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
 
 
+def _of(path: Path, sources: Sequence[Source]) -> list[Source]:
+    """Those of the sources of a folder that the file `path` says; a checkpoint in one file, or a tensor, is a run."""
+    found = [source for source in sources if path in source.files]
+    if any(source.format == checkpoint.NAME and source.files == (path,) for source in found):
+        return [checkpoint.alone(source, path) for source in found]
+    tensor = None if any(source.format != npy_folder.NAME for source in found) else npy_folder.alone(path)
+    return found if tensor is None else [tensor]
+
+
 def _is_loose(source: Source) -> bool:
-    return source.format == ANY_TENSORS.NAME
+    return source.format in (ANY_TENSORS.NAME, checkpoint.NAME)
 
 
 def _without_loose_files(sources: list[Source]) -> list[Source]:

@@ -57,6 +57,16 @@ def debug_point(name: str) -> OpName:
     return OpName("debug", "debug", name, None, None, None, name)
 
 
+def parameter(name: str) -> OpName:
+    """The name of a parameter of a checkpoint, which has no call."""
+    return OpName("parameter", "Parameter", name, None, None, None, name)
+
+
+def setting(section: str, name: str) -> OpName:
+    """The name of a setting that a run begins with."""
+    return OpName("setting", section, name, None, None, None, f"{section}.{name}")
+
+
 def _is_call(part: str) -> bool:
     return part.isdecimal() and len(part) <= _MOST_DIGITS
 

@@ -21,6 +21,9 @@ from lakeprobe.readers.tables import Tables
 NAME = "npy folder"
 
 _SUFFIXES = (".npy", ".pt")
+_KEY_ALONE = "tensor"
+"""What the tensor of a file is called that is read alone, so that any two such files pair."""
+
 _NUMBERED = re.compile(r"(.+)_(bool|(?:u?int|b?float|complex)\d{1,3})_(\d{1,9})", re.IGNORECASE)
 _STEP, _RANK = numbered("step", "_?"), numbered("rank", "_?", least=0)
 
@@ -35,6 +38,11 @@ def find(listing: Listing) -> list[Source]:
     return [Source(NAME, root, folder, step, rank, tuple(folder / name for name in files), folder, part)]
 
 
+def alone(path: Path) -> Source | None:
+    """The tensor file that the user names, whatever it belongs to: a run of its own; None for another kind of file."""
+    return Source(NAME, path, path.parent, 0, 0, (path,), path.parent) if path.suffix in _SUFFIXES else None
+
+
 def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     """Read every file's header and measure its tensor. A file without a tensor is a row that says so.
 
@@ -44,7 +52,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     calls: Counter[str] = Counter()
     problems = []
     for path in sorted(source.files, key=_order):
-        key = _key(path)
+        key = _KEY_ALONE if source.root == path else _key(path)
         op = f"{key}.{calls[key]}.debug"
         calls[key] += 1
         leaf, problem = _leaf(path)

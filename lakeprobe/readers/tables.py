@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.leaves import SECTIONS, Alike, Leaves, Varying
+from lakeprobe.readers.leaves import BARE, SECTIONS, Alike, Leaves, Varying
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
 from lakeprobe.schema import arrow_schema
@@ -43,7 +43,7 @@ class Tables:
     """Takes the ops of a source in their order, and hands their rows on in batches.
 
     The body of an op is what msprobe would write for it: an object with the sections input_args, input_kwargs,
-    input, parameters and output (of kind parameters_grad or debug: the object or value itself), whose leaves
+    input, parameters and output (of kind parameters_grad, or one of BARE: the object or value itself), whose leaves
     are the leaves of msprobe's dump.json; keys that are absent are NULL in the lake.
     """
 
@@ -208,13 +208,14 @@ def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:
     folder = source.tensors
     if folder is None or isinstance(folder, PathInFile):
         return content_of
-    is_outside = leads_out(folder, source.root)
+    top = source.folder if source.root in source.files else source.root  # a file that the user named is its own root
+    is_outside = leads_out(folder, top)
 
     def content_inside(tensor: str | TensorReference) -> tuple[str | None, str | None]:
         if isinstance(tensor, str):
             path = folder / tensor
-            if is_outside or (path.is_symlink() and leads_out(path, source.root)):
-                return None, f"{path} is a link that leads out of {source.root}; copy the file itself"
+            if is_outside or (path.is_symlink() and leads_out(path, top)):
+                return None, f"{path} is a link that leads out of {top}; copy the file itself"
         return content_of(tensor)
 
     return content_inside
@@ -231,7 +232,7 @@ def unicode(path: Path) -> Iterator[None]:
 
 def _other_keys(kind: str, body: Any) -> tuple[bool | None, dict[str, Any]]:
     """The entry's is_recompute, and its other keys that are no sections."""
-    if kind in ("parameters_grad", "debug") or body.keys() <= SECTIONS.keys():
+    if kind == "parameters_grad" or kind in BARE or body.keys() <= SECTIONS.keys():
         return None, {}
     others = {key: value for key, value in body.items() if key not in SECTIONS}
     recompute = others.pop("is_recompute") if isinstance(others.get("is_recompute"), bool) else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
+from lakeprobe.analysis.beginnings import Beginning
 from lakeprobe.analysis.blame import Blame
+from lakeprobe.reports.parameters_text import beginning_lines
 from lakeprobe.reports.verdict_text import verdict_lines
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ _HARMLESS = {
 Record = dict[str, Any]
 
 
-def blame_text(found: Blame) -> str:
-    """Return the text: the cause, then the other suspects, the path to the loss, and the spread over the ranks."""
+def blame_text(found: Blame, before: Sequence[Beginning] = ()) -> str:
+    """Return the text: what differed before the first op, the cause, the other suspects, the path, and the spread."""
     suspects = records(found.suspects)
-    lines = [f"{found.comparison}, step {found.step}", ""]
+    lines = [f"{found.comparison}, step {found.step}", "", *beginning_lines(before)]
     lines += _answer(found, suspects, records(found.counts))
     lines += _verified(suspects, records(found.verified))
     lines += _others(suspects)

@@ -11,12 +11,14 @@ from lakeprobe import output, resources
 from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
+from lakeprobe.reports.parameters_text import beginning_lines, parameter_lines
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
     import duckdb
 
+    from lakeprobe.analysis.beginnings import Beginning
     from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.ingest import IngestReport
     from lakeprobe.ingest.unit import UnitReport
@@ -89,11 +91,19 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
         yield f"  {note}" + (f" ({times} units)" if times > 1 else "")
 
 
-def comparison_text(comparison: StoredComparison, summary: Summary, found: FirstDifference | None = None) -> str:
-    """Return the summary of a comparison. `found` is its first difference over all ranks, if there are several."""
-    lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", ""]
+def comparison_text(
+    comparison: StoredComparison,
+    summary: Summary,
+    found: FirstDifference | None = None,
+    before: Sequence[Beginning] = (),
+) -> str:
+    """Return the summary of a comparison. `found` is its first difference over all ranks, if there are several.
+
+    `before` is what differed before the first op, if the lake has it.
+    """
+    lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", "", *beginning_lines(before)]
     lines += _headline(comparison, summary, found)
-    lines += _worst(comparison, summary)
+    lines += [] if comparison.is_unordered else _worst(comparison, summary)
     lines += _counts(summary)
     lines += [f"  without counterpart: {unit}" for unit in comparison.unpaired]
     lines += [f"  incomplete: {unit}" for unit in comparison.incomplete]
@@ -119,6 +129,8 @@ def _units_text(steps: set[int], ranks: set[int]) -> str:
 def _headline(comparison: StoredComparison, summary: Summary, found: FirstDifference | None) -> list[str]:
     """Return the verdict, then the op at which the two sides begin to differ."""
     lines = [*verdict_lines(summary.coverage), ""]
+    if comparison.is_unordered:
+        return lines + parameter_lines(summary.parameters, comparison.name)
     if found is not None and found.differs:
         return [*lines, origins_text(found)]
     return lines + _first(comparison, summary)
@@ -157,9 +169,9 @@ def _where(op: OpFinding, several: bool) -> str:
 def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
     """Return what to ask next."""
     lines = []
-    if summary.coverage.different:
+    if summary.coverage.different and not comparison.is_unordered:
         lines.append(f"The cause and its path to the loss: lakeprobe blame {quote(comparison.name)}")
-    if summary.coverage.rows["unmatched"]:
+    if summary.coverage.rows["unmatched"] and not comparison.is_unordered:
         lines.append(f"Ops without counterpart: lakeprobe unmatched {quote(comparison.name)}")
     rows = f"from results where comparison = {quote_text(comparison.name)}"
     return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']

@@ -23,12 +23,25 @@ def measure(reference: TensorReference) -> dict[str, float | int | bool]:
 
     Raises TensorError if the file cannot be read or the reference does not fit it.
     """
-    kind = _kind(reference)
+    kind = _kind(numpy_dtype(reference.dtype))
     if kind is None or element_count(reference) == 0:
         return {}
+    return _measured(_blocks(reference), kind, element_count(reference))
+
+
+def measure_array(array: NDArray[Any]) -> dict[str, float | int | bool]:
+    """The same of an array in C order."""
+    kind = _kind(array.dtype)
+    if kind is None or array.size == 0:
+        return {}
+    flat, size = array.reshape(-1), BLOCK_BYTES // array.itemsize
+    return _measured((flat[start : start + size] for start in range(0, flat.size, size)), kind, flat.size)
+
+
+def _measured(blocks: Iterator[NDArray[Any]], kind: str, count: int) -> dict[str, float | int | bool]:
     highest, lowest, total, squares = [], [], 0.0, 0.0
     with np.errstate(all="ignore"):
-        for block in _blocks(reference):
+        for block in blocks:
             values = np.abs(block) if kind == "c" else block
             highest.append(values.max())
             lowest.append(values.min())
@@ -39,12 +52,12 @@ def measure(reference: TensorReference) -> dict[str, float | int | bool]:
         extremes = {"Max": _plain(np.max(np.array(highest)), kind), "Min": _plain(np.min(np.array(lowest)), kind)}
     if kind == "b":
         return extremes
-    return extremes | {"Mean": total / element_count(reference), "Norm": math.sqrt(squares)}
+    return extremes | {"Mean": total / count, "Norm": math.sqrt(squares)}
 
 
-def _kind(reference: TensorReference) -> str | None:
+def _kind(dtype: np.dtype[Any]) -> str | None:
     """Return the kind of the elements: b bool, i integer, f float, c complex. None if they are not numbers."""
-    kind = numpy_dtype(reference.dtype).kind
+    kind = dtype.kind
     return {"u": "i", "V": "f"}.get(kind, kind) if kind in "biufcV" else None
 
 

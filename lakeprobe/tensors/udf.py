@@ -1,4 +1,4 @@
-"""Gives DuckDB the function `tensor_metrics(target, golden)`, so that SQL can measure tensors by reference.
+"""Gives DuckDB the functions `tensor_metrics(target, golden)` and `tensor_order`, to measure tensors by reference.
 
 Contents never pass through SQL. A row has two references, and the result is a `TensorMetrics` as a struct.
 """
@@ -24,9 +24,10 @@ METRICS_TYPE = metrics.struct_type()
 def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
     """Register `tensor_metrics(target, golden)`, which takes two references and returns a struct of metrics.
 
-    NULL gives NULL.
+    NULL gives NULL. Also `tensor_order(target, golden)`, which says in words how the elements of the two are the same in
+    another order, and gives NULL if they are not.
 
-    If `files` is given, it opens only these files, because a user's rule could name any file.
+    If `files` is given, they open only these files, because a user's rule could name any file.
 
     DuckDB passes one batch of rows at a time, on one thread, and `threads` threads measure it. A file that cannot be
     read gives the status 'unreadable' in its row instead of an error of the query.
@@ -46,6 +47,43 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
         null_handling=SPECIAL,
     )
 
+    def tensor_order(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
+        return _order_batch(targets.to_pylist(), goldens.to_pylist(), files)
+
+    tensor_order.__annotations__ = {}
+    connection.create_function(
+        "tensor_order", tensor_order, [REFERENCE_TYPE, REFERENCE_TYPE], "VARCHAR", type=ARROW, null_handling=SPECIAL
+    )
+
+
+def _order_batch(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], files: frozenset[str] | None
+) -> pa.Array:
+    import pyarrow as pa
+
+    from lakeprobe.tensors.order import order_or_none
+
+    _check_files(targets, goldens, files)
+    return pa.array(
+        [
+            None
+            if target is None or golden is None
+            else order_or_none(TensorReference.of(target), TensorReference.of(golden))
+            for target, golden in zip(targets, goldens, strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def _check_files(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], files: frozenset[str] | None
+) -> None:
+    """Raise TensorError for a file that is not one of `files`."""
+    named = {row["file"] for row in (*targets, *goldens) if row is not None}
+    forbidden = set() if files is None else named - files
+    if forbidden:
+        raise TensorError(f"tensor_metrics may not read {min(forbidden)}: it holds no tensor of the two units")
+
 
 def _measure_batch(
     targets: list[dict[str, Any] | None],
@@ -53,10 +91,7 @@ def _measure_batch(
     threads: int,
     files: frozenset[str] | None,
 ) -> pa.Array:
-    named = {row["file"] for row in (*targets, *goldens) if row is not None}
-    forbidden = set() if files is None else named - files
-    if forbidden:
-        raise TensorError(f"tensor_metrics may not read {min(forbidden)}: it holds no tensor of the two units")
+    _check_files(targets, goldens, files)
     pairs = [
         (TensorReference.of(target), TensorReference.of(golden))
         for target, golden in zip(targets, goldens, strict=True)

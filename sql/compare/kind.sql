@@ -1,7 +1,7 @@
 -- kind: by what the two dumps can be compared, which decides msprobe's table layout.
 -- usual_rule: the rule to use if neither the user nor a mapping asks for another
 -- other_names: the target has names of MindSpore and golden names of PyTorch, which mindtorch has too
--- dumped: what the two units hold: ops, kernels, or only saved values
+-- dumped: what the two units hold: ops, kernels, parameters of a checkpoint, settings of a preflight, or only saved values
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders)
 SELECT
@@ -13,6 +13,8 @@ SELECT
     greatest(t.tensor_rows, g.tensor_rows) AS rows,
     t.framework <> g.framework AS cross_framework,
     CASE
+        WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'preflight'
+        WHEN t.format LIKE '%checkpoint' AND g.format LIKE '%checkpoint' THEN 'checkpoint'
         WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernel'
         WHEN (t.format = 'ptdbg dump') <> (g.format = 'ptdbg dump') THEN 'ptdbg'
         WHEN t.framework <> g.framework THEN 'cross_framework'
@@ -21,6 +23,8 @@ SELECT
     t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names,
     t.task = 'structure' AND g.task = 'structure' AS is_structure,
     CASE
+        WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'settings'
+        WHEN t.format LIKE '%checkpoint' AND g.format LIKE '%checkpoint' THEN 'parameters'
         WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernels'
         WHEN t.format = 'msprobe debug points' AND g.format = 'msprobe debug points' THEN 'saved values'
         ELSE 'ops'

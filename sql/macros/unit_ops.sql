@@ -22,5 +22,6 @@ SELECT
     parent,
     micro_step,
     is_recompute,
-    stack
+    stack,
+    extra AS op_extra
 FROM read_parquet(folder || '/ops.parquet', hive_partitioning = false)

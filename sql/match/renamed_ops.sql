@@ -11,7 +11,7 @@ WITH
             api_keys(api_type, api, module_class) AS keys,
             module_class IS NOT NULL AS is_module
         FROM target_ops
-        WHERE direction IS NOT NULL OR op_kind = 'debug'
+        WHERE direction IS NOT NULL OR op_kind IN ('debug', 'parameter')
         UNION
         SELECT DISTINCT
             module_of(parent) AS name,
@@ -86,9 +86,9 @@ WITH
             target_ops.call_number,
             coalesce(
                 CASE
-                    WHEN op_kind <> 'debug' THEN renamed.golden.name || '.' || direction
+                    WHEN op_kind NOT IN ('debug', 'parameter') THEN renamed.golden.name || '.' || direction
                     WHEN renamed.golden.by <> 'exact'
-                        THEN regexp_replace(renamed.golden.name, '^debug\.', '') || substr(target_ops.stem, length(api) + 1)
+                        THEN regexp_replace(renamed.golden.name, '^(debug|Parameter)\.', '') || substr(target_ops.stem, length(api) + 1)
                 END,
                 target_ops.stem
             ) AS stem,
@@ -97,7 +97,7 @@ WITH
         FROM target_ops
         LEFT JOIN renamed
             ON renamed.name = concat_ws('.', api_type, api, module_class)
-            AND (direction IS NOT NULL OR op_kind = 'debug')
+            AND (direction IS NOT NULL OR op_kind IN ('debug', 'parameter'))
         LEFT JOIN renamed AS parents ON parents.name = module_of(parent)
     )
 SELECT

@@ -214,7 +214,7 @@ def test_a_rule_that_cannot_be_read(tmp_path: Path, lake: Path) -> None:
     refused(
         lake,
         "of_that_name",
-        "of_that_name is neither a file nor a bundled rule; the bundled rules are cell, cross_framework,",
+        "of_that_name is neither a file nor a bundled rule; the bundled rules are cell, checkpoint, cross_framework,",
     )
     refused(lake, tmp_path, f"{tmp_path} is neither a file nor a bundled rule")
 

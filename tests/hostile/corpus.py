@@ -309,6 +309,69 @@ def pt_directory(folder: Path) -> None:
             packed.writestr(f"x/{number}", b"")
 
 
+# ---- checkpoints ------------------------------------------------------------------------------------------
+
+
+def state_dict(folder: Path, inner: bytes) -> None:
+    """A .pt with a dict of one tensor w, and what `inner` puts under x."""
+    shape = b"K\x02\x85K\x01\x85"
+    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + shape + b"\x89}tR"
+    with zipfile.ZipFile(folder / "x.pt", "w") as packed:
+        packed.writestr("x/data.pkl", b"\x80\x02}(X\x01\0\0\0w" + tensor + b"X\x01\0\0\0x" + inner + b"u.")
+        packed.writestr("x/data/0", bytes(8))
+
+
+@case
+def state_dict_code(folder: Path) -> None:
+    state_dict(folder, b"cos\nsystem\nX\x0b\0\0\0touch owned\x85R")
+
+
+@case
+def state_dict_doubled(folder: Path) -> None:
+    doubled = b"]" + b"".join(b"q%c0](h%ch%ce" % (n, n, n) for n in range(60))
+    state_dict(folder, doubled)
+
+
+@case
+def state_dict_memo(folder: Path) -> None:
+    state_dict(folder, b"Nr\xff\xff\xff\x7f")
+
+
+@case
+def state_dict_classes(folder: Path) -> None:
+    state_dict(folder, b"](" + b"".join(b"ca\nb%d\n" % n for n in range(5000)) + b"e")
+
+
+@case
+def safetensors_header(folder: Path) -> None:
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", 1 << 40) + b"{}")
+
+
+@case
+def safetensors_deep(folder: Path) -> None:
+    header = b"[" * 1_000_000
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+@case
+def safetensors_overlap(folder: Path) -> None:
+    entry = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+    header = json.dumps({"a": entry, "b": entry}).encode()
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+@case
+def ckpt_huge(folder: Path) -> None:
+    value = b"\x0a\x01w\x12\x0f\x08\xff\xff\xff\xff\x7f\x12\x05Int64\x1a\x00"
+    (folder / "x.ckpt").write_bytes(b"\x0a" + bytes([len(value)]) + value)
+
+
+@case
+def preflight_deep(folder: Path) -> None:
+    (folder / "preflight.json").write_text('{"preflight": 1, "settings": {"a": ' + "[" * 1_000_000)
+
+
 # ---- workbooks --------------------------------------------------------------------------------------------
 
 MAIN = b' xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'

@@ -222,7 +222,7 @@ def test_refuses_forged_pickles(tmp_path: Path, code: bytes, message: str) -> No
             "refused tensor subclass",
         ),
         ((tensor(), tensor()), "holds a tuple"),
-        (Global("torch", "FloatStorage"), "holds a _Type"),
+        (Global("torch", "FloatStorage"), "holds a ElementType"),
     ],
 )
 def test_refuses_forged_tensors(tmp_path: Path, value: Any, message: str) -> None:

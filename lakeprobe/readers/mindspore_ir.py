@@ -1,0 +1,180 @@
+"""Reads MindSpore's IR (*.ir): which lines of code the nodes of a compiled graph, and so its kernels, come from.
+
+    subgraph @kernel_graph0() {
+      %4(x) = PrimFunc_Reshape(%3, …) … cnode_primal_attrs: {unique_id: "25442"}
+          # Fullname with scope: (Default/network-Net/fc-Dense/Reshape-op0)
+          # In file /train/net.py:39~40, 4~40/    def construct(self, x):/
+          # In file /train/net.py:40, 25~36/        return self.head(self.blocks(x))/
+    }
+
+The lines go from the outermost call to the innermost. A kernel is named by its scope, with _ for /. A node of the
+backward pass has forward_unique_id, the unique_id of the node whose gradient it computes; where it has no lines of its
+own, those of that node stand for it, or else those of its first input. MindSpore writes IR beside a kernel dump
+(rank_R/graphs), and with MS_DEV_SAVE_GRAPHS=1; the files of releases before 2.3 say `# In file /train/net.py(40)/ … /`.
+A constant may fill many lines of a node, which are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from lakeprobe.bounds import LONGEST_IR_LINE, MOST_IR_NODES
+from lakeprobe.errors import DumpError
+from lakeprobe.system.files import open_regular
+
+SUFFIX = ".ir"
+GRAPHS_FOLDER = "graphs"
+"""The folder of a rank in which MindSpore writes the IR of the graphs that it dumps."""
+
+_NODE = re.compile(r"\s*%(?P<node>\w+)\((?P<name>[^)]*)\) = (?P<op>[^\s(]+)\(")
+_SCOPE = re.compile(r"\s*# (?:Fullname with scope: |scope: )?\((?P<scope>[^()]+)\)\s*$")
+_FRAME = re.compile(  # file, line, and the code between slashes, perhaps with a remark after it
+    r"\s*# In file (?P<file>.+?)(?::(?P<line>\d+)|\((?P<old>\d+)\))(?:~\d+)?(?:, [\d~]+)?"
+    r"/(?P<code>.*?)/(?:<~~.*)?\s*$"
+)
+_FUNCTION = re.compile(r"\s*def (\w+)")
+_INPUT = re.compile(r"%(\w+)")
+_NUMBER = re.compile(r"-op\d+$")
+_UNIQUE = re.compile(r'(?P<forward>forward_)?unique_id: "(?P<id>\d+)"')
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of a graph: its name in the file, the operator, the scope, its frames, and what it is the gradient of.
+
+    `frames` are innermost first, as in stack.json. `line` is where the node stands in the file.
+    """
+
+    graph: str
+    number: str
+    name: str
+    op: str
+    line: int
+    inputs: tuple[str, ...] = ()
+    scope: str = ""
+    frames: list[str] = field(default_factory=list)
+    unique_id: str = ""
+    forward_id: str = ""
+
+
+def nodes(path: Path) -> list[Node]:
+    """The nodes of the graphs in a file, in its order. Raises DumpError for a file that is no IR, or is cut short."""
+    try:
+        with open_regular(path) as file:
+            found = list(_nodes(path, _lines(path, file)))
+    except OSError as error:
+        raise DumpError(f"{path} cannot be read: {error.strerror}; copy it again") from error
+    if not found:
+        raise DumpError(f"{path} is no IR of MindSpore: it has no node; save the graphs again, or remove it")
+    forward = {node.unique_id: node for node in reversed(found) if node.unique_id and node.frames}
+    numbered = {(node.graph, node.number): node for node in found}
+    for node in found:
+        if not node.frames and node.forward_id in forward:
+            node.frames = forward[node.forward_id].frames
+        if not node.frames:  # a sum of gradients, for one, which the compiler added
+            inputs = (numbered.get((node.graph, number)) for number in node.inputs)
+            node.frames = next((source.frames for source in inputs if source is not None and source.frames), [])
+    return found
+
+
+def frames_by_kernel(files: Iterable[Path]) -> dict[str, Sequence[str]]:
+    """The frames of each kernel in the files, innermost first, by the name that a kernel dump gives it."""
+    found: dict[str, Sequence[str]] = {}
+    for path in files:
+        for node in nodes(path):
+            if node.scope and node.frames:
+                found.setdefault(kernel_name(node.scope), node.frames)
+    for name, frames in list(found.items()):  # later passes may number the ops of a scope anew
+        found.setdefault(_NUMBER.sub("", name), frames)
+    return found
+
+
+def frames_of(kernel: str, frames: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+    """The frames of a kernel, by its name or else by that without its number; None if the IR does not have it."""
+    return frames.get(kernel) or frames.get(_NUMBER.sub("", kernel))
+
+
+def kernel_name(scope: str) -> str:
+    """The name of the kernel of a scope, as the files of a kernel dump have it."""
+    return scope.replace("/", "_")
+
+
+def _nodes(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Node]:
+    graph, node, function, count = "", None, "", 0
+    for number, line in lines:
+        begun = _begun(graph, number, line) if graph else None
+        if node is not None and begun is None and not _ends(line):
+            function = _take(node, line, function)
+            continue
+        if node is not None:
+            yield node
+        node, function, count = begun, "", count + (begun is not None)
+        if count > MOST_IR_NODES:
+            raise DumpError(f"{path} has more than {MOST_IR_NODES} nodes; give the IR of one graph")
+        if line.startswith("subgraph @"):
+            if graph:
+                raise _cut_short(path, graph)
+            graph = line[len("subgraph @") :].partition("(")[0]
+        elif line.startswith("}"):
+            graph = ""
+    if graph:
+        raise _cut_short(path, graph)
+
+
+def _begun(graph: str, number: int, line: str) -> Node | None:
+    """The node that begins with a line of a graph."""
+    match = _NODE.match(line)
+    if match is None:
+        return None
+    inputs = tuple(_INPUT.findall(line, match.end()))
+    node = Node(graph, match["node"], match["name"], match["op"].removeprefix("PrimFunc_"), number, inputs)
+    _take_ids(node, line)
+    return node
+
+
+def _ends(line: str) -> bool:
+    """Whether a line is no part of the node before it."""
+    return line.startswith(("}", "subgraph @")) or line.lstrip().startswith("Return(")
+
+
+def _take(node: Node, line: str, function: str) -> str:
+    """Add to a node what a line after it says. Returns the function that the next lines of code are in."""
+    if match := _FRAME.match(line):
+        if defined := _FUNCTION.match(match["code"]):
+            return defined[1]
+        place = f"File {match['file']}, line {match['line'] or match['old']}, in {function or 'construct'}"
+        node.frames.insert(0, f"{place}, {match['code'].strip()}")
+    elif not node.scope and (match := _SCOPE.match(line)):
+        node.scope = match["scope"]
+    else:
+        _take_ids(node, line)
+    return function
+
+
+def _take_ids(node: Node, line: str) -> None:
+    for match in _UNIQUE.finditer(line):
+        if match["forward"]:
+            node.forward_id = match["id"]
+        else:
+            node.unique_id = match["id"]
+
+
+def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; of one that is too long, its beginning and its end."""
+    number, is_within = 0, False
+    while line := file.readline(LONGEST_IR_LINE):
+        number += not is_within
+        is_within = not line.endswith(b"\n")
+        try:
+            yield number, line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if len(line) < LONGEST_IR_LINE:
+                raise DumpError(f"{path} is no text (line {number}); save the graphs again, or remove it") from error
+
+
+def _cut_short(path: Path, graph: str) -> DumpError:
+    return DumpError(f"{path} ends in the middle of the graph {graph:.80}; save the graphs again, or remove it")

@@ -1,0 +1,77 @@
+"""What a checkpoint file holds: tensors by name, each by reference, and the numbers and texts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeprobe.bounds import DEEPEST_PARAMETER, LONGEST_NAMES, LONGEST_OP, MOST_PARAMETERS
+from lakeprobe.errors import TensorError
+from lakeprobe.tensors.reference import TensorReference
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a tensor: its place, and at which index of each axis of the whole it begins."""
+
+    reference: TensorReference
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A tensor that is saved in pieces, which together fill its `shape`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(slots=True)
+class Saved:
+    """The contents of a checkpoint file, by names joined with dots, in their order.
+
+    `values` are numbers, texts, and None. `shared` says of a tensor in the memory of an earlier one
+    which that is; it is None where the format does not record that. `left_out` are things that are neither, with their
+    classes.
+    """
+
+    tensors: dict[str, TensorReference | Whole] = field(default_factory=dict)
+    values: dict[str, bool | int | float | str | None] = field(default_factory=dict)
+    shared: dict[str, str] | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def flattened(tree: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of nested dicts, lists and tuples, each with the keys on the way to it joined by dots.
+
+    A key that is neither a text nor a number stands for itself by its class. Raises TensorError where there are too
+    many, or too deep: a few bytes of a pickle can name one container again and again.
+    """
+    waiting: list[tuple[str, Any, int]] = [("", tree, 0)]
+    visited = characters = 0
+    while waiting:
+        name, value, depth = waiting.pop()
+        visited, characters = visited + 1, characters + len(name)
+        if visited > MOST_PARAMETERS or characters > LONGEST_NAMES or len(name) > LONGEST_OP:
+            raise TensorError(f"more than {MOST_PARAMETERS} parameters, or names of more than {LONGEST_OP} characters")
+        if depth > DEEPEST_PARAMETER:
+            raise TensorError(f"containers nested deeper than {DEEPEST_PARAMETER} levels")
+        if isinstance(value, dict):
+            inner: list[tuple[Any, Any]] = list(value.items())
+        elif type(value) in (list, tuple):
+            inner = list(enumerate(value))
+        else:
+            yield name, value
+            continue
+        if visited + len(waiting) + len(inner) > MOST_PARAMETERS:
+            raise TensorError(f"more than {MOST_PARAMETERS} parameters")
+        prefix = f"{name}." if name else ""
+        waiting += [(f"{prefix}{_key(key)}", item, depth + 1) for key, item in reversed(inner)]
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    return str(key) if isinstance(key, (int, float)) else type(key).__name__

@@ -1,0 +1,147 @@
+"""MindSpore's IR: real kernels have the line of the user's code, and a damaged file is one line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lakeprobe
+from lakeprobe.errors import DumpError
+from lakeprobe.readers.mindspore_ir import frames_by_kernel, nodes
+from tests.commands.program import lakeprobe as run
+
+IR = Path(__file__).parents[1] / "data/mindspore_ir"
+"""The IR of train.py there, of MindSpore 2.8 in graph mode, and the names of the files of its kernel dump."""
+
+
+def kernel_dump(folder: Path, with_ir: bool = True) -> Path:
+    """The dump of train.py, with other numbers."""
+    iteration = folder / "rank_0/Net/0/0"
+    iteration.mkdir(parents=True)
+    for name in (IR / "kernels.txt").read_text().split():
+        np.save(iteration / name, np.ones(2, np.float32))
+    if with_ir:
+        (folder / "rank_0/graphs").mkdir()
+        shutil.copy(IR / "graph.ir", folder / "rank_0/graphs/ms_output_trace_code_graph_0.ir")
+    return folder
+
+
+def line_of(text: str) -> int:
+    """The line of train.py that begins so."""
+    lines = (IR / "train.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
+
+
+def test_every_kernel_has_its_line(tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        report = lake.ingest(kernel_dump(tmp_path / "dump"))
+        joined = "ops left join stacks using (stack)"
+        query = f"select api_type, api, user_frame(frames) from {joined} where api_type <> 'Parameter'"
+        kernels = lake.sql(query).fetchall()
+    assert len(kernels) == 21
+    assert all(frame is not None and frame.startswith("File /data/train/train.py, line ") for _, _, frame in kernels)
+    assert not any("no line of code" in note for note in report.notes)
+    lines = {name: frame for _, name, frame in kernels}
+    expected = {
+        "Default_LayerNorm-op0": "hidden = ops.relu",
+        "Default_ReLU-op0": "hidden = ops.relu",
+        "Default_Add-op0": "return x + self.down(hidden)",
+        "Default_Sub-op0": "difference = self.net(x) - y",
+        "Default_ReduceMean-op0": "return ops.reduce_mean",
+        "Gradients_Default_Grad_LayerNorm_LayerNormGrad-op0": "hidden = ops.relu",
+        "Gradients_Default_Grad_BiasAdd_BiasAddGrad-op1": "return x + self.down(hidden)",
+        "Gradients_Default_Grad_ReduceMean_RealDiv-op0": "return ops.reduce_mean",
+    }
+    for name, code in expected.items():
+        assert f", line {line_of(code)}, in construct, {code}" in lines[name]
+        assert "<~~" not in lines[name]
+
+
+def test_compare_and_show_name_the_line(tmp_path: Path) -> None:
+    golden, target = kernel_dump(tmp_path / "golden"), kernel_dump(tmp_path / "target")
+    changed = next((target / "rank_0/Net/0/0").glob("ReLU.*.output.0.*"))
+    np.save(changed, np.full(2, 5, np.float32))
+    lake = ("--lake", tmp_path / "lake")
+    done = run("compare", target, golden, *lake)
+    place = f"File /data/train/train.py, line {line_of('hidden =')}, in construct, hidden = ops.relu"
+    assert f"  at {place}" in done.out
+    assert place in run("show", "ReLU.Default_ReLU-op0", *lake).out
+
+
+def test_a_dump_without_ir_has_no_lines_and_no_note(tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        report = lake.ingest(kernel_dump(tmp_path / "dump", with_ir=False))
+        assert lake.sql("select count(stack) from ops").fetchall() == [(0,)]
+    assert not any("line of code" in note for note in report.notes)
+
+
+def test_kernels_that_the_ir_lacks_are_counted(tmp_path: Path) -> None:
+    folder = kernel_dump(tmp_path / "dump")
+    np.save(
+        folder / "rank_0/Net/0/0/Exp.Other_Exp-op0.0.0.1795392455478995.input.0.DefaultFormat.Float32.npy", np.ones(2)
+    )
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        notes = lake.ingest(folder).notes
+    assert any("1 of 22 kernels have no line of code in the IR, Other_Exp-op0 for one" in note for note in notes)
+
+
+def test_nodes_of_the_real_file() -> None:
+    found = nodes(IR / "graph.ir")
+    matmul = next(node for node in found if node.scope == "Default/MatMul-op1")
+    assert (matmul.graph, matmul.op) == ("kernel_graph0", "MatMul")
+    gradients = [node for node in found if node.forward_id == matmul.unique_id]
+    assert gradients
+    assert all(node.scope.startswith("Gradients/") for node in gradients)
+
+
+OLD = """#IR entry: @train.1
+subgraph @train.1() {
+  %1([CNode]2) = MatMul(%para1_x, %para2_w) {instance name: matmul} cnode_primal_attrs: {unique_id: "7"}
+      : (<Tensor[Float32], (2, 3)>) -> (<Tensor[Float32], (2, 3)>)
+      # scope: (Default/fc-Dense/MatMul-op1)
+      # In file /train/net.py(31)/        return self.fc(x)/
+  %2([CNode]3) = MatMul(%1, Tensor(shape=[2], dtype=Float32, value=
+   [1.0, 2.0])) cnode_primal_attrs: {forward_unique_id: "7"}
+      # scope: (Gradients/Default/fc-Dense/gradMatMul/MatMul-op2)
+  %3(CNode_4) = Neg(%2)
+  Return(%3)
+      : (<Tensor[Float32], (2, 3)>)
+}
+"""
+
+
+def test_old_files_gradients_and_nodes_without_a_scope(tmp_path: Path) -> None:
+    """msprobe's code_mapping fails on a node without a scope, and maps no gradient."""
+    (tmp_path / "old.ir").write_text(OLD)
+    frame = ["File /train/net.py, line 31, in construct, return self.fc(x)"]
+    assert [(node.op, node.scope, node.frames) for node in nodes(tmp_path / "old.ir")] == [
+        ("MatMul", "Default/fc-Dense/MatMul-op1", frame),
+        ("MatMul", "Gradients/Default/fc-Dense/gradMatMul/MatMul-op2", frame),
+        ("Neg", "", frame),
+    ]
+    assert frames_by_kernel([tmp_path / "old.ir"])["Default_fc-Dense_MatMul-op1"] == frame
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[: len(data) // 2], "ends in the middle of the graph"),
+        (lambda data: b"", "it has no node"),
+        (lambda data: b"no graph\n", "it has no node"),
+        (lambda data: data[:9000] + b"\xff\xfe\n" + data[9000:], "is no text"),
+    ],
+)
+def test_a_damaged_ir_is_one_line(tmp_path: Path, change: object, message: str) -> None:
+    folder = kernel_dump(tmp_path / "dump")
+    path = folder / "rank_0/graphs/ms_output_trace_code_graph_0.ir"
+    assert callable(change)
+    path.write_bytes(change(path.read_bytes()))
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        with pytest.raises(DumpError, match=message) as caught:
+            lake.ingest(folder)
+        assert lake.runs == []
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
