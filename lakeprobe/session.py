@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
-from lakeprobe.reports import files
+from lakeprobe.reports import files, op_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
 from lakeprobe.work import default_jobs
@@ -198,6 +199,48 @@ class Lake:
 
             register(self._connection, default_jobs())
             self._measures = True
+
+    def show(
+        self,
+        op: str,
+        *,
+        runs: Sequence[str] = (),
+        comparison: str | None = None,
+        step: int | None = None,
+        rank: int | None = None,
+        most: int = 4,
+        whole_stack: bool = False,
+    ) -> str:
+        """Return ops as a text: their tensors and values in each run side by side, module and call stack.
+
+        `op` is a name, a part of one, a module's path, or a glob. `runs` are the runs to show, by default both sides of
+        `comparison`, which is by default the last one made, or all runs if there is no comparison. Raises UsageError if
+        there is no such op, run or comparison.
+        """
+        absent = [run for run in runs if run not in self.runs]
+        if absent:
+            raise UsageError(f"{self.path} has no run {absent[0]}; it has {', '.join(self.runs) or 'none'}")
+        compared = None if runs else comparison or self._last_comparison()
+        asked = op_text.Asked(op, runs, step, rank)
+        if compared is not None:
+            stored = comparisons.load(self.path, compared)
+            names = self.sql(resources.sql("reports/op_counterparts"), {"comparison": compared}).fetchall()
+            asked = op_text.Asked(op, (stored.target, stored.golden), step, rank, dict(names))
+        found = op_text.find(self.sql, asked)
+        if not found:
+            raise UsageError(
+                f'no op or module has {op!r} in its name; all of them: lakeprobe sql "select distinct op from ops"'
+            )
+        return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
+
+    def _last_comparison(self) -> str | None:
+        """Return the comparison that was made last, of those whose sides are both there."""
+        made = {}
+        for name in self.comparisons:
+            stored = comparisons.load(self.path, name)
+            if {stored.target, stored.golden} <= set(self.runs) and stored.target != stored.golden:
+                made[stored.folder.name] = name  # the folder is named after the moment
+        return made[max(made)] if made else None
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.

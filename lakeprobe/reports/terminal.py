@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakeprobe import output, resources
+from lakeprobe import output
 from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
@@ -15,14 +15,9 @@ from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
-    import duckdb
-
     from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.ingest import IngestReport
     from lakeprobe.ingest.unit import UnitReport
-
-Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
-"""Runs a query with named parameters on a lake."""
 
 _MOST_UNITS = 8
 """The most (step, rank) after the first that a summary names."""
@@ -215,23 +210,6 @@ def _counts(summary: Summary) -> list[str]:
         f"Differences: {covered.equal} equal, {covered.noise} noise, {covered.different} different",
         f"Verdicts: {', '.join(verdicts)}",
     ]
-
-
-def op_text(sql: Query, op: str, run: str | None, step: int | None, rank: int | None) -> str:
-    """Return every op that is named `op` or begins with it: leaves, module and stack. Empty if there is none."""
-    wanted = {"op": op, "run": run, "step": step, "rank": rank}
-    parts = []
-    for head in sql(resources.sql("reports/op_heads"), wanted).fetchall():
-        its_run, its_step, its_rank, seq, name, parent, frames = head
-        key = {"run": its_run, "step": its_step, "rank": its_rank, "seq": seq}
-        leaves = sql(resources.sql("reports/op_leaves"), key)
-        lines = [f"{name}  (run {its_run}, step {its_step}, rank {its_rank}, op {seq})"]
-        if parent:
-            lines.append(f"in {parent}")
-        lines.append(output.aligned(leaves.columns, leaves.fetchall()))
-        lines += ["  " + " ".join(frame.split()) for frame in frames]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
 
 
 def _many(number: int, what: str) -> str:
