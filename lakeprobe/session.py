@@ -25,7 +25,7 @@ from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import TensorError, UsageError
+from lakeprobe.errors import LakeError, TensorError, UsageError
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import guard, layout, log, staging, store, upkeep, views
@@ -34,6 +34,7 @@ from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
 from lakeprobe.reports import files, op_text
+from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
 from lakeprobe.work import default_jobs
@@ -200,6 +201,17 @@ class Lake:
             register(self._connection, default_jobs())
             self._measures = True
 
+    def ls(self) -> str:
+        """Return what the lake holds as a text: its runs, comparisons and result tables."""
+        runs = self.sql(resources.sql("reports/runs"))
+        return lake_text(self.path, runs, [(name, self._covered_or_none(name)) for name in self.comparisons])
+
+    def _covered_or_none(self, comparison: str) -> Coverage | None:
+        try:
+            return self.covered(comparison)
+        except LakeError:  # a damaged one
+            return None
+
     def show(
         self,
         op: str,
@@ -229,7 +241,7 @@ class Lake:
         found = op_text.find(self.sql, asked)
         if not found:
             raise UsageError(
-                f'no op or module has {op!r} in its name; all of them: lakeprobe sql "select distinct op from ops"'
+                f'no op or module has {op} in its name; list them: lakeprobe sql "select distinct op from ops"'
             )
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from lakeprobe.shown import shown
 
-WIDTH = 80
-"""The width of text that goes to no terminal, and the narrowest that is written for."""
+UNBOUND = 100_000
+"""The width of what goes to no terminal: its lines stay whole, as grep and awk want them."""
 
 _DIGITS = 5
 """The significant digits of a number in a table; csv and json have all."""
@@ -22,26 +22,31 @@ _GAP = "  "
 _NARROWEST = 12
 """The narrowest a column is folded to. A table that needs narrower columns is written as blocks."""
 
-_JOINTS = re.compile(r"(?<=[./,=@_ ])")
-"""Where a cell may be folded: at blanks, and behind the joints of names and paths."""
+_SENTENCE = 22
+"""The narrowest a sentence is folded to as long as names can stay whole instead."""
+
+_JOINTS = re.compile(r"(?<=[./,=@_])")
+"""Where a long word may be folded: behind the joints of names and paths."""
 
 
 def terminal_width() -> int:
-    """Return the width to write for: $COLUMNS, that of the terminal, or WIDTH if stdout is none."""
+    """Return the width to write for: $COLUMNS, that of the terminal, or UNBOUND if stdout is none."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return max(int(columns), 40)
     if sys.stdout.isatty():
         return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
-    return WIDTH
+    return UNBOUND
 
 
-def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None) -> str:
+def aligned(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, *, tell_empty: bool = False
+) -> str:
     """Return rows as lines of aligned columns that fit `width` (default: `terminal_width()`).
 
     Numbers have five significant digits and stand on the right. If the table is too wide, columns without any value
-    are left out and named below it; then cells are folded; and if that is not enough, each row becomes a block with a
-    line per column. Cells must not contain line breaks.
+    are left out (`tell_empty`: and named below it). Then cells are folded. If that is not enough, each row becomes a
+    block with a line per column.
     """
     width = width or terminal_width()
     names, cells = [str(column) for column in columns], [list(row) for row in rows]
@@ -53,7 +58,7 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int | 
     empty = [name for place, name in enumerate(names) if place not in kept]
     names, numeric = [names[place] for place in kept], [numeric[place] for place in kept]
     table = [[row[place] for place in kept] for row in table]
-    below = "\n".join(fold(f"without any value: {', '.join(empty)}", width)) + "\n" if empty else ""
+    below = "\n".join(fold(f"without any value: {', '.join(empty)}", width)) + "\n" if empty and tell_empty else ""
     widths = _narrowed(names, table, numeric, width)
     return (_grid(names, table, widths, numeric) if widths else _blocks(names, table, width)) + below
 
@@ -106,21 +111,29 @@ def _narrowed(
     names: Sequence[str], table: Sequence[Sequence[str]], numeric: Sequence[bool], width: int
 ) -> list[int] | None:
     """Return widths that fit, the widest columns narrowed first; None if there are none."""
-    widths, least = _natural(names, table), []
+    widths, least, prose = _natural(names, table), [], []
     for name, is_number, *cells in zip(names, numeric, *table, strict=True):
         longest = max(map(columns_wide, cells), default=0)
         body = longest if is_number else min(longest, max([_NARROWEST, *map(_longest_piece, cells)]))
         least.append(max(body, _longest_piece(name)))
+        prose.append(any(" " in cell for cell in cells))
     if _total(least) > width:
         return None
     while _total(widths) > width:
-        place = max((place for place in range(len(widths)) if widths[place] > least[place]), key=widths.__getitem__)
-        widths[place] -= 1
+        wider = [place for place in range(len(widths)) if widths[place] > least[place]]
+        sentences = [place for place in wider if prose[place] and widths[place] > _SENTENCE]  # names stay whole
+        widths[max(sentences or wider, key=widths.__getitem__)] -= 1
     return widths
 
 
 def _longest_piece(text: str) -> int:
-    return max(columns_wide(piece.rstrip()) for piece in _JOINTS.split(text))
+    return max((columns_wide(piece.rstrip()) for piece in _pieces(text)), default=0)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the parts between which a cell may be folded: words, and of a long word what its joints divide."""
+    words = re.split(r"(?<= )", text)
+    return [piece for word in words for piece in (_JOINTS.split(word) if len(word) >= _NARROWEST else [word])]
 
 
 def _grid(names: Sequence[str], table: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
@@ -149,7 +162,7 @@ def _folded(text: str, width: int) -> list[str]:
     if columns_wide(text) <= width:
         return [text]
     lines = [""]
-    for piece in _JOINTS.split(text):
+    for piece in _pieces(text):
         if lines[-1] and columns_wide((lines[-1] + piece).rstrip()) > width:
             lines.append("")
         lines[-1] += piece

@@ -52,19 +52,23 @@ def first_diff(
         found = result.first_difference(
             steps=step or (), ranks=rank or (), threshold=threshold, paired=paired, noise=noise
         )
-        _show(found, format)
+        _show(comparison, found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
         if fail and not found.is_equal:
             raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 
-def _show(found: FirstDifference, format: Format) -> None:
+def _show(comparison: str, found: FirstDifference, format: Format) -> None:
+    import shlex
+
     from lakeprobe import output
     from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 
     if format is Format.TABLE:
         output.text(first_difference_text(found))
+        if found.differs:
+            output.text(f"\nThe cause and its path to the loss: lakeprobe blame {shlex.quote(comparison)}")
     elif format is Format.CSV:
         output.rows(found.ranks.columns, found.ranks.fetchall(), "csv")
     else:

@@ -116,7 +116,7 @@ def _leaves_text(leaves: dict[str, dict[str, Record]]) -> str:
     slots = dict.fromkeys(slot for by_slot in leaves.values() for slot in by_slot)
     rows = [row for slot in slots for row in _slot_rows(slot, [by_slot.get(slot) for by_slot in leaves.values()])]
     is_pair = len(leaves) == 2
-    columns = ["", "", *leaves, *(["off by"] if is_pair else [])]
+    columns = ["", "", *leaves, *(["error"] if is_pair else [])]
     return output.aligned(columns, rows if is_pair else [row[:-1] for row in rows])
 
 
@@ -186,12 +186,7 @@ def _off(values: Sequence[Any], scale: float | None) -> str:
         return "differs"
     if not math.isfinite(target - golden) or not scale or not math.isfinite(scale):
         return number(target - golden)
-    return percent((target - golden) / scale)
-
-
-def percent(share: float) -> str:
-    """Return a share as a text with two or three digits that count: 12 %, 0.29 %, 1.5e-05 %."""
-    return f"{100 * share:.3g} %"
+    return f"{(target - golden) / scale:.3g}"
 
 
 def _records(relation: duckdb.DuckDBPyRelation) -> list[Record]:

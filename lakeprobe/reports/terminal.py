@@ -92,8 +92,7 @@ def comparison_text(comparison: StoredComparison, summary: Summary, found: First
     lines += _counts(summary)
     lines += [f"  without counterpart: {unit}" for unit in comparison.unpaired]
     lines += [f"  incomplete: {unit}" for unit in comparison.incomplete]
-    lines += ["", *_next(comparison, summary)]
-    return "\n".join(lines) + "\n"
+    return output.folded("\n".join(lines)) + "\n\n" + "\n".join(_next(comparison, summary)) + "\n"
 
 
 def _sides(comparison: StoredComparison) -> str:
@@ -151,11 +150,15 @@ def _where(op: OpFinding, several: bool) -> str:
 
 def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
     """Return what to ask next."""
+    name = quote(comparison.name)
     lines = []
     if summary.coverage.different:
-        lines.append(f"The cause and its path to the loss: lakeprobe blame {quote(comparison.name)}")
+        lines += [
+            f"Where it begins, on every rank: lakeprobe first-diff {name}",
+            f"The cause and its path to the loss: lakeprobe blame {name}",
+        ]
     if summary.coverage.rows["unmatched"]:
-        lines.append(f"Ops without counterpart: lakeprobe unmatched {quote(comparison.name)}")
+        lines.append(f"Ops without counterpart: lakeprobe unmatched {name}")
     rows = f"from results where comparison = {quote_text(comparison.name)}"
     return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']
 
@@ -175,25 +178,30 @@ def _op_lines(op: OpFinding) -> list[str]:
 
 def _leaf_line(leaf: Leaf) -> str:
     own = f"; {leaf.metrics}" if leaf.metrics else ""
-    return f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}{own}"
+    error = "" if leaf.error is None else f"error {leaf.error:.3g}, "
+    return f"    {leaf.slot or 'value'}: {error}{against(leaf.target, leaf.golden)}{own}"
 
 
 def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:
-    if not summary.worst:
+    """Return the table of the gravest findings. An argument has no norm; its reason says what it is."""
+    findings = [op for op in summary.worst if op.errors or op.warnings]
+    if not findings:
         return []
     several = len(comparison.units) > 1
+    has_cosine = any(op.cosine is not None for op in findings)
     rows = [
         (
             *((op.step, op.rank) if several else ()),
             op.op,
-            "error" if op.errors else "warning" if op.warnings else "pass",
-            "" if op.cosine is None else f"{op.cosine:.6f}",
-            "" if op.norm_relative is None else f"{op.norm_relative:.2%}",
+            "error" if op.errors else "warning",
+            *((op.cosine,) if has_cosine else ()),
+            None if op.norm_relative is None else f"{op.norm_relative:.3g}",
+            op.reason,
         )
-        for op in summary.worst
+        for op in findings
     ]
-    columns = [*(("step", "rank") if several else ()), "the worst ops", "verdict", "cosine", "norm error"]
-    return [output.aligned(columns, rows)]
+    where, cosine = ("step", "rank") if several else (), ("cosine",) if has_cosine else ()
+    return [output.aligned((*where, "the worst ops", "verdict", *cosine, "norm error", "reason"), rows)]
 
 
 def _counts(summary: Summary) -> list[str]:
