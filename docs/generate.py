@@ -44,6 +44,17 @@ RESULT_PARTITIONS = (
 )
 
 
+_OF_ALL = """\
+`lakeprobe` alone shows the road from two runs to the cause. `--version` shows the version; `--help` or `-h` works on its
+own and after every command. After every command, `--quiet` or `-q` leaves only results and errors, and `--verbose` or
+`-v` says also what was read, by which rule, and how long it took.
+
+`lakeprobe --install-completion` makes bash, zsh or fish complete commands, options, and the names of runs, comparisons,
+ops and rules. On a terminal, tables fit its width (`COLUMNS` sets another) and verdicts have colours (`NO_COLOR=1` for
+none, `FORCE_COLOR=1` for colours in a pipe). Elsewhere each row is one line.""".splitlines()
+"""What is true of all commands."""
+
+
 def commands_page() -> str:
     """Return the page of every command, argument and option."""
     lines = [
@@ -57,7 +68,7 @@ def commands_page() -> str:
         "|---|---|",
         *(f"| {code.value} | {meaning} |" for code, meaning in zip(ExitCode, _member_docs(ExitCode), strict=True)),
         "",
-        "`lakeprobe --version` shows the version; `--help` works on its own and after every command.",
+        *_OF_ALL,
     ]
     for name, function in commands(app):
         lines += _command(name, function)

@@ -232,10 +232,10 @@ class Lake:
         absent = [run for run in runs if run not in self.runs]
         if absent:
             raise UsageError(f"{self.path} has no run {absent[0]}; it has {', '.join(self.runs) or 'none'}")
-        compared = None if runs else comparison or self._last_comparison()
+        compared = None if runs else comparison or comparisons.latest(self.path)
+        stored = comparisons.load(self.path, compared) if compared else None
         asked = op_text.Asked(op, runs, step, rank)
-        if compared is not None:
-            stored = comparisons.load(self.path, compared)
+        if stored is not None and (comparison or {stored.target, stored.golden} <= set(self.runs)):
             names = self.sql(resources.sql("reports/op_counterparts"), {"comparison": compared}).fetchall()
             asked = op_text.Asked(op, (stored.target, stored.golden), step, rank, dict(names))
         found = op_text.find(self.sql, asked)
@@ -244,15 +244,6 @@ class Lake:
                 f'no op or module has {op} in its name; list them: lakeprobe sql "select distinct op from ops"'
             )
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
-
-    def _last_comparison(self) -> str | None:
-        """Return the comparison that was made last, of those whose sides are both there."""
-        made = {}
-        for name in self.comparisons:
-            stored = comparisons.load(self.path, name)
-            if {stored.target, stored.golden} <= set(self.runs) and stored.target != stored.golden:
-                made[stored.folder.name] = name  # the folder is named after the moment
-        return made[max(made)] if made else None
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.

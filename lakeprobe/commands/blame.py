@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 
 def blame(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.", autocompletion=comparison_names)],
     step: Annotated[
         int | None, typer.Option("--step", help="Only this step.", show_default="the first that has a suspect")
     ] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakeprobe import forms
+from lakeprobe.commands.complete import rule_names, run_names
 from lakeprobe.commands.options import (
     JobsOption,
     LakeOption,
@@ -18,6 +19,7 @@ from lakeprobe.commands.options import (
     NoSyncOption,
     RanksOption,
     StepsOption,
+    Tensors,
     numbers,
 )
 from lakeprobe.errors import UsageError
@@ -45,14 +47,23 @@ def compare(
         typer.Argument(
             help="The suspect run: its name in the lake, or a path with dumps. run@step1 and run@rank0 select a part.",
             show_default="of two runs in the lake, that of MindSpore, or the newer",
+            autocompletion=run_names,
         ),
     ] = None,
     golden: Annotated[
-        str | None, typer.Argument(help="The trusted run: a name or a path.", show_default="the other of the two")
+        str | None,
+        typer.Argument(
+            help="The trusted run: a name or a path.", show_default="the other of the two", autocompletion=run_names
+        ),
     ] = None,
     sql: Annotated[
         str | None,
-        typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="by frameworks and mappings"),
+        typer.Option(
+            "--sql",
+            help="The rule: a bundled one or a file.",
+            show_default="by frameworks and mappings",
+            autocompletion=rule_names,
+        ),
     ] = None,
     api_mapping: Annotated[
         str | None, typer.Option("--api-mapping", "-am", metavar="[FILE]", help="msprobe's API mapping.")
@@ -107,7 +118,7 @@ def compare(
     ] = None,
     lake: LakeOption = None,
     tensors: Annotated[
-        str | None,
+        Tensors | None,
         typer.Option(
             "--tensors",
             help="Tensor contents of paths: copy into the lake, link to the dump's files, or none.",
@@ -151,10 +162,11 @@ def compare(
         report = run_compare(
             asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
             steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
-            tensors=tensors,
+            tensors=tensors.value if tensors else None,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
     _report(report)
+    diagnostics.detail(f"comparing: {report.seconds:.2f} s")
     covered = _answer(report, output, format.value if format else "csv")
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
@@ -196,6 +208,8 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
     with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as pool:
         result = opened.comparison(report.name)
         writing = pool.submit(result.write, output, format) if output is not None else None
+        thresholds = ", ".join(f"{name} {value:g}" for name, value in result.stored.thresholds.items())
+        diagnostics.detail(f"rule {result.stored.rule}, {thresholds}")
         text = str(result)
         stdout.text(text)
         if output is not None and writing is not None:

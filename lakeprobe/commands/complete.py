@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -42,7 +41,7 @@ def noise_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def op_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the ops that begin with `incomplete`, or else that have it in their names."""
+    """Return the ops that begin with `incomplete`."""
     from lakeprobe import resources
     from lakeprobe.lake import views
     from lakeprobe.lake.connection import connect
@@ -68,8 +67,12 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def _lake(context: typer.Context) -> Snapshot | None:
-    """Return the lake of the command line that is completed, or None if there is none."""
+    """Return the lake of the command line that is completed, or None if there is none that can be read."""
+    from lakeprobe.errors import LakeError
     from lakeprobe.lake import log, store
 
-    path = store.choose(context.params.get("lake"))
-    return log.read(Path(path)) if store.exists(path) else None
+    try:
+        path = store.choose(context.params.get("lake"))
+        return log.read(store.check(path)) if store.exists(path) else None
+    except LakeError:  # a shell cannot show it
+        return None

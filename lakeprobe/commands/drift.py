@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption, NoiseOption
+from lakeprobe.commands.complete import run_names
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, numbers
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport
@@ -37,8 +38,8 @@ class Table(StrEnum):
 
 
 def drift(
-    golden: Annotated[str, typer.Argument(help="Name of the trusted run.")],
-    runs: Annotated[list[str], typer.Argument(help="Names of the runs to compare with it.")],
+    golden: Annotated[str, typer.Argument(help="Name of the trusted run.", autocompletion=run_names)],
+    runs: Annotated[list[str], typer.Argument(help="Names of the runs to compare with it.", autocompletion=run_names)],
     op: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,10 +51,7 @@ def drift(
     metric: Annotated[
         Metric, typer.Option("--metric", help="What to follow; error is the largest distance of all four statistics.")
     ] = Metric.NORM,
-    rank: Annotated[
-        list[int] | None,
-        typer.Option("--rank", help="Only this rank of golden; may be repeated.", show_default="all"),
-    ] = None,
+    rank: RanksOption = None,
     threshold: Annotated[
         float,
         typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor."),
@@ -87,7 +85,7 @@ def drift(
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         found = opened.drift(
-            golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold, noise=noise
+            golden, *runs, names=op or (), metric=metric, ranks=numbers(rank), threshold=threshold, noise=noise
         )
         for line in _missing(found):
             diagnostics.note(line)

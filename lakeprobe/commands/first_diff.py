@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption, NoiseOption
+from lakeprobe.commands.complete import comparison_names
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, StepsOption, numbers
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
 
 
 def first_diff(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
-    step: Annotated[list[int] | None, typer.Option("--step", help="Only this step; may be repeated.")] = None,
-    rank: Annotated[list[int] | None, typer.Option("--rank", help="Show only this rank; may be repeated.")] = None,
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.", autocompletion=comparison_names)],
+    step: StepsOption = None,
+    rank: RanksOption = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -50,7 +51,7 @@ def first_diff(
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
         found = result.first_difference(
-            steps=step or (), ranks=rank or (), threshold=threshold, paired=paired, noise=noise
+            steps=numbers(step), ranks=numbers(rank), threshold=threshold, paired=paired, noise=noise
         )
         _show(comparison, found, format)
         if diff_analyze is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import LakeOption
 
 
@@ -20,8 +21,8 @@ class Kind(StrEnum):
 
 
 def map_(
-    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.")],
-    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.")],
+    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.", autocompletion=run_names)],
+    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.", autocompletion=run_names)],
     kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: of rows, cells or layers.")] = Kind.DATA,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="stdout")

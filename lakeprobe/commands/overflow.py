@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import Format, LakeOption
 
 
@@ -20,7 +21,12 @@ class Level(StrEnum):
 
 def overflow(
     name: Annotated[
-        str, typer.Argument(metavar="RUN_OR_COMPARISON", help="A run, or a comparison if no run has that name.")
+        str,
+        typer.Argument(
+            metavar="RUN_OR_COMPARISON",
+            help="A run, or a comparison if no run has that name.",
+            autocompletion=run_or_comparison_names,
+        ),
     ],
     golden: Annotated[
         str | None, typer.Option("--golden", help="A run in which the same NaN and inf are expected.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output
 from lakeprobe.analysis.verdict import Coverage
 from lakeprobe.lake import tables, upkeep
+from lakeprobe.lake.comparison import latest
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,7 +31,7 @@ def lake_text(lake: Path, runs: duckdb.DuckDBPyRelation, comparisons: Sequence[t
         _table(lake, [_comparison(name, covered) for name, covered in comparisons]),
         _tables(lake),
         _quoting(name for name, _ in comparisons),
-        _next([row[0] for row in runs.fetchall()], [name for name, _ in comparisons]),
+        _next([row[0] for row in runs.fetchall()], latest(lake)),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -86,9 +87,9 @@ def _quoting(names: Iterable[str]) -> str:
     return "" if odd is None else f"In SQL such names stand in double quotes: lakeprobe sql 'from \"{odd}\"'\n"
 
 
-def _next(runs: Sequence[str], comparisons: Sequence[str]) -> str:
-    if comparisons:
-        return f"Where the first difference is: lakeprobe first-diff {quote(comparisons[-1])}\n"
+def _next(runs: Sequence[str], comparison: str | None) -> str:
+    if comparison is not None:
+        return f"Where the first difference is: lakeprobe first-diff {quote(comparison)}\n"
     if len(runs) > 1:
         return f"Compare two of them: lakeprobe compare {quote(runs[1])} {quote(runs[0])}\n"
     return "Read a second run to compare it with: lakeprobe ingest PATH\n" if runs else ""

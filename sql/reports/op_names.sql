@@ -1,14 +1,8 @@
--- op_names: the names of ops that a shell completes: those that begin with a text, or else those that contain it.
+-- op_names: the names of ops that begin with a text, as a shell completes them.
 -- grain: one name of an op
 -- parameters: $incomplete, $most; the view ops
-WITH
-    found AS (
-        SELECT DISTINCT op, starts_with(op, $incomplete) AS begins
-        FROM ops
-        WHERE contains(lower(op), lower($incomplete))
-    )
-SELECT op
-FROM found
-QUALIFY begins = max(begins) OVER ()
+SELECT DISTINCT op
+FROM ops
+WHERE starts_with(op, $incomplete)
 ORDER BY op
 LIMIT $most

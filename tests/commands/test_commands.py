@@ -179,7 +179,9 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
     assert (first.code, first.out) == (0, "")
-    assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s\n", first.err)
+    read, hint = first.err.splitlines()
+    assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s", read)
+    assert hint == "next, read the run to compare it with: lakeprobe ingest PATH"
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
@@ -201,7 +203,7 @@ def test_missing_side_files_are_noted(tmp_path: Path) -> None:
         "ingest", write_dump(tmp_path / "run", dump_text(add=1.0), side_files=False), "--lake", tmp_path / "lake"
     )
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[1:] == ["  stack.json is missing", "  construct.json is missing"]
+    assert done.err.splitlines()[1:-1] == ["  stack.json is missing", "  construct.json is missing"]
 
 
 LEAVES = dump_text(add=1.0)
