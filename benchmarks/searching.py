@@ -138,7 +138,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         runs = {"pytorch": (0, None), "mindspore": (1, None), "defect": (1, layers // 2)}
-        with lakeprobe.open(path / "lake") as lake:
+        with lakeprobe.open(path / "lake", create=True) as lake:
             for name, (side, wrong) in runs.items():
                 dump(path / name, side, layers, wrong)
                 lake.ingest(path / name, run=name)

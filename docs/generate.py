@@ -45,9 +45,9 @@ RESULT_PARTITIONS = (
 
 
 _OF_ALL = """\
-`lakeprobe` alone shows the road from two runs to the cause. `--version` shows the version; `--help` or `-h` works on its
-own and after every command. After every command, `--quiet` or `-q` leaves only results and errors, and `--verbose` or
-`-v` says also what was read, by which rule, and how long it took.
+`lakeprobe` alone shows the road from two runs to the cause. `--version` shows the version; `--help` or `-h` works on
+its own and after every command. After every command, `--quiet` or `-q` leaves only results and errors, `--verbose` or
+`-v` adds what was read, by which rule, and how long it took.
 
 `lakeprobe --install-completion` makes bash, zsh or fish complete commands, options, and the names of runs, comparisons,
 ops and rules. On a terminal, tables fit its width (`COLUMNS` sets another) and verdicts have colours (`NO_COLOR=1` for

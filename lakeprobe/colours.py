@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import TextIO
 
 _RED, _YELLOW, _GREEN, _CYAN, _BOLD, _DIM = "31", "33", "32", "36", "1", "2"
@@ -38,15 +39,33 @@ def wanted(stream: TextIO) -> bool:
 
 def coloured(text: str) -> str:
     """Return `text`, which must have no control characters, with the escapes of a terminal around its verdicts."""
+    return _marked(text, lambda style, words: f"\x1b[{style}m{words}\x1b[0m")
+
+
+def html(text: str) -> str:
+    """Return `text`, which is escaped already, with spans around its verdicts: colours for light and dark pages."""
+    return _marked(text, lambda style, words: f'<span style="{_css(style)}">{words}</span>')
+
+
+_CSS = {
+    _RED: "color:#d1242f", _YELLOW: "color:#b07800", _GREEN: "color:#1a8a3c", _CYAN: "color:#0f86a8",
+    _BOLD: "font-weight:bold", _DIM: "opacity:0.5",
+}  # fmt: skip
+
+
+def _css(style: str) -> str:
+    return ";".join(_CSS[part] for part in style.split(";"))
+
+
+def _marked(text: str, mark: Callable[[str, str], str]) -> str:
     lines = text.split("\n")
     below = [*lines[1:], ""]
     return "\n".join(
-        line if next_line.startswith("──") else _PATTERN.sub(_coloured, line)  # no verdicts in the head of a table
-        for line, next_line in zip(lines, below, strict=True)
+        line if next_line.startswith("──") else _PATTERN.sub(lambda found: mark(_style(found), found[0]), line)
+        for line, next_line in zip(lines, below, strict=True)  # the head of a table has no verdicts
     )
 
 
-def _coloured(found: re.Match[str]) -> str:
+def _style(found: re.Match[str]) -> str:
     assert found.lastgroup is not None
-    _, style = _STYLES[int(found.lastgroup[1:])]
-    return f"\x1b[{style}m{found[0]}\x1b[0m"
+    return _STYLES[int(found.lastgroup[1:])][1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,14 @@ from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, TensorError, UsageError
-from lakeprobe.journals.settle import settle
+from lakeprobe.journals import settle as settling
+from lakeprobe.lake import audits, guard, layout, log, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import guard, layout, log, staging, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
-from lakeprobe.reports import files, op_text
+from lakeprobe.reports import files, notebook, op_text
 from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
+    from lakeprobe.mapping.files import Mappings
+    from lakeprobe.mapping.propose import Proposal
 
 
 class Lake:
@@ -59,13 +61,14 @@ class Lake:
         """
         self.path = store.check_place(store.choose(path))
         if store.is_writable(self.path):
-            settle(self.path)
+            settling.settle(self.path)
         self._measures = False
         self._reader = Reader(self.path)
         self._database = connect()
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
         self._finalizer = weakref.finalize(self, _close, self._database, self._reader)
         views.define(self._database, self._reader.snapshot)
+        notebook.register()
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -94,6 +97,18 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        """Show in a notebook what the lake holds."""
+        return notebook.page(self.ls() if store.exists(self.path) else repr(self))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Complete lake["…"] with the names of the comparisons."""
+        return self.comparisons
+
+    def __getitem__(self, name: str) -> ComparisonResult:
+        """Return the comparison `name`, whose name a notebook completes. Raises UsageError and LakeError."""
+        return self.comparison(name)
+
     @property
     def runs(self) -> list[str]:
         """The names of the runs."""
@@ -120,40 +135,142 @@ class Lake:
             upkeep.write_note(self.path, name, text)
         return upkeep.note(self.path, name)
 
-    def ingest(self, path: str | os.PathLike[str], **options: Any) -> IngestReport:
-        """Read the dumps under `path` into a run. Options and errors: `lakeprobe.ingest.ingest`."""
+    def ingest(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        run: str | None = None,
+        tensors: str = "copy",
+        replace: bool = False,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        jobs: int = 1,
+    ) -> IngestReport:
+        """Read what lies under `path` (folder, file or archive): dumps into runs, result tables into tables.
+
+        A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
+        into the lake, `link` to the dump's files, or `none`. Of dumps only those of `steps` and `ranks` are read, if
+        any are named. What is in the lake already is left alone; `replace` reads it again. `jobs` is the number of
+        processes; from a script, more than one needs the usual `if __name__ == "__main__":`.
+
+        Raises DumpError, LakeError and UsageError; the lake is then as it was before.
+        """
         from lakeprobe.ingest import ingest as run_ingest  # the readers, which a query does not need
 
-        report = run_ingest(path, lake=self.path, **options)
+        report = run_ingest(
+            path, lake=self.path, run=run, tensors=tensors, replace=replace, steps=steps, ranks=ranks, jobs=jobs
+        )
         self._see_changes()
         return report
 
-    def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write a run as msprobe's dump folders. Options and errors: `lakeprobe.export.export`."""
+    def export(
+        self,
+        run: str,
+        out: str | os.PathLike[str],
+        *,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        replace: bool = False,
+        jobs: int = 1,
+    ) -> ExportReport:
+        """Write `run` as msprobe's dump folders: OUT/stepN/rankR.
+
+        Only the units of `steps` and `ranks` are written, if any are given. `out` must be new or empty; `replace`
+        replaces an earlier export there. `jobs` is the number of processes.
+
+        Raises UsageError for a run, step or rank that does not exist, for a folder with other files, and for kernel
+        dumps; LakeError and TensorError if a file cannot be read or written.
+        """
         from lakeprobe.export import export as run_export  # numpy and the readers: 0.2 s that a query does not need
 
-        return run_export(self.path, run, Path(out), **options)
+        return run_export(self.path, run, Path(out), steps=steps, ranks=ranks, replace=replace, jobs=jobs)
 
     def compare(
-        self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any
+        self,
+        target: str | os.PathLike[str],
+        golden: str | os.PathLike[str],
+        *,
+        rule: str | None = None,
+        mappings: Mappings | None = None,
+        search: bool = True,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        name: str | None = None,
+        noise: str | None = None,
+        tensors: str | None = None,
+        replace: bool = False,
+        jobs: int = 1,
+        timeout: float | None = None,
+        memory: str | None = None,
     ) -> ComparisonResult:
-        """Compare two runs (or paths). Options and errors: `lakeprobe.compare.run.compare`.
+        """Compare the run `target` with the run `golden` by `rule`, and store the result as the comparison `name`.
 
-        If the lake is read-only, the comparison is in a temporary one: `.lake` of the result.
+        A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors` and `replace`
+        as in `ingest`). @step1 and @rank0 after either selects one step and rank. If `steps` and `ranks` are given,
+        only those take part.
+
+        Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled
+        one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
+        Differences that repeats of golden show too, measured as `noise`, do not stand out.
+
+        The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
+        (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own. If the lake is
+        read-only, the comparison is in a temporary one: `.lake` of the result.
+
+        Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
         """
-        report = run_compare(target, golden, lake=self.path, **options)
+        report = run_compare(
+            target, golden, lake=self.path, rule=rule, mappings=mappings, search=search, steps=steps, ranks=ranks,
+            name=name, noise=noise, tensors=tensors, replace=replace, jobs=jobs, timeout=timeout, memory=memory,
+        )  # fmt: skip
         self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
 
     def measure_noise(
-        self, golden: str | os.PathLike[str], *repeats: str | os.PathLike[str], **options: Any
+        self,
+        golden: str | os.PathLike[str],
+        *repeats: str | os.PathLike[str],
+        name: str | None = None,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        jobs: int = 1,
     ) -> NoiseReport:
-        """Measure how repeats of a golden run differ from it. Options: `lakeprobe.compare.repeats.measure`."""
+        """Compare every repeat with `golden`, and store the differences under `name` (by default golden's name).
+
+        The sides are those of `compare`; each comparison stays in the lake as NAME_REPEAT. A noise of that name is
+        replaced. Raises UsageError, DumpError, RuleError and LakeError.
+        """
         from lakeprobe.compare.repeats import measure
 
-        report = measure(golden, repeats, lake=self.path, **options)
+        report = measure(golden, repeats, lake=self.path, name=name, steps=steps, ranks=ranks, jobs=jobs)
         self._see_changes()
         return report
+
+    def map(self, target: str, golden: str, *, step: int | None = None, rank: int | None = None) -> Proposal:
+        """Propose which names of the runs `target` and `golden` belong together, by their first common step and rank.
+
+        `.yaml("data")`, `.yaml("cell")` and `.yaml("layer")` of the result are mapping files. Raises UsageError if a
+        run is not in the lake or they have no such step and rank, and LakeError if a file of the lake cannot be read.
+        """
+        from lakeprobe.mapping.propose import propose
+
+        return propose(target, golden, lake=self.path, step=step, rank=rank)
+
+    def check(self) -> list[str]:
+        """Return what is wrong with the lake, a line each: files that are gone or left over, audits that fail."""
+        store.check(self.path)
+        lines = [f"a file is gone: {name}" for name in log.missing(log.read(self.path))]
+        lines += [f"cannot be read: {path}" for path in log.damaged(self.path)]
+        lines += [f"left over: {path}" for path in staging.left_over(self.path)]
+        lines += [f"left over: {self.path / path}" for path in staging.orphans(self.path)]
+        if not lines:
+            lines += [f"{audit.name}: {audit.promise} ({len(rows)} rows)" for audit, _, rows in audits.run(self.sql)]
+        return lines
+
+    def recover(self) -> None:
+        """Make units of what interrupted processes collected, including data that was set aside."""
+        settling.recover(store.check(self.path), again=True)
+        self._see_changes()
 
     def comparison(self, name: str) -> ComparisonResult:
         """Return a comparison that the lake has."""
@@ -282,30 +399,67 @@ class Lake:
         with query_errors():
             return communicating.transfers(self._connection, run)
 
-    def overflow(self, name: str, **options: Any) -> Overflow:
+    def overflow(
+        self,
+        name: str,
+        *,
+        golden: str | None = None,
+        step: int | None = None,
+        level: str = "medium",
+        most: int | None = None,
+    ) -> Overflow:
         """Find where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
 
-        Options and errors: `lakeprobe.analysis.overflow.overflow`.
+        Values that are not finite in the run `golden` under the same names, or on the golden side of the comparison,
+        are expected. `level` is the mildest that `ops` lists; `most` limits `births` and `ops`. Raises UsageError for a
+        run, golden run, step or level that does not exist, and for both a golden run and a comparison.
         """
         run, comparison = self._run_of(name)
         thresholds = comparisons.load(self.path, comparison).thresholds if comparison else None
         with query_errors():
-            return overflowing.overflow(self._connection, run, comparison=comparison, thresholds=thresholds, **options)
+            return overflowing.overflow(
+                self._connection, run, golden=golden, comparison=comparison, step=step, level=level, most=most,
+                thresholds=thresholds,
+            )  # fmt: skip
 
-    def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
-        """Find where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
+    def drift(
+        self,
+        golden: str,
+        *runs: str,
+        names: str | Sequence[str] = (),
+        metric: str = "norm",
+        ranks: Sequence[int] = (),
+        threshold: float = drifting.THRESHOLD,
+        noise: str | None = None,
+    ) -> DriftReport:
+        """Follow `metric` of the rows that `names` select, in `runs` and in `golden`, over all steps and ranks.
+
+        A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names, drift follows
+        the parameter gradients, their norm over all parameters, and the loss. `ranks` are golden's; none means all.
+        `threshold` is a share of golden's tensor. Up to three times the difference between repeats of golden, measured
+        as `noise`, counts as noise.
+
+        Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to
+        follow.
+        """
         with query_errors():
-            return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
+            return DriftReport.of(
+                drifting.drift(self._connection, golden, runs, names, metric, ranks, threshold, noise)
+            )
 
-    def merge(self, *sources: str, **options: Any) -> list[Sheet]:
+    def merge(
+        self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), step: int | None = None
+    ) -> list[Sheet]:
         """Return the ranks of comparisons side by side, a sheet per step and metric.
 
-        A source is a comparison, a result file of msprobe, or a folder of those. Options and errors:
-        `lakeprobe.analysis.merge.plan`.
+        A source is a comparison, a result file of msprobe, or a folder of those. `apis` select rows by the beginning of
+        their names up to a dot, `metrics` are headers of msprobe's table, and `step` selects one step; without them
+        everything is merged. Raises UsageError if sources do not fit together or lack what is asked for, and DumpError
+        for damaged files.
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
-            planned = merging.plan(comparisons, files, **options)
+            planned = merging.plan(comparisons, files, apis, metrics, step)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def _run_of(self, name: str) -> tuple[str, str | None]:
@@ -346,8 +500,12 @@ class ComparisonResult:
             return shown(comparison_text(self.stored, summary, differing.first_difference(connection, self.stored)))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the summary in a notebook."""
+        """Show the summary in IPython."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Show the summary in a notebook."""
+        return notebook.page(str(self))
 
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:
@@ -373,21 +531,43 @@ class ComparisonResult:
         """Return the ops without counterpart, `most` per side, step and rank, each with those most similar to it."""
         return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
 
-    def first_difference(self, **options: Any) -> FirstDifference:
+    def first_difference(
+        self,
+        *,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        threshold: float | None = None,
+        paired: bool = False,
+        noise: str | None = None,
+    ) -> FirstDifference:
         """Find the op at which the runs begin to differ, on each rank and over all of them.
 
-        Options and errors: `lakeprobe.analysis.first_difference.first_difference`.
+        A leaf differs if its difference is beyond rounding noise, or, with `threshold`, if its error is larger; an
+        error of 1 is as large as the tensor, and 0 as threshold finds all that is not equal. Differences between
+        repeats of golden, measured as `noise`, are noise too. `paired` skips ops without counterpart. `steps` and
+        `ranks` limit what is shown; the explanation considers all ranks.
+
+        Raises UsageError for an invalid threshold, and for a step, rank or noise that does not exist.
         """
         with query_errors():
-            return differing.first_difference(self.lake._connection, self.stored, **options)
+            return differing.first_difference(
+                self.lake._connection, self.stored, steps=steps, ranks=ranks, threshold=threshold, paired=paired,
+                noise=noise,
+            )  # fmt: skip
 
-    def blame(self, **options: Any) -> Blame:
+    def blame(
+        self, *, step: int | None = None, most: int = 5, repeat: str | None = None, noise: str | None = None
+    ) -> Blame:
         """Find the ops that may be the cause, with evidence, and the path to the loss.
 
-        Options and errors: `lakeprobe.analysis.blame.blame`.
+        `most` is the length of the list. Without `step`, blame takes the first step with a suspect, or the first step
+        if none has one. `repeat` is another run of golden's program that was compared with golden, `noise` the name of
+        repeats that were measured: differences that those show too are noise.
+
+        Raises UsageError for a step that does not exist, and for a repeat that was not compared with golden.
         """
         with query_errors():
-            return blaming.blame(self.lake._connection, self.lake.path, self.name, **options)
+            return blaming.blame(self.lake._connection, self.lake.path, self.name, step, most, repeat, noise)
 
     def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
         """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""

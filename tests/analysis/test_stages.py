@@ -35,7 +35,7 @@ ANALYSES: dict[str, Callable[[Lake, ComparisonResult], Any]] = {
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path_factory.mktemp("stages") / "lake") as opened:
+    with lakeprobe.open(tmp_path_factory.mktemp("stages") / "lake", create=True) as opened:
         for run in ("gelu_tanh", "golden"):
             opened.ingest(RANKS / run, run=run)
         opened.compare("gelu_tanh", "golden", name="transfers")

@@ -226,7 +226,7 @@ def test_rule_runs(name: str, tmp_path: Path) -> None:
     file.write_text(RULES[name], encoding="utf-8")
     target, golden = dump(tmp_path / "target", TARGET), dump(tmp_path / "golden", GOLDEN)
     compare(target, golden, lake=tmp_path / "lake", rule=str(file))
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         rows = lake.sql("SELECT target_name, verdict, matched_by FROM results WHERE target_row IS NOT NULL").fetchall()
         for expected in EXPECTED[name]:
             assert expected in rows

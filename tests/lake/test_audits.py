@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audits")
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         for run, ops in (("target", 5), ("golden", 4)):
             lake.ingest(write_run(folder / run, ops=ops, steps=1))
         lake.compare("target", "golden", name="both")

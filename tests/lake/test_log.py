@@ -122,7 +122,7 @@ def test_a_log_that_cannot_be_read_is_told(lake: Path) -> None:
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
     """A lake with two runs, one of them read twice, and a comparison."""
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         for run, ops in (("npu", 4), ("gpu", 2), ("npu", 3)):
             opened.ingest(write_run(tmp_path / f"{run}{ops}", ops, steps=1), run=run, replace=ops == 3)
         opened.compare("npu", "gpu", name="both")

@@ -17,7 +17,7 @@ from lakeprobe.session import Lake
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    opened = lakeprobe.open(tmp_path / "lake")
+    opened = lakeprobe.open(tmp_path / "lake", create=True)
     for run in ("npu", "gpu"):
         opened.ingest(write_run(tmp_path / run, 2))
     opened.compare("npu", "gpu")
