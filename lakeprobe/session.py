@@ -477,6 +477,10 @@ def _close(connection: duckdb.DuckDBPyConnection, reader: Reader) -> None:
     reader.close()
 
 
+LAYOUTS = ("lakeprobe", "msprobe")
+"""Whose workbook to write."""
+
+
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
 
@@ -569,6 +573,19 @@ class ComparisonResult:
         with query_errors():
             return blaming.blame(self.lake._connection, self.lake.path, self.name, step, most, repeat, noise)
 
-    def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
-        """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""
-        return files.write(self.stored, Path(folder), format)
+    def write(self, folder: str | os.PathLike[str], format: str = "csv", *, layout: str = "lakeprobe") -> list[Path]:
+        """Write result files into `folder`; returns them. Raises UsageError and LakeError.
+
+        csv is in msprobe's layout, a file per step and rank; json and parquet have typed rows. xlsx is one workbook
+        with an overview, the findings and all rows, or with the `layout` msprobe a file per step and rank like csv.
+        """
+        if layout not in LAYOUTS:
+            raise UsageError(f"the layout {layout} is unknown; use one of {', '.join(LAYOUTS)}")
+        if format != "xlsx" or layout == "msprobe":
+            return files.write(self.stored, Path(folder), format)
+        from lakeprobe.reports import book  # openpyxl, which takes 0.2 s
+
+        with query_errors(), staging.reading(self.lake.path) as snapshot, connect() as connection:
+            views.define(connection, snapshot)
+            found = differing.first_difference(connection, self.stored)
+            return [book.write(self.stored, self.summary(), found, Path(folder))]

@@ -34,6 +34,13 @@ else:
     Format = forms.choices(forms.COMPARISON)
 
 
+class Layout(StrEnum):
+    """Whose workbook to write."""
+
+    LAKEPROBE = "lakeprobe"
+    MSPROBE = "msprobe"
+
+
 class FailOn(StrEnum):
     """The findings that make the command exit with 1."""
 
@@ -98,6 +105,10 @@ def compare(
     format: Annotated[
         Format | None, typer.Option("--format", help="Format of the result files.", show_default="csv")
     ] = None,
+    layout: Annotated[
+        Layout,
+        typer.Option("--layout", help="Layout of xlsx: one workbook with an overview, or msprobe's, a file per rank."),
+    ] = Layout.LAKEPROBE,
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="Exit with 1 if there are findings this severe.")
     ] = None,
@@ -167,7 +178,7 @@ def compare(
         )  # fmt: skip
     _report(report)
     diagnostics.detail(f"comparing: {report.seconds:.2f} s")
-    covered = _answer(report, output, format.value if format else "csv")
+    covered = _answer(report, output, format.value if format else "csv", layout.value)
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
@@ -195,7 +206,7 @@ def _report(report: CompareReport) -> None:
         diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files have no effect")
 
 
-def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage:
+def _answer(report: CompareReport, output: Path | None, format: str, layout: str) -> Coverage:
     """Show the answer, and write the files into `output` at the same time, if it is given."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -207,7 +218,7 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
 
     with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as pool:
         result = opened.comparison(report.name)
-        writing = pool.submit(result.write, output, format) if output is not None else None
+        writing = pool.submit(result.write, output, format, layout=layout) if output is not None else None
         thresholds = ", ".join(f"{name} {value:g}" for name, value in result.stored.thresholds.items())
         diagnostics.detail(f"rule {result.stored.rule}, {thresholds}")
         text = str(result)

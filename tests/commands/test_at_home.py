@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from program import dump_text, lakeprobe, write_dump
 
 from lakeprobe import diagnostics
 from lakeprobe.cli import app
 from lakeprobe.commands.layout import GROUPS
-from tests.commands.program import dump_text, lakeprobe, write_dump
 
 
 @pytest.fixture(scope="module")
