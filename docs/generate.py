@@ -1,7 +1,7 @@
 """Writes the reference pages from what they describe.
 
-commands.md comes from the program, lake.md from schemas/*.yaml, answers.md from comparisons of the bundled dumps, and
-the tables in rules.md from thresholds, metrics and the contract of rules.
+commands.md comes from the program, lake.md from schemas/*.yaml, answers.md and tour.md from comparisons of the bundled
+dumps, and the tables in rules.md from thresholds, metrics and the contract of rules.
 
 python docs/generate.py writes the pages; with --check it writes nothing and exits with 1 if a page is stale. The page
 of commands comes from the commands' arguments and docstrings, not from the text of --help, whose layout changes with
@@ -129,6 +129,14 @@ def answers_page() -> str:
     return str(answers.page())
 
 
+def tour_page() -> str:
+    """Return what a terminal shows on a tour."""
+    sys.path.insert(0, str(FOLDER))
+    import tour
+
+    return str(tour.page())
+
+
 def rules_page() -> str:
     """Return the page of rules with new tables of thresholds, views and metrics."""
     text = _read(FOLDER / "rules.md") or ""
@@ -174,6 +182,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "lake.md": lake_page,
     "rules.md": rules_page,
     "answers.md": answers_page,
+    "tour.md": tour_page,
 }
 """The generated pages."""
 

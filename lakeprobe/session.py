@@ -259,10 +259,7 @@ class Lake:
     def check(self) -> list[str]:
         """Return what is wrong with the lake, a line each: files that are gone or left over, audits that fail."""
         store.check(self.path)
-        lines = [f"a file is gone: {name}" for name in log.missing(log.read(self.path))]
-        lines += [f"cannot be read: {path}" for path in log.damaged(self.path)]
-        lines += [f"left over: {path}" for path in staging.left_over(self.path)]
-        lines += [f"left over: {self.path / path}" for path in staging.orphans(self.path)]
+        lines = staging.unfit(self.path)
         if not lines:
             lines += [f"{audit.name}: {audit.promise} ({len(rows)} rows)" for audit, _, rows in audits.run(self.sql)]
         return lines

@@ -32,15 +32,18 @@ def blame(
 
     Example: lakeprobe blame npu_vs_gpu --step 0
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat, noise=noise)
+        with diagnostics.working("weighing the evidence"):
+            found = opened.comparison(comparison).blame(step=step, most=most, repeat=repeat, noise=noise)
         if format is Format.CSV:
             output.rows(found.suspects.columns, found.suspects.fetchall(), format.value)
+        elif format is Format.JSON:
+            output.document(blame_json(found))
         else:
-            output.text(blame_json(found) if format is Format.JSON else blame_text(found))
+            output.text(blame_text(found))

@@ -46,7 +46,8 @@ def comm(
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.communication(name, step=step)
+        with diagnostics.working("following the communication"):
+            found = opened.communication(name, step=step)
         if format is Format.TABLE:
             output.text(communication_text(found, most))
         else:

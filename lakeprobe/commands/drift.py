@@ -84,9 +84,10 @@ def drift(
     if picture is not None:
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.drift(
-            golden, *runs, names=op or (), metric=metric, ranks=numbers(rank), threshold=threshold, noise=noise
-        )
+        with diagnostics.working("following the steps"):
+            found = opened.drift(
+                golden, *runs, names=op or (), metric=metric, ranks=numbers(rank), threshold=threshold, noise=noise
+            )
         for line in _missing(found):
             diagnostics.note(line)
         if picture is not None:

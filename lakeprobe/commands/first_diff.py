@@ -50,9 +50,10 @@ def first_diff(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
-        found = result.first_difference(
-            steps=numbers(step), ranks=numbers(rank), threshold=threshold, paired=paired, noise=noise
-        )
+        with diagnostics.working("looking for the first difference"):
+            found = result.first_difference(
+                steps=numbers(step), ranks=numbers(rank), threshold=threshold, paired=paired, noise=noise
+            )
         _show(comparison, found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")

@@ -50,10 +50,11 @@ def map_(
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; name another file, or remove it first")
-    proposal = propose(target, golden, lake=lake, step=step, rank=rank)
+    with diagnostics.working("searching a mapping"):
+        proposal = propose(target, golden, lake=lake, step=step, rank=rank)
     text = proposal.yaml(kind.value)
     if output is None:
-        stdout.text(text)
+        stdout.document(text)
     else:
         try:
             with output.open("x", encoding="utf-8") as file:

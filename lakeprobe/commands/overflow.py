@@ -60,7 +60,8 @@ def overflow(
     is_text = format is Format.TABLE
     bound = _MOST_BIRTHS if is_text and most is None else most
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
+        with diagnostics.working("looking for NaN and inf"):
+            found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
         if is_text:
             output.text(overflow_text(found))
         else:

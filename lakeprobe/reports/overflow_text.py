@@ -34,7 +34,7 @@ def overflow_text(found: Overflow) -> str:
     lines += _spread(_rows(found.spread))
     lines += _counts(counts)
     if births:
-        lines.append(f"\nIts tensors: lakeprobe show {quote(births[0]['op'])} --run {quote(found.run)}")
+        lines.append(f"Its tensors: lakeprobe show {quote(births[0]['op'])} --run {quote(found.run)}")
     return output.folded("\n".join(lines)) + "\n"
 
 
