@@ -1,6 +1,7 @@
 """Makes docs/tour.md, what a terminal of 80 columns shows, and the pictures in docs/pictures.
 
-python docs/tour.py writes the pictures; docs/generate.py writes and checks the page.
+python docs/tour.py writes the pictures, that of a workbook if LibreOffice is there; docs/generate.py writes and checks
+the page.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import io
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -123,5 +126,20 @@ def pictures() -> None:
             (FOLDER / "pictures" / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
+def workbook_picture() -> None:
+    """Write a picture of a workbook's first sheet. It needs soffice of LibreOffice, and pdftoppm of poppler."""
+    with lake():
+        call(["compare", "dumps/ranks/gelu_tanh", "dumps/ranks/golden", "-o", "out", "--format", "xlsx"], {})
+        (book,) = Path("out").glob("*.xlsx")
+        for command in (
+            ["soffice", "--headless", "--convert-to", "pdf", "--outdir", "out", str(book)],
+            ["pdftoppm", "-r", "80", "-png", "-singlefile", str(book.with_suffix(".pdf")), "out/workbook"],
+        ):
+            subprocess.run(command, check=True, capture_output=True)  # noqa: S603 the two programs above
+        shutil.copy("out/workbook.png", FOLDER / "pictures" / "workbook.png")
+
+
 if __name__ == "__main__":
     pictures()
+    if shutil.which("soffice") and shutil.which("pdftoppm"):
+        workbook_picture()

@@ -35,7 +35,7 @@ def terminal_width() -> int:
     if columns.isdecimal() and int(columns):
         return max(int(columns), 40)
     if sys.stdout.isatty():
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 40)  # 0: the terminal does not know
     return UNBOUND
 
 
