@@ -116,7 +116,7 @@ def _costs(lake_folder: Path, target: str, golden: str) -> tuple[float, float, f
     units = [layout.unit_folder(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
     rounds = []
     for _ in range(3):
-        with lakeprobe.open(lake_folder) as lake:
+        with lakeprobe.open(lake_folder, create=True) as lake:
             started = time.process_time()
             lake.compare(target, golden, name="searched", replace=True)
             whole = time.process_time()

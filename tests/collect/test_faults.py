@@ -84,7 +84,7 @@ def test_the_training_does_not_notice_and_the_lake_tells(
         return
     for step in expected.units:
         wait_for_unit(lake, faults.RUN, 0, step)  # the process beside outlives one that is killed
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert dict(opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall()) == expected.units
         marked = opened.sql("SELECT step FROM dumps WHERE list_any_value(notes) LIKE 'incomplete%'").fetchall()
         assert [step for (step,) in marked] == [step for step, complete in expected.units.items() if not complete]

@@ -79,7 +79,7 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def rows_of(lake: Path, target: Path, golden: Path, **options: Any) -> tuple[list[Json], Any]:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         result = opened.compare(target, golden, **options)
         rows = [dict(zip(result.rows.columns, row, strict=True)) for row in result.rows.fetchall()]
         return rows, result.summary()
