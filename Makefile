@@ -5,6 +5,7 @@
 #   every reader, and of statements for the sandbox of rules.
 # make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).
 # make coverage: which lines of the package the tests run.
+# make docs: builds the site of the docs in .site, and checks its links.
 # make packages: builds sdist and wheel, and uses both with every Python that is here.
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
 
-.PHONY: demo check test test-mindspore fuzz faults coverage packages lint bench truth clean
+.PHONY: demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -87,6 +88,11 @@ test-mindspore: $(MINDSPORE)/ready
 	OMP_NUM_THREADS=1 $(MINDSPORE)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \
 	  $(addprefix --ignore ,$(ONCE))
 
+# The site in .site, with its links checked: a warning fails.
+docs: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -112,4 +118,4 @@ truth: $(TRUTH)/ready
 	  $(if $(RECOUNT),--recount) $(if $(DOCS),--write-docs)
 
 clean:
-	rm -rf $(VENV) $(MINDSPORE) $(TRUTH) .demo .demo-results .truth
+	rm -rf $(VENV) $(MINDSPORE) $(TRUTH) .demo .demo-results .truth .site

@@ -116,7 +116,7 @@ def _costs(lake_folder: Path, target: str, golden: str) -> tuple[float, float, f
     units = [layout.unit_folder(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
     rounds = []
     for _ in range(3):
-        with lakeprobe.open(lake_folder) as lake:
+        with lakeprobe.open(lake_folder, create=True) as lake:
             started = time.process_time()
             lake.compare(target, golden, name="searched", replace=True)
             whole = time.process_time()
@@ -138,7 +138,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         runs = {"pytorch": (0, None), "mindspore": (1, None), "defect": (1, layers // 2)}
-        with lakeprobe.open(path / "lake") as lake:
+        with lakeprobe.open(path / "lake", create=True) as lake:
             for name, (side, wrong) in runs.items():
                 dump(path / name, side, layers, wrong)
                 lake.ingest(path / name, run=name)

@@ -46,7 +46,7 @@ TEXT = """\
 # Answers
 
 `compare` begins with a verdict on the whole. It says how much of both sides was compared before it gives the result, so
-nothing is called equal that was not compared. `print(result)`, a notebook, the workbook's summary and the file
+nothing is called equal that was not compared. `print(result)`, a notebook, the workbook's overview and the file
 `advisor_*.txt` say the same; in Python it is `result.verdict`, and `result.summary().coverage` has the counts.
 
 | Verdict | Meaning |

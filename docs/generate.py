@@ -1,7 +1,7 @@
 """Writes the reference pages from what they describe.
 
-commands.md comes from the program, lake.md from schemas/*.yaml, answers.md from comparisons of the bundled dumps, and
-the tables in rules.md from thresholds, metrics and the contract of rules.
+commands.md comes from the program, lake.md from schemas/*.yaml, answers.md and tour.md from comparisons of the bundled
+dumps, and the tables in rules.md from thresholds, metrics and the contract of rules.
 
 python docs/generate.py writes the pages; with --check it writes nothing and exits with 1 if a page is stale. The page
 of commands comes from the commands' arguments and docstrings, not from the text of --help, whose layout changes with
@@ -50,6 +50,17 @@ OTHER_TABLES: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 
 
+_OF_ALL = """\
+`lakeprobe` alone shows the road from two runs to the cause. `--version` shows the version; `--help` or `-h` works on
+its own and after every command. After every command, `--quiet` or `-q` leaves only results and errors, `--verbose` or
+`-v` adds what was read, by which rule, and how long it took.
+
+`lakeprobe --install-completion` makes bash, zsh or fish complete commands, options, and the names of runs, comparisons,
+ops and rules. On a terminal, tables fit its width (`COLUMNS` sets another) and verdicts have colours (`NO_COLOR=1` for
+none, `FORCE_COLOR=1` for colours in a pipe). Elsewhere each row is one line.""".splitlines()
+"""What is true of all commands."""
+
+
 def commands_page() -> str:
     """Return the page of every command, argument and option."""
     lines = [
@@ -63,7 +74,7 @@ def commands_page() -> str:
         "|---|---|",
         *(f"| {code.value} | {meaning} |" for code, meaning in zip(ExitCode, _member_docs(ExitCode), strict=True)),
         "",
-        "`lakeprobe --version` shows the version; `--help` works on its own and after every command.",
+        *_OF_ALL,
     ]
     for name, function in commands(app):
         lines += _command(name, function)
@@ -127,6 +138,14 @@ def answers_page() -> str:
     return str(answers.page())
 
 
+def tour_page() -> str:
+    """Return what a terminal shows on a tour."""
+    sys.path.insert(0, str(FOLDER))
+    import tour
+
+    return str(tour.page())
+
+
 def rules_page() -> str:
     """Return the page of rules with new tables of thresholds, views and metrics."""
     text = _read(FOLDER / "rules.md") or ""
@@ -172,6 +191,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "lake.md": lake_page,
     "rules.md": rules_page,
     "answers.md": answers_page,
+    "tour.md": tour_page,
 }
 """The generated pages."""
 

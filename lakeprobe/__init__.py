@@ -1,6 +1,6 @@
 """lakeprobe: reads training dumps into a Parquet lake, and compares two runs in SQL.
 
->>> lake = lakeprobe.open("lake")
+>>> lake = lakeprobe.open("lake", create=True)
 >>> lake.ingest("npu_dump")
 >>> lake.compare("npu_dump", "gpu_dump").summary()
 >>> lake.sql("SELECT op, norm FROM tensors WHERE run = 'npu_dump'").df()
@@ -20,11 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "monitor", "open", "preflight"]
 
 
-def open(path: str | os.PathLike[str] | None = None) -> Lake:
-    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake. The first ingest or comparison creates it."""
+def open(path: str | os.PathLike[str] | None = None, *, create: bool = False) -> Lake:
+    """Open the lake at `path`, $LAKEPROBE_LAKE or ./lake.
+
+    Without `create` there must be one, so that a typing error makes no lake; with it, the first ingest or comparison
+    makes it. Raises LakeError.
+    """
+    from lakeprobe.errors import LakeError
+    from lakeprobe.lake import store
     from lakeprobe.session import Lake
 
-    return Lake(path)
+    chosen = store.choose(path)
+    if not create and not store.exists(chosen):
+        raise LakeError(f"there is no lake at {chosen}; lakeprobe.open({str(path or chosen)!r}, create=True) makes one")
+    return Lake(chosen)
+
+
+def __dir__() -> list[str]:
+    """List what is public, with what is loaded when it is first used."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -14,10 +14,12 @@ from lakeprobe.commands.blame import blame
 from lakeprobe.commands.check import check
 from lakeprobe.commands.comm import comm
 from lakeprobe.commands.compare import compare
+from lakeprobe.commands.doctor import doctor
 from lakeprobe.commands.drift import drift
 from lakeprobe.commands.export import export
 from lakeprobe.commands.first_diff import first_diff
 from lakeprobe.commands.ingest import ingest
+from lakeprobe.commands.layout import Command, Group
 from lakeprobe.commands.ls import ls
 from lakeprobe.commands.map import map_
 from lakeprobe.commands.merge import merge
@@ -38,7 +40,7 @@ from lakeprobe.commands.unmatched import unmatched
 from lakeprobe.commands.verify import verify
 from lakeprobe.commands.view import view
 from lakeprobe.commands.watch import watch
-from lakeprobe.diagnostics import ExitCode, crash, fail
+from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.output import write_any_encoding
 from lakeprobe.version import __version__
@@ -46,16 +48,17 @@ from lakeprobe.version import __version__
 app = typer.Typer(
     name="lakeprobe",
     help="Read training dumps into a Parquet lake, and compare two runs in SQL.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 for command in (
     ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
-    unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, run,
+    unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, doctor, run,
 ):  # fmt: skip
-    app.command(command.__name__.strip("_").replace("_", "-"))(command)
+    app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")
 app.add_typer(preflight, name="preflight")
 
@@ -68,11 +71,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        from lakeprobe.commands import road
+
+        road.show()
 
 
 _FILE_OR_NOTHING = {
@@ -98,8 +105,9 @@ def completed(words: Sequence[str]) -> list[str]:
 def main() -> None:
     """Run the command line. Exits with a code of `lakeprobe.diagnostics.ExitCode`."""
     write_any_encoding()
+    speak(Volume.USUAL)
     try:
-        app(args=completed(sys.argv[1:]))
+        app(args=completed(sys.argv[1:]), prog_name="lakeprobe")
     except LakeprobeError as error:
         sys.exit(fail(error))
     except KeyboardInterrupt:

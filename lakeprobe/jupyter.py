@@ -16,17 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from lakeprobe.analysis.blame import Blame
-from lakeprobe.analysis.communication import Communication
-from lakeprobe.analysis.first_difference import FirstDifference
-from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.lake import store
 from lakeprobe.lake.connection import query_errors
-from lakeprobe.reports.blame_text import blame_text
-from lakeprobe.reports.communication_text import communication_text
-from lakeprobe.reports.first_difference_text import first_difference_text
-from lakeprobe.reports.overflow_text import overflow_text
+from lakeprobe.reports import notebook
 from lakeprobe.session import Lake
 
 if TYPE_CHECKING:
@@ -96,6 +89,12 @@ class LakeMagics(Magics):  # type: ignore[misc]
         self.lake = opened
         return opened
 
+    def complete(self, shell: Any, event: Any) -> list[str]:
+        """Return the words that can follow behind %lake and %%lake: folders with a lake, and options of a cell."""
+        if event.line.lstrip().startswith("%%"):
+            return ["--as", "--output", *FORMS]
+        return [str(path.parent) for path in sorted(Path().glob(f"*/{store.FILE}"))]
+
     def _run(self, arguments: argparse.Namespace, query: str) -> Any:
         lake = self.lake or self._open(None)
         relation = lake.sql(query)
@@ -106,22 +105,9 @@ class LakeMagics(Magics):  # type: ignore[misc]
         return result
 
 
-_TEXTS: dict[type, Callable[[Any], str]] = {
-    Blame: blame_text,
-    Communication: communication_text,
-    FirstDifference: first_difference_text,
-    Overflow: overflow_text,
-}
-"""How a notebook shows an answer: with the text of the command line."""
-
-
 def register(shell: Any) -> None:
-    """Add the magics to an IPython shell, and show answers as text."""
+    """Add the magics to an IPython shell, with completion of names, and show answers as texts."""
     magics = LakeMagics(shell)
     shell.register_magic_function(magics.lake_magic, "line_cell", "lake")
-    for kind in _TEXTS:
-        shell.display_formatter.formatters["text/plain"].for_type(kind, _show)
-
-
-def _show(answer: Any, printer: Any, cycle: bool) -> None:
-    printer.text(_TEXTS[type(answer)](answer))
+    shell.set_hook("complete_command", magics.complete, re_key=r"%{1,2}lake")
+    notebook.register()

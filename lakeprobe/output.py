@@ -7,31 +7,21 @@ import csv
 import io
 import json
 import os
-import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lakeprobe import forms
+from lakeprobe import colours, forms
+from lakeprobe.shown import shown as shown
+from lakeprobe.table_text import aligned as aligned
+from lakeprobe.table_text import fold, terminal_width
 
 Row = Sequence[Any]
 
 
 _PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
 """Replacements for our characters that the encoding of a stream lacks."""
-
-
-_UNSHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-"""Characters that control a terminal, change the direction of text, or are invisible."""
-
-
-def shown(text: str) -> str:
-    """Return `text` with its control characters as JSON escapes, so that a terminal shows and does not obey them."""
-    return _UNSHOWN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
@@ -53,7 +43,17 @@ def write_any_encoding() -> None:
 def text(lines: str) -> None:
     """Write text that is itself the result, such as a summary."""
     with _reader_may_leave():
+        _write(shown(lines if lines.endswith("\n") or not lines else lines + "\n"))
+
+
+def document(lines: str) -> None:
+    """Write what another program reads, such as JSON, YAML or SQL: without colours, and as wide as it is."""
+    with _reader_may_leave():
         sys.stdout.write(shown(lines if lines.endswith("\n") or not lines else lines + "\n"))
+
+
+def _write(lines: str) -> None:
+    sys.stdout.write(colours.coloured(lines) if colours.wanted(sys.stdout) else lines)
 
 
 def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
@@ -83,43 +83,20 @@ def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> 
     return separator.join(dash.join(map(str, run)) for run in runs)
 
 
-def aligned(columns: Sequence[str], values: Iterable[Row]) -> str:
-    """Return the relation as lines of aligned columns. Nothing is cut."""
-    table = [
-        [str(column) for column in columns],
-        *([_cell(value).replace("\t", "\\t") for value in row] for row in values),
-    ]
-    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines) + "\n"
-
-
-def _aligned_cell(value: Any) -> str:
-    return _cell(value).replace("\t", "\\t")
-
-
-_WIDTH = 80
-"""The narrowest terminal to write for, in characters."""
-
-
 def folded(lines: str) -> str:
-    """Wrap long lines of `lines`, with the continuation indented. Nothing is cut."""
-    return "\n".join(part for line in lines.split("\n") for part in _folded_line(line))
+    """Fold the lines of `lines` that are wider than the terminal, with the continuation indented. Nothing is cut."""
+    width = terminal_width()
+    return "\n".join(part for line in lines.split("\n") for part in _folded_line(line, width))
 
 
-def _folded_line(line: str) -> list[str]:
-    if len(line) <= _WIDTH:
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip()) + 4)
-    return textwrap.wrap(
-        line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
+def _folded_line(line: str, width: int) -> list[str]:
+    blanks = len(line) - len(line.lstrip())
+    return [" " * blanks + part for part in fold(line[blanks:], width - blanks)]
 
 
 def write_table(columns: Sequence[str], values: Iterable[Row]) -> None:
     """Write rows as aligned columns."""
-    sys.stdout.write(shown(aligned(columns, values)))
+    _write(shown(aligned(columns, values, tell_empty=True)))
 
 
 def write_csv(columns: Sequence[str], values: Iterable[Row]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -30,15 +30,16 @@ from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import RuleError, TensorError, UsageError
-from lakeprobe.journals.settle import settle
+from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
+from lakeprobe.journals import settle as settling
+from lakeprobe.lake import audits, guard, layout, log, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
-from lakeprobe.lake import guard, layout, log, staging, store, upkeep, views
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
-from lakeprobe.reports import files
+from lakeprobe.reports import files, notebook, op_text
+from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
 from lakeprobe.work import default_jobs
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from lakeprobe.compare.repeats import NoiseReport
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
+    from lakeprobe.mapping.files import Mappings
+    from lakeprobe.mapping.propose import Proposal
     from lakeprobe.view.cells import Cell
 
 
@@ -67,13 +70,14 @@ class Lake:
         """
         self.path = store.check_place(store.choose(path))
         if store.is_writable(self.path):
-            settle(self.path)
+            settling.settle(self.path)
         self._measures = False
         self._reader = Reader(self.path)
         self._opened = ExitStack()
         self._opened.callback(self._reader.close)
         # DuckDB's Python binding prints leak messages at exit for a connection that is still open
         self._finalizer = weakref.finalize(self, self._opened.close)
+        notebook.register()
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
@@ -114,6 +118,18 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        """Show in a notebook what the lake holds."""
+        return notebook.page(self.ls() if store.exists(self.path) else repr(self))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Complete lake["…"] with the names of the comparisons."""
+        return self.comparisons
+
+    def __getitem__(self, name: str) -> ComparisonResult:
+        """Return the comparison `name`, whose name a notebook completes. Raises UsageError and LakeError."""
+        return self.comparison(name)
+
     @property
     def runs(self) -> list[str]:
         """The names of the runs."""
@@ -140,38 +156,114 @@ class Lake:
             upkeep.write_note(self.path, name, text)
         return upkeep.note(self.path, name)
 
-    def ingest(self, path: str | os.PathLike[str], **options: Any) -> IngestReport:
-        """Read the dumps under `path` into a run. Options and errors: `lakeprobe.ingest.ingest`."""
+    def ingest(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        run: str | None = None,
+        tensors: str = "copy",
+        replace: bool = False,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        jobs: int = 1,
+    ) -> IngestReport:
+        """Read what lies under `path` (folder, file or archive): dumps into runs, result tables into tables.
+
+        A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
+        into the lake, `link` to the dump's files, or `none`. Of dumps only those of `steps` and `ranks` are read, if
+        any are named. What is in the lake already is left alone; `replace` reads it again. `jobs` is the number of
+        processes; from a script, more than one needs the usual `if __name__ == "__main__":`.
+
+        Raises DumpError, LakeError and UsageError; the lake is then as it was before.
+        """
         from lakeprobe.ingest import ingest as run_ingest  # the readers, which a query does not need
 
-        report = run_ingest(path, lake=self.path, **options)
+        report = run_ingest(
+            path, lake=self.path, run=run, tensors=tensors, replace=replace, steps=steps, ranks=ranks, jobs=jobs
+        )
         self._see_changes()
         return report
 
-    def export(self, run: str, out: str | os.PathLike[str], **options: Any) -> ExportReport:
-        """Write a run as msprobe's dump folders. Options and errors: `lakeprobe.export.export`."""
+    def export(
+        self,
+        run: str,
+        out: str | os.PathLike[str],
+        *,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        replace: bool = False,
+        jobs: int = 1,
+    ) -> ExportReport:
+        """Write `run` as msprobe's dump folders: OUT/stepN/rankR.
+
+        Only the units of `steps` and `ranks` are written, if any are given. `out` must be new or empty; `replace`
+        replaces an earlier export there. `jobs` is the number of processes.
+
+        Raises UsageError for a run, step or rank that does not exist, for a folder with other files, and for kernel
+        dumps; LakeError and TensorError if a file cannot be read or written.
+        """
         from lakeprobe.export import export as run_export  # numpy and the readers: 0.2 s that a query does not need
 
-        return run_export(self.path, run, Path(out), **options)
+        return run_export(self.path, run, Path(out), steps=steps, ranks=ranks, replace=replace, jobs=jobs)
 
     def compare(
-        self, target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any
+        self,
+        target: str | os.PathLike[str],
+        golden: str | os.PathLike[str],
+        *,
+        rule: str | None = None,
+        mappings: Mappings | None = None,
+        search: bool = True,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        name: str | None = None,
+        noise: str | None = None,
+        tensors: str | None = None,
+        replace: bool = False,
+        jobs: int = 1,
+        timeout: float | None = None,
+        memory: str | None = None,
     ) -> ComparisonResult:
-        """Compare two runs (or paths). Options and errors: `lakeprobe.compare.run.compare`.
+        """Compare the run `target` with the run `golden` by `rule`, and store the result as the comparison `name`.
 
-        If the lake is read-only, the comparison is in a temporary one: `.lake` of the result.
+        A side is the name of a run in the lake, or a path with dumps, which are ingested first (`tensors` and `replace`
+        as in `ingest`). @step1 and @rank0 after either selects one step and rank. If `steps` and `ranks` are given,
+        only those take part.
+
+        Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled
+        one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
+        Differences that repeats of golden show too, measured as `noise`, do not stand out.
+
+        The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
+        (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own. If the lake is
+        read-only, the comparison is in a temporary one: `.lake` of the result.
+
+        Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
         """
-        report = run_compare(target, golden, lake=self.path, **options)
+        report = run_compare(
+            target, golden, lake=self.path, rule=rule, mappings=mappings, search=search, steps=steps, ranks=ranks,
+            name=name, noise=noise, tensors=tensors, replace=replace, jobs=jobs, timeout=timeout, memory=memory,
+        )  # fmt: skip
         self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
 
     def measure_noise(
-        self, golden: str | os.PathLike[str], *repeats: str | os.PathLike[str], **options: Any
+        self,
+        golden: str | os.PathLike[str],
+        *repeats: str | os.PathLike[str],
+        name: str | None = None,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        jobs: int = 1,
     ) -> NoiseReport:
-        """Measure how repeats of a golden run differ from it. Options: `lakeprobe.compare.repeats.measure`."""
+        """Compare every repeat with `golden`, and store the differences under `name` (by default golden's name).
+
+        The sides are those of `compare`; each comparison stays in the lake as NAME_REPEAT. A noise of that name is
+        replaced. Raises UsageError, DumpError, RuleError and LakeError.
+        """
         from lakeprobe.compare.repeats import measure
 
-        report = measure(golden, repeats, lake=self.path, **options)
+        report = measure(golden, repeats, lake=self.path, name=name, steps=steps, ranks=ranks, jobs=jobs)
         self._see_changes()
         return report
 
@@ -207,6 +299,29 @@ class Lake:
 
         stored.check(self.path, name)
         return Verification(self, name)
+
+    def map(self, target: str, golden: str, *, step: int | None = None, rank: int | None = None) -> Proposal:
+        """Propose which names of the runs `target` and `golden` belong together, by their first common step and rank.
+
+        `.yaml("data")`, `.yaml("cell")` and `.yaml("layer")` of the result are mapping files. Raises UsageError if a
+        run is not in the lake or they have no such step and rank, and LakeError if a file of the lake cannot be read.
+        """
+        from lakeprobe.mapping.propose import propose
+
+        return propose(target, golden, lake=self.path, step=step, rank=rank)
+
+    def check(self) -> list[str]:
+        """Return what is wrong with the lake, a line each: files that are gone or left over, audits that fail."""
+        store.check(self.path)
+        lines = staging.unfit(self.path)
+        if not lines:
+            lines += [f"{audit.name}: {audit.promise} ({len(rows)} rows)" for audit, _, rows in audits.run(self.sql)]
+        return lines
+
+    def recover(self) -> None:
+        """Make units of what interrupted processes collected, including data that was set aside."""
+        settling.recover(store.check(self.path), again=True)
+        self._see_changes()
 
     def comparison(self, name: str) -> ComparisonResult:
         """Return a comparison that the lake has."""
@@ -254,6 +369,52 @@ class Lake:
             register(self._connection, default_jobs())
             self._measures = True
 
+    def ls(self) -> str:
+        """Return what the lake holds as a text: its runs, comparisons and result tables."""
+        runs = self.sql(resources.sql("reports/runs"))
+        monitored = self.sql(resources.sql("reports/monitored"))
+        comparisons = [(name, self._covered_or_none(name)) for name in self.comparisons]
+        return lake_text(self.path, runs, comparisons, monitored)
+
+    def _covered_or_none(self, comparison: str) -> Coverage | None:
+        try:
+            return self.covered(comparison)
+        except LakeError:  # a damaged one
+            return None
+
+    def show(
+        self,
+        op: str,
+        *,
+        runs: Sequence[str] = (),
+        comparison: str | None = None,
+        step: int | None = None,
+        rank: int | None = None,
+        most: int = 4,
+        whole_stack: bool = False,
+    ) -> str:
+        """Return ops as a text: their tensors and values in each run side by side, module and call stack.
+
+        `op` is a name, a part of one, a module's path, or a glob. `runs` are the runs to show, by default both sides of
+        `comparison`, which is by default the last one made, or all runs if there is no comparison. Raises UsageError if
+        there is no such op, run or comparison.
+        """
+        absent = [run for run in runs if run not in self.runs]
+        if absent:
+            raise UsageError(f"{self.path} has no run {absent[0]}; it has {', '.join(self.runs) or 'none'}")
+        compared = None if runs else comparison or comparisons.latest(self.path)
+        stored = comparisons.load(self.path, compared) if compared else None
+        asked = op_text.Asked(op, runs, step, rank)
+        if stored is not None and (comparison or {stored.target, stored.golden} <= set(self.runs)):
+            names = self.sql(resources.sql("reports/op_counterparts"), {"comparison": compared}).fetchall()
+            asked = op_text.Asked(op, (stored.target, stored.golden), step, rank, dict(names))
+        found = op_text.find(self.sql, asked)
+        if not found:
+            raise UsageError(
+                f'no op or module has {op} in its name; list them: lakeprobe sql "select distinct op from ops"'
+            )
+        return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
+
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.
 
@@ -291,20 +452,53 @@ class Lake:
         with query_errors():
             return communicating.transfers(self._connection, run)
 
-    def overflow(self, name: str, **options: Any) -> Overflow:
+    def overflow(
+        self,
+        name: str,
+        *,
+        golden: str | None = None,
+        step: int | None = None,
+        level: str = "medium",
+        most: int | None = None,
+    ) -> Overflow:
         """Find where NaN and inf are born in a run, or in the target of a comparison, and how they spread.
 
-        Options and errors: `lakeprobe.analysis.overflow.overflow`.
+        Values that are not finite in the run `golden` under the same names, or on the golden side of the comparison,
+        are expected. `level` is the mildest that `ops` lists; `most` limits `births` and `ops`. Raises UsageError for a
+        run, golden run, step or level that does not exist, and for both a golden run and a comparison.
         """
         run, comparison = self._run_of(name)
         thresholds = comparisons.load(self.path, comparison).thresholds if comparison else None
         with query_errors():
-            return overflowing.overflow(self._connection, run, comparison=comparison, thresholds=thresholds, **options)
+            return overflowing.overflow(
+                self._connection, run, golden=golden, comparison=comparison, step=step, level=level, most=most,
+                thresholds=thresholds,
+            )  # fmt: skip
 
-    def drift(self, golden: str, *runs: str, **options: Any) -> DriftReport:
-        """Find where `runs` leave the run `golden` over steps. Options and errors: `lakeprobe.analysis.drift.drift`."""
+    def drift(
+        self,
+        golden: str,
+        *runs: str,
+        names: str | Sequence[str] = (),
+        metric: str = "norm",
+        ranks: Sequence[int] = (),
+        threshold: float = drifting.THRESHOLD,
+        noise: str | None = None,
+    ) -> DriftReport:
+        """Follow `metric` of the rows that `names` select, in `runs` and in `golden`, over all steps and ranks.
+
+        A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names, drift follows
+        the parameter gradients, their norm over all parameters, and the loss. `ranks` are golden's; none means all.
+        `threshold` is a share of golden's tensor. Up to three times the difference between repeats of golden, measured
+        as `noise`, counts as noise.
+
+        Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to
+        follow.
+        """
         with query_errors():
-            return DriftReport.of(drifting.drift(self._connection, golden, runs, **options))
+            return DriftReport.of(
+                drifting.drift(self._connection, golden, runs, names, metric, ranks, threshold, noise)
+            )
 
     def series_drift(self, golden: str, run: str, threshold: float = drifting.THRESHOLD) -> duckdb.DuckDBPyRelation:
         """Return where the series of the monitored run `run` leave those of `golden`, the earliest first.
@@ -322,15 +516,19 @@ class Lake:
         with query_errors():
             return watching.watch(self._connection, run, [watching.load(rule) for rule in rules])
 
-    def merge(self, *sources: str, **options: Any) -> list[Sheet]:
+    def merge(
+        self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), step: int | None = None
+    ) -> list[Sheet]:
         """Return the ranks of comparisons side by side, a sheet per step and metric.
 
-        A source is a comparison, a result file of msprobe, or a folder of those. Options and errors:
-        `lakeprobe.analysis.merge.plan`.
+        A source is a comparison, a result file of msprobe, or a folder of those. `apis` select rows by the beginning of
+        their names up to a dot, `metrics` are headers of msprobe's table, and `step` selects one step; without them
+        everything is merged. Raises UsageError if sources do not fit together or lack what is asked for, and DumpError
+        for damaged files.
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
-            planned = merging.plan(comparisons, files, **options)
+            planned = merging.plan(comparisons, files, apis, metrics, step)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def view(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
@@ -395,6 +593,10 @@ class Verification:
         return verification_files.write(rows_of(rows), Path(folder))
 
 
+LAYOUTS = ("lakeprobe", "msprobe")
+"""Whose workbook to write."""
+
+
 class ComparisonResult:
     """A comparison in a lake: its rows as a relation, and its summary."""
 
@@ -425,8 +627,12 @@ class ComparisonResult:
             return beginnings(snapshot, self.stored)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the summary in a notebook."""
+        """Show the summary in IPython."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Show the summary in a notebook."""
+        return notebook.page(str(self))
 
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:
@@ -452,21 +658,43 @@ class ComparisonResult:
         """Return the ops without counterpart, `most` per side, step and rank, each with those most similar to it."""
         return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
 
-    def first_difference(self, **options: Any) -> FirstDifference:
+    def first_difference(
+        self,
+        *,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        threshold: float | None = None,
+        paired: bool = False,
+        noise: str | None = None,
+    ) -> FirstDifference:
         """Find the op at which the runs begin to differ, on each rank and over all of them.
 
-        Options and errors: `lakeprobe.analysis.first_difference.first_difference`.
+        A leaf differs if its difference is beyond rounding noise, or, with `threshold`, if its error is larger; an
+        error of 1 is as large as the tensor, and 0 as threshold finds all that is not equal. Differences between
+        repeats of golden, measured as `noise`, are noise too. `paired` skips ops without counterpart. `steps` and
+        `ranks` limit what is shown; the explanation considers all ranks.
+
+        Raises UsageError for an invalid threshold, and for a step, rank or noise that does not exist.
         """
         with query_errors():
-            return differing.first_difference(self.lake._connection, self.stored, **options)
+            return differing.first_difference(
+                self.lake._connection, self.stored, steps=steps, ranks=ranks, threshold=threshold, paired=paired,
+                noise=noise,
+            )  # fmt: skip
 
-    def blame(self, **options: Any) -> Blame:
+    def blame(
+        self, *, step: int | None = None, most: int = 5, repeat: str | None = None, noise: str | None = None
+    ) -> Blame:
         """Find the ops that may be the cause, with evidence, and the path to the loss.
 
-        Options and errors: `lakeprobe.analysis.blame.blame`.
+        `most` is the length of the list. Without `step`, blame takes the first step with a suspect, or the first step
+        if none has one. `repeat` is another run of golden's program that was compared with golden, `noise` the name of
+        repeats that were measured: differences that those show too are noise.
+
+        Raises UsageError for a step that does not exist, and for a repeat that was not compared with golden.
         """
         with query_errors():
-            return blaming.blame(self.lake._connection, self.lake.path, self.name, **options)
+            return blaming.blame(self.lake._connection, self.lake.path, self.name, step, most, repeat, noise)
 
     def view(self, most: int = 8) -> Cell:
         """Return the page of this comparison for a notebook; `lake.view` writes it to a file."""
@@ -488,9 +716,22 @@ class ComparisonResult:
         """Return the error along the program, for a notebook."""
         return self.lake.flow(self.name)
 
-    def write(self, folder: str | os.PathLike[str], format: str = "csv") -> list[Path]:
-        """Write result files into `folder`, as csv or xlsx in msprobe's layout, or as json or parquet with types."""
-        return files.write(self.stored, Path(folder), format)
+    def write(self, folder: str | os.PathLike[str], format: str = "csv", *, layout: str = "lakeprobe") -> list[Path]:
+        """Write result files into `folder`; returns them. Raises UsageError and LakeError.
+
+        csv is in msprobe's layout, a file per step and rank; json and parquet have typed rows. xlsx is one workbook
+        with an overview, the findings and all rows, or with the `layout` msprobe a file per step and rank like csv.
+        """
+        if layout not in LAYOUTS:
+            raise UsageError(f"the layout {layout} is unknown; use one of {', '.join(LAYOUTS)}")
+        if format != "xlsx" or layout == "msprobe":
+            return files.write(self.stored, Path(folder), format)
+        from lakeprobe.reports import book  # openpyxl, which takes 0.2 s
+
+        with query_errors(), staging.reading(self.lake.path) as snapshot, connect() as connection:
+            views.define(connection, snapshot)
+            found = differing.first_difference(connection, self.stored)
+            return [book.write(self.stored, self.summary(), found, Path(folder))]
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:

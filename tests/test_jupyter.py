@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,23 @@ def test_a_typo_opens_and_makes_nothing(
         magic.run_line_magic("lake", line)
     assert says in str(caught.value)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_lake_completes_lakes_and_forms(magic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def completed(line: str) -> list[str]:
+        return magic.complete("", line, len(line))[1]
+
+    with warnings.catch_warnings():  # IPython's own, in its own completer
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        assert "lake" in completed("%lake ")
+        assert {"--as", "pandas"} <= set(completed("%%lake "))
+
+
+def test_answers_are_shown_as_html(magic: Any, tmp_path: Path) -> None:
+    found = magic.run_line_magic("lake", str(tmp_path / "lake")).overflow("npu")
+    html, plain = (magic.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
+    assert html.lookup(found)(found).startswith("<pre")
+    assert "NaN and inf in npu" in html.lookup(found)(found)
+    assert plain(found).startswith("NaN and inf in npu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import pytest
 
 import lakeprobe
 from lakeprobe import schema
+from lakeprobe.cli import app
 from lakeprobe.errors import LakeError, LakeprobeError, RuleError, UsageError
 from lakeprobe.lake import store
+from lakeprobe.reports import notebook
 from lakeprobe.schema import UNIT_TABLES
-from lakeprobe.session import Lake
+from lakeprobe.session import ComparisonResult, Lake
 
 
 def write_dump(folder: Path, norm: float = 1.0) -> Path:
@@ -133,14 +136,14 @@ def test_closing(tmp_path: Path) -> None:
     lake.close()
     with pytest.raises(RuleError, match="closed"):
         lake.sql("SELECT 1")
-    with pytest.raises(KeyError), lakeprobe.open(tmp_path / "lake") as other:
+    with pytest.raises(KeyError), lakeprobe.open(tmp_path / "lake", create=True) as other:
         raise KeyError
     with pytest.raises(RuleError, match="closed"):
         other.sql("SELECT 1")
 
 
 def test_a_forgotten_lake_closes_itself(tmp_path: Path) -> None:
-    lake = lakeprobe.open(tmp_path / "lake")
+    lake = lakeprobe.open(tmp_path / "lake", create=True)
     connection = lake._connection
     del lake
     gc.collect()
@@ -151,21 +154,24 @@ def test_a_forgotten_lake_closes_itself(tmp_path: Path) -> None:
 def test_where_the_lake_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "named"))
-    with lakeprobe.open() as lake:
+    with lakeprobe.open(create=True) as lake:
         assert lake.path == tmp_path / "named"
     monkeypatch.delenv("LAKEPROBE_LAKE")
-    with lakeprobe.open() as lake:
+    with lakeprobe.open(create=True) as lake:
         assert lake.path == tmp_path / "lake"
+    with pytest.raises(LakeError, match=r"there is no lake at .*/lake; .*create=True"):
+        lakeprobe.open()
+    assert not (tmp_path / "lake").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(LakeError, match="is not a lake and not empty"):
-        lakeprobe.open(tmp_path / "other")
+        lakeprobe.open(tmp_path / "other", create=True)
 
 
 SCRIPT = """
 import sys
 import lakeprobe
-lake = lakeprobe.open(sys.argv[1])
+lake = lakeprobe.open(sys.argv[1], create=True)
 result = lake.compare(sys.argv[2], sys.argv[3])
 kept = lake.sql("FROM tensors")
 relation = result.rows
@@ -188,3 +194,48 @@ def test_tables_of_names_can_be_joined(tmp_path: Path) -> None:
         gamma = "target_api = 'Cell.LayerNorm' AND target_slot = 'parameters.gamma'"
         slots = lake.sql(f"SELECT golden_slot FROM slot_table WHERE {gamma}")
         assert slots.fetchall() == [("parameters.weight",)]
+
+
+def test_the_module_shows_what_is_public() -> None:
+    assert dir(lakeprobe) == ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "open"]
+    for name in dir(lakeprobe):
+        getattr(lakeprobe, name)
+
+
+@pytest.mark.parametrize("owner", [Lake, ComparisonResult])
+def test_methods_have_real_signatures_and_say_what_they_do(owner: type) -> None:
+    for name, method in inspect.getmembers(owner, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        assert method.__doc__, name
+        signature = inspect.signature(method)
+        assert not any(part.kind is part.VAR_KEYWORD for part in signature.parameters.values()), name
+        assert signature.return_annotation is not inspect.Signature.empty, name
+
+
+def test_every_command_has_a_method() -> None:
+    methods = {name for owner in (Lake, ComparisonResult) for name in dir(owner)}
+    named = {"first-diff": "first_difference", "comm": "communication", "noise": "measure_noise"}
+    of_the_program = {"run", "doctor", "rules"}  # they are about programs, the machine, and files of this package
+    commands = {command.name for command in app.registered_commands} - of_the_program
+    assert {named.get(name or "", name) for name in commands} <= methods
+
+
+def test_an_answer_in_html(lake: Lake, tmp_path: Path) -> None:
+    lake.compare(tmp_path / "npu", tmp_path / "gpu")
+    result = lake["npu_vs_gpu"]
+    page = result._repr_html_()
+    assert '<span style="font-weight:bold;color:#d1242f">different</span>' in page
+    assert lake._ipython_key_completions_() == ["npu_vs_gpu"]
+    assert notebook.page("<b>&\x1b") == notebook.page("")[:-6] + "&lt;b&gt;&amp;\\u001b</pre>"
+    assert "npu" in lake._repr_html_()
+
+
+def test_show_check_and_ls(lake: Lake, tmp_path: Path) -> None:
+    lake.compare(tmp_path / "npu", tmp_path / "gpu")
+    assert lake.show("add").splitlines()[0] == "Torch.add.0.forward  (step 0, rank 0)"
+    assert lake.check() == []
+    assert lake.ls().startswith("run  dump")
+    for path in lake.path.glob("run=npu/**/ops.parquet"):
+        path.unlink()
+    assert [line.partition(":")[0] for line in lake.check()] == ["a file is gone"]

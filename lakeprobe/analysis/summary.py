@@ -27,7 +27,8 @@ MOST_LEAVES = 6
 class Leaf:
     """One leaf of an op that differs: its name after the op, what differs, and both sides in short.
 
-    `metrics` has the metrics that only the rule defines, as a text.
+    `metrics` has the metrics that only the rule defines, as a text. `error` is how far the statistic that differs most
+    is from golden's, as a share of golden's tensor; None for what is no tensor or has no such share.
     """
 
     slot: str
@@ -35,11 +36,15 @@ class Leaf:
     target: str
     golden: str
     metrics: str = ""
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpFinding:
-    """An op that differs. `finding`: different, noise, only in target, or only in golden."""
+    """An op that differs. `finding`: different, noise, only in target, or only in golden.
+
+    `norm_relative` is the error of the norm of its worst tensor, `reason` says why its gravest row is no pass.
+    """
 
     step: int
     rank: int
@@ -51,6 +56,7 @@ class OpFinding:
     warnings: int
     cosine: float | None
     norm_relative: float | None
+    reason: str | None
     leaves: tuple[Leaf, ...]
     more_leaves: int
 

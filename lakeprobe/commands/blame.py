@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import Format, LakeOption, NoiseOption
 
 
 def blame(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.", autocompletion=comparison_names)],
     step: Annotated[
         int | None, typer.Option("--step", help="Only this step.", show_default="the first that has a suspect")
     ] = None,
@@ -31,7 +32,7 @@ def blame(
 
     Example: lakeprobe blame npu_vs_gpu --step 0
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
@@ -39,8 +40,11 @@ def blame(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         compared = opened.comparison(comparison)
-        found = compared.blame(step=step, most=most, repeat=repeat, noise=noise)
+        with diagnostics.working("weighing the evidence"):
+            found = compared.blame(step=step, most=most, repeat=repeat, noise=noise)
         if format is Format.CSV:
             output.rows(found.suspects.columns, found.suspects.fetchall(), format.value)
+        elif format is Format.JSON:
+            output.document(blame_json(found))
         else:
-            output.text(blame_json(found) if format is Format.JSON else blame_text(found, compared.beginnings()))
+            output.text(blame_text(found, compared.beginnings()))

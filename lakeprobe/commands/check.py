@@ -25,19 +25,21 @@ def check(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.journals.settle import tell_set_aside
-    from lakeprobe.lake import audits, store
+    from lakeprobe.lake import audits, staging, store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
     path = store.check(store.choose(lake))
     if repair:
         _repair(path)
-    unfit = _tell_unfit(path)
+    unfit = staging.unfit(path)
     if unfit:
-        diagnostics.note(f"{unfit} things do not fit the log; mend it: lakeprobe check --repair")
+        output.text("\n".join(unfit))
+        diagnostics.note(f"{len(unfit)} things do not fit the log; mend it: lakeprobe check --repair")
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
     with query_errors(), Lake(path) as opened:
-        violations = audits.run(opened.sql)
+        with diagnostics.working("running the audits"):
+            violations = audits.run(opened.sql)
         for audit, columns, rows in violations:
             output.text(f"{audit.name}: {audit.promise}")
             output.text(output.aligned(columns, rows))
@@ -45,20 +47,6 @@ def check(
     diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")
     if violations or set_aside:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
-
-
-def _tell_unfit(lake: Path) -> int:
-    """Say what of the folders does not fit the log. Returns how many things that are."""
-    from lakeprobe import output
-    from lakeprobe.lake import log, staging
-
-    found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
-    found += [f"cannot be read: {path}" for path in log.damaged(lake)]
-    found += [f"left over: {path}" for path in staging.left_over(lake)]
-    found += [f"left over: {lake / path}" for path in staging.orphans(lake)]
-    for line in found:
-        output.text(line)
-    return len(found)
 
 
 def _repair(lake: Path) -> None:

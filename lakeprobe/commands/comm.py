@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import Format, LakeOption
 
 
@@ -17,7 +18,12 @@ class FailOn(StrEnum):
 
 
 def comm(
-    name: Annotated[str, typer.Argument(metavar="RUN_OR_COMPARISON", help="Name of a run or comparison.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_COMPARISON", help="Name of a run or comparison.", autocompletion=run_or_comparison_names
+        ),
+    ],
     laws: Annotated[bool, typer.Option("--laws", help="In csv and json: every result, by law.")] = False,
     step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Rows to show of each table.")] = 20,
@@ -40,7 +46,8 @@ def comm(
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.communication(name, step=step)
+        with diagnostics.working("following the communication"):
+            found = opened.communication(name, step=step)
         if format is Format.TABLE:
             output.text(communication_text(found, most))
         else:

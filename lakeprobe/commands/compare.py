@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakeprobe import forms
+from lakeprobe.commands.complete import rule_names, run_names
 from lakeprobe.commands.options import (
     JobsOption,
     LakeOption,
@@ -18,6 +19,7 @@ from lakeprobe.commands.options import (
     NoSyncOption,
     RanksOption,
     StepsOption,
+    Tensors,
     numbers,
 )
 from lakeprobe.errors import UsageError
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
     Format = StrEnum
 else:
     Format = forms.choices(forms.COMPARISON)
+
+
+class Layout(StrEnum):
+    """Whose workbook to write."""
+
+    LAKEPROBE = "lakeprobe"
+    MSPROBE = "msprobe"
 
 
 class FailOn(StrEnum):
@@ -45,14 +54,23 @@ def compare(
         typer.Argument(
             help="The suspect run: its name in the lake, or a path with dumps. run@step1 and run@rank0 select a part.",
             show_default="of two runs in the lake, that of MindSpore, or the newer",
+            autocompletion=run_names,
         ),
     ] = None,
     golden: Annotated[
-        str | None, typer.Argument(help="The trusted run: a name or a path.", show_default="the other of the two")
+        str | None,
+        typer.Argument(
+            help="The trusted run: a name or a path.", show_default="the other of the two", autocompletion=run_names
+        ),
     ] = None,
     sql: Annotated[
         str | None,
-        typer.Option("--sql", help="The rule: a bundled one or a file.", show_default="by frameworks and mappings"),
+        typer.Option(
+            "--sql",
+            help="The rule: a bundled one or a file.",
+            show_default="by frameworks and mappings",
+            autocompletion=rule_names,
+        ),
     ] = None,
     api_mapping: Annotated[
         str | None, typer.Option("--api-mapping", "-am", metavar="[FILE]", help="msprobe's API mapping.")
@@ -87,6 +105,10 @@ def compare(
     format: Annotated[
         Format | None, typer.Option("--format", help="Format of the result files.", show_default="csv")
     ] = None,
+    layout: Annotated[
+        Layout,
+        typer.Option("--layout", help="Layout of xlsx: one workbook with an overview, or msprobe's, a file per rank."),
+    ] = Layout.LAKEPROBE,
     fail_on: Annotated[
         FailOn | None, typer.Option("--fail-on", help="Exit with 1 if there are findings this severe.")
     ] = None,
@@ -107,7 +129,7 @@ def compare(
     ] = None,
     lake: LakeOption = None,
     tensors: Annotated[
-        str | None,
+        Tensors | None,
         typer.Option(
             "--tensors",
             help="Tensor contents of paths: copy into the lake, link to the dump's files, or none.",
@@ -151,11 +173,12 @@ def compare(
         report = run_compare(
             asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
             steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
-            tensors=tensors,
+            tensors=tensors.value if tensors else None,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
     _report(report)
-    covered = _answer(report, output, format.value if format else "csv")
+    diagnostics.detail(f"comparing: {report.seconds:.2f} s")
+    covered = _answer(report, output, format.value if format else "csv", layout.value)
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
@@ -183,7 +206,7 @@ def _report(report: CompareReport) -> None:
         diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files have no effect")
 
 
-def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage:
+def _answer(report: CompareReport, output: Path | None, format: str, layout: str) -> Coverage:
     """Show the answer, and write the files into `output` at the same time, if it is given."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -195,7 +218,9 @@ def _answer(report: CompareReport, output: Path | None, format: str) -> Coverage
 
     with query_errors(), Lake(report.lake) as opened, ThreadPoolExecutor(1) as pool:
         result = opened.comparison(report.name)
-        writing = pool.submit(result.write, output, format) if output is not None else None
+        writing = pool.submit(result.write, output, format, layout=layout) if output is not None else None
+        thresholds = ", ".join(f"{name} {value:g}" for name, value in result.stored.thresholds.items())
+        diagnostics.detail(f"rule {result.stored.rule}, {thresholds}")
         text = str(result)
         stdout.text(text)
         if output is not None and writing is not None:

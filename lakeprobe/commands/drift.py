@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption, NoiseOption
+from lakeprobe.commands.complete import run_names
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, numbers
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport
@@ -38,8 +39,8 @@ class Table(StrEnum):
 
 
 def drift(
-    golden: Annotated[str, typer.Argument(help="Name of the trusted run.")],
-    runs: Annotated[list[str], typer.Argument(help="Names of the runs to compare with it.")],
+    golden: Annotated[str, typer.Argument(help="Name of the trusted run.", autocompletion=run_names)],
+    runs: Annotated[list[str], typer.Argument(help="Names of the runs to compare with it.", autocompletion=run_names)],
     op: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,10 +52,7 @@ def drift(
     metric: Annotated[
         Metric, typer.Option("--metric", help="What to follow; error is the largest distance of all four statistics.")
     ] = Metric.NORM,
-    rank: Annotated[
-        list[int] | None,
-        typer.Option("--rank", help="Only this rank of golden; may be repeated.", show_default="all"),
-    ] = None,
+    rank: RanksOption = None,
     threshold: Annotated[
         float,
         typer.Option("--threshold", help="A row leaves golden beyond this share of golden's tensor."),
@@ -95,9 +93,10 @@ def drift(
             for run in runs:
                 _write_series(opened, golden, run, threshold, most, format)
             return
-        found = opened.drift(
-            golden, *runs, names=op or (), metric=metric, ranks=rank or (), threshold=threshold, noise=noise
-        )
+        with diagnostics.working("following the steps"):
+            found = opened.drift(
+                golden, *runs, names=op or (), metric=metric, ranks=numbers(rank), threshold=threshold, noise=noise
+            )
         for line in _missing(found):
             diagnostics.note(line)
         if picture is not None:
@@ -142,21 +141,36 @@ def _tables(found: DriftReport) -> dict[Table, Any]:
 
 def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
     """Return the runs, then the rows that leave first and farthest; also the modules if no op was named."""
-    from lakeprobe import output
-
-    parts = [output.aligned(found.by_run.columns, _short(found.by_run.fetchall()))]
+    parts = [_table(found.by_run.columns, found.by_run.fetchall())]
     for relation, what in ((found.rows, "rows"), *(() if is_asked else ((found.modules, "modules"),))):
         rows = relation.fetchall()
         if not rows:
             continue
         shown = [row for run in found.runs for row in [row for row in rows if row[0] == run][:most]]
-        parts.append(output.aligned(relation.columns, _short(shown)))
+        parts.append(_table(relation.columns, shown))
         if len(shown) < len(rows):
             parts[-1] += f"{len(shown)} of {len(rows)} {what}; all with --table {what}\n"
     return "\n".join(parts)
 
 
-def _short(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
+def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
+    """Return rows without the columns that say nothing, as when no run leaves golden, or that the name says too."""
+    from lakeprobe import output
+
+    told = {"role", "module"} if "name" in columns else set()
+    used = [
+        place
+        for place, name in enumerate(columns)
+        if name not in told and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
+    ]
+    return output.aligned([columns[place] for place in used], _short([row[place] for place in used] for row in rows))
+
+
+_RARE = frozenset(("units_missing", "steps_missing"))
+"""Counts that are mostly 0."""
+
+
+def _short(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     """Yield numbers with four digits, which are enough to read a distance."""
     for row in rows:
         yield [f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import JobsOption, LakeOption, RanksOption, StepsOption, numbers
 
 
@@ -18,7 +19,7 @@ class Format(StrEnum):
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="Name of the run.")],
+    run: Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)],
     out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
     format: Annotated[Format, typer.Option("--format", help="Whose files to write.")] = Format.MSPROBE,
     step: StepsOption = None,

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeprobe.commands.options import Format, LakeOption, NoiseOption
+from lakeprobe.commands.complete import comparison_names
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, StepsOption, numbers
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
 
 
 def first_diff(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
-    step: Annotated[list[int] | None, typer.Option("--step", help="Only this step; may be repeated.")] = None,
-    rank: Annotated[list[int] | None, typer.Option("--rank", help="Show only this rank; may be repeated.")] = None,
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.", autocompletion=comparison_names)],
+    step: StepsOption = None,
+    rank: RanksOption = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -49,22 +50,27 @@ def first_diff(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
-        found = result.first_difference(
-            steps=step or (), ranks=rank or (), threshold=threshold, paired=paired, noise=noise
-        )
-        _show(found, format)
+        with diagnostics.working("looking for the first difference"):
+            found = result.first_difference(
+                steps=numbers(step), ranks=numbers(rank), threshold=threshold, paired=paired, noise=noise
+            )
+        _show(comparison, found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
         if fail and not found.is_equal:
             raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 
-def _show(found: FirstDifference, format: Format) -> None:
+def _show(comparison: str, found: FirstDifference, format: Format) -> None:
+    import shlex
+
     from lakeprobe import output
     from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 
     if format is Format.TABLE:
         output.text(first_difference_text(found))
+        if found.differs:
+            output.text(f"\nThe cause and its path to the loss: lakeprobe blame {shlex.quote(comparison)}")
     elif format is Format.CSV:
         output.rows(found.ranks.columns, found.ranks.fetchall(), "csv")
     else:

@@ -15,6 +15,7 @@ from lakeprobe.commands.options import (
     RanksOption,
     ReplaceOption,
     StepsOption,
+    Tensors,
     TensorsOption,
     numbers,
 )
@@ -26,7 +27,7 @@ def ingest(
     ],
     run: Annotated[str | None, typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,
     lake: LakeOption = None,
-    tensors: TensorsOption = "copy",
+    tensors: TensorsOption = Tensors.COPY,
     replace: ReplaceOption = False,
     jobs: JobsOption = None,
     rank: RanksOption = None,
@@ -49,6 +50,7 @@ def ingest(
         return
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
+    from lakeprobe.lake import store
     from lakeprobe.reports.terminal import ingest_lines
     from lakeprobe.system import files
     from lakeprobe.work import default_jobs
@@ -60,7 +62,7 @@ def ingest(
             path,
             lake=lake,
             run=run,
-            tensors=tensors,
+            tensors=tensors.value,
             replace=replace,
             steps=numbers(step),
             ranks=numbers(rank),
@@ -69,6 +71,23 @@ def ingest(
         )
     for line in ingest_lines(report):
         diagnostics.note(line)
+    for unit in report.units:
+        diagnostics.detail(f"  {unit.key} ({', '.join(unit.formats)}): {unit.ops} ops, {unit.dump_bytes} bytes")
+    if report.read:
+        diagnostics.note(_next(store.choose(lake)))
+
+
+def _next(lake: Path) -> str:
+    """Return what to do with what was read."""
+    from shlex import quote
+
+    from lakeprobe.lake import layout
+
+    runs = layout.runs(lake)
+    if len(runs) < 2:
+        return "next, read the run to compare it with: lakeprobe ingest PATH"
+    sides = f"{quote(runs[1])} {quote(runs[0])}" if len(runs) == 2 else "TARGET GOLDEN"
+    return f"next, compare two runs: lakeprobe compare {sides}"
 
 
 def _list(path: Path, run: str | None, steps: tuple[int, ...], ranks: tuple[int, ...], format: Format) -> None:

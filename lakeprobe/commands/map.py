@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import LakeOption
 
 
@@ -20,8 +21,8 @@ class Kind(StrEnum):
 
 
 def map_(
-    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.")],
-    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.")],
+    target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.", autocompletion=run_names)],
+    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.", autocompletion=run_names)],
     kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: of rows, cells or layers.")] = Kind.DATA,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="stdout")
@@ -49,10 +50,11 @@ def map_(
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; name another file, or remove it first")
-    proposal = propose(target, golden, lake=lake, step=step, rank=rank)
+    with diagnostics.working("searching a mapping"):
+        proposal = propose(target, golden, lake=lake, step=step, rank=rank)
     text = proposal.yaml(kind.value)
     if output is None:
-        stdout.text(text)
+        stdout.document(text)
     else:
         try:
             with output.open("x", encoding="utf-8") as file:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakeprobe import forms
+from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import LakeOption
 from lakeprobe.errors import UsageError
 
@@ -30,7 +31,11 @@ _MOST_RANKS = 16
 
 def merge(
     sources: Annotated[
-        list[str], typer.Argument(help="Comparisons of the lake, result files of msprobe, or folders of them.")
+        list[str],
+        typer.Argument(
+            help="Comparisons of the lake, result files of msprobe, or folders of them.",
+            autocompletion=comparison_names,
+        ),
     ],
     api: Annotated[
         list[str] | None,

@@ -6,12 +6,18 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import JobsOption, LakeOption, RanksOption, StepsOption, numbers
 
 
 def noise(
-    golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake, or a path with dumps.")],
-    repeats: Annotated[list[str], typer.Argument(help="Repeats of the trusted run: names or paths.")],
+    golden: Annotated[
+        str,
+        typer.Argument(help="The trusted run: its name in the lake, or a path with dumps.", autocompletion=run_names),
+    ],
+    repeats: Annotated[
+        list[str], typer.Argument(help="Repeats of the trusted run: names or paths.", autocompletion=run_names)
+    ],
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the noise.", show_default="that of the golden run")
     ] = None,

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import LakeOption
 
 
 def note(
-    name: Annotated[str, typer.Argument(help="The run or comparison.")],
+    name: Annotated[str, typer.Argument(help="The run or comparison.", autocompletion=run_or_comparison_names)],
     text: Annotated[
         str | None, typer.Argument(help="The note; an empty one removes it.", show_default="shows the note")
     ] = None,

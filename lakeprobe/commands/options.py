@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import noise_names
 from lakeprobe.errors import UsageError
 
 
@@ -20,6 +22,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Tensors(StrEnum):
+    """Where the contents of tensors are."""
+
+    COPY = "copy"
+    LINK = "link"
+    NONE = "none"
+
+
 LakeOption = Annotated[
     Path | None, typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake")
 ]
@@ -27,17 +37,24 @@ JobsOption = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Number of processes.", show_default="all cores")
 ]
 TensorsOption = Annotated[
-    str, typer.Option("--tensors", help="Tensor contents: copy into the lake, link to the dump's files, or none.")
+    Tensors, typer.Option("--tensors", help="Tensor contents: copy into the lake, link to the dump's files, or none.")
 ]
 RanksOption = Annotated[
-    str | None, typer.Option("--rank", metavar="R,R", help="Only these ranks: 0,1,8-15.", show_default="all")
+    list[str] | None,
+    typer.Option("--rank", metavar="R,R", help="Only these ranks: 0,1,8-15; may be repeated.", show_default="all"),
 ]
 StepsOption = Annotated[
-    str | None, typer.Option("--step", metavar="S,S", help="Only these steps: 0,1,8-15.", show_default="all")
+    list[str] | None,
+    typer.Option("--step", metavar="S,S", help="Only these steps: 0,1,8-15; may be repeated.", show_default="all"),
 ]
 NoiseOption = Annotated[
     str | None,
-    typer.Option("--noise", metavar="NAME", help="Differences between repeats of golden are noise too."),
+    typer.Option(
+        "--noise",
+        metavar="NAME",
+        help="Differences between repeats of golden are noise too.",
+        autocompletion=noise_names,
+    ),
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what the lake already has.")]
 NoSyncOption = Annotated[
@@ -49,13 +66,13 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_NUMBERS = 1_000_000
 
 
-def numbers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers that `text` lists: "0,1,8-11" gives 0, 1, 8, 9, 10, 11; none for None. Raises UsageError."""
+def numbers(texts: Sequence[str] | None) -> tuple[int, ...]:
+    """Return the numbers that `texts` list: "0,1,8-11" gives 0, 1, 8, 9, 10, 11; none for None. Raises UsageError."""
     listed: list[int] = []
-    for part in text.split(",") if text is not None else ():
+    for part in ",".join(texts).split(",") if texts else ():
         match = _RANGE.fullmatch(part.strip())
         if not match:
-            raise UsageError(f"{text!r} is not a list of numbers; write it as 0,1,8-15")
+            raise UsageError(f"{','.join(texts or ())!r} is not a list of numbers; write it as 0,1,8-15")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + _MOST_NUMBERS:
             raise UsageError(f"{part.strip()} is not a range of numbers; write the lower number first, as in 8-15")

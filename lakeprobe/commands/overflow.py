@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import Format, LakeOption
 
 
@@ -20,7 +21,12 @@ class Level(StrEnum):
 
 def overflow(
     name: Annotated[
-        str, typer.Argument(metavar="RUN_OR_COMPARISON", help="A run, or a comparison if no run has that name.")
+        str,
+        typer.Argument(
+            metavar="RUN_OR_COMPARISON",
+            help="A run, or a comparison if no run has that name.",
+            autocompletion=run_or_comparison_names,
+        ),
     ],
     golden: Annotated[
         str | None, typer.Option("--golden", help="A run in which the same NaN and inf are expected.")
@@ -54,7 +60,8 @@ def overflow(
     is_text = format is Format.TABLE
     bound = _MOST_BIRTHS if is_text and most is None else most
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
+        with diagnostics.working("looking for NaN and inf"):
+            found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
         if is_text:
             output.text(overflow_text(found))
         else:

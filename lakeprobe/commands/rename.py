@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import LakeOption
 
 
 def rename(
-    name: Annotated[str, typer.Argument(help="The run or comparison.")],
+    name: Annotated[str, typer.Argument(help="The run or comparison.", autocompletion=run_or_comparison_names)],
     new: Annotated[str, typer.Argument(help="Its new name.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,

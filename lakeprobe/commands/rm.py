@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import LakeOption
 
 
 def rm(
-    names: Annotated[list[str], typer.Argument(help="Runs and comparisons.")],
+    names: Annotated[list[str], typer.Argument(help="Runs and comparisons.", autocompletion=run_or_comparison_names)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import rule_names
+from lakeprobe.commands.layout import Command
+
 app = typer.Typer(
     help="The bundled rules: list them, show one, copy one to edit.",
     no_args_is_help=True,
@@ -14,7 +17,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_rules() -> None:
     """List the bundled rules, each with its purpose.
 
@@ -27,9 +30,9 @@ def list_rules() -> None:
     output.text(output.aligned(("rule", "purpose"), rows))
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_rule(
-    name: Annotated[str, typer.Argument(help="The rule, as given to compare with --sql.")],
+    name: Annotated[str, typer.Argument(help="The rule, as given to compare with --sql.", autocompletion=rule_names)],
 ) -> None:
     """Show the SQL of a rule.
 
@@ -38,13 +41,15 @@ def show_rule(
     from lakeprobe import output
     from lakeprobe.compare import rule as rules
 
-    output.text(rules.load(name).sql)
+    output.document(rules.load(name).sql)
 
 
-@app.command("new")
+@app.command("new", cls=Command)
 def new_rule(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
-    source: Annotated[str, typer.Option("--from", help="The bundled rule to start from.")] = "same_framework",
+    source: Annotated[
+        str, typer.Option("--from", help="The bundled rule to start from.", autocompletion=rule_names)
+    ] = "same_framework",
 ) -> None:
     """Copy a bundled rule into a file, to edit it.
 

@@ -1,4 +1,4 @@
-"""lakeprobe show: one op with its tensors and call stack."""
+"""lakeprobe show: ops with their tensors and call stack, target and golden side by side."""
 
 from __future__ import annotations
 
@@ -6,31 +6,51 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import comparison_names, op_names, run_names
 from lakeprobe.commands.options import LakeOption
 
 
 def show(
-    op: Annotated[str, typer.Argument(help="Name of the op, or the beginning of it.")],
-    run: Annotated[str | None, typer.Option("--run", help="Only this run.", show_default="all")] = None,
+    op: Annotated[
+        str,
+        typer.Argument(
+            help="A name, a part of one, a module's path, or a glob such as '*norm*'.", autocompletion=op_names
+        ),
+    ],
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            help="Only this run; may be repeated.",
+            show_default="both sides of a comparison, else all",
+            autocompletion=run_names,
+        ),
+    ] = None,
+    comparison: Annotated[
+        str | None,
+        typer.Option(
+            "--comparison", help="Its two sides.", show_default="the last one made", autocompletion=comparison_names
+        ),
+    ] = None,
     step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.", show_default="all")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Ops to show.")] = 4,
+    stack: Annotated[bool, typer.Option("--stack", help="The whole call stack, with the framework's frames.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Show an op: its tensors and values, module and call stack, in every run that has it.
+    """Show ops: their tensors and values in each run side by side, module and call stack.
 
-    Example: lakeprobe show Functional.layer_norm.3.forward --run npu
+    The ops appear in the order of the program. The last column says how far the first run is from the second: a share
+    of the second's tensor.
+
+    Example: lakeprobe show layer_norm.3
     """
     from lakeprobe import output
-    from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
-    from lakeprobe.reports import terminal
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        if run is not None and run not in opened.runs:
-            raise UsageError(f"{opened.path} has no run {run}; it has {', '.join(opened.runs) or 'none'}")
-        shown = terminal.op_text(opened.sql, op, run, step, rank)
-    if not shown:
-        raise UsageError(f'no op begins with {op}; list them with: lakeprobe sql "select distinct op from ops"')
-    output.text(shown)
+        output.text(
+            opened.show(op, runs=run or (), comparison=comparison, step=step, rank=rank, most=most, whole_stack=stack)
+        )

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import LakeOption
 
 
 def unmatched(
-    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.", autocompletion=comparison_names)],
     most: Annotated[int, typer.Option("--most", min=1, help="Ops to list per side, step and rank.")] = 20,
     lake: LakeOption = None,
 ) -> None:

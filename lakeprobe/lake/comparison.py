@@ -117,3 +117,9 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         )  # fmt: skip
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
+
+
+def latest(lake: Path | Snapshot) -> str | None:
+    """The comparison that was made last, or None: the folder of a comparison is named after the moment."""
+    folders = {name: layout.comparison_folder(lake, name) for name in layout.comparisons(lake)}
+    return max(folders, key=lambda name: (folder.name if (folder := folders[name]) else "", name), default=None)

@@ -286,6 +286,14 @@ def _wanted(lake: Path) -> set[str]:
     return {place.path for place in snapshot.places.values()} | {f"{top}/{layout.NOTE_FILE}" for top in tops}
 
 
+def unfit(lake: Path) -> list[str]:
+    """What of the folders of `lake` does not fit its log, a line each."""
+    found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
+    found += [f"cannot be read: {path}" for path in log.damaged(lake)]
+    found += [f"left over: {path}" for path in left_over(lake)]
+    return found + [f"left over: {lake / path}" for path in orphans(lake)]
+
+
 def repair(lake: Path) -> list[str]:
     """Make the log fit the folders, and remove what is left over. Returns what was done, one line each."""
     store.adopt(lake)

@@ -19,7 +19,7 @@ from lakeprobe.system.files import absolute
 
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
-_FILE = "lake.yaml"
+FILE = "lake.yaml"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
@@ -33,7 +33,7 @@ def choose(path: str | os.PathLike[str] | None) -> Path:
 
 def exists(path: Path) -> bool:
     """Return whether there is a lake at `path`, of any format."""
-    return (path / _FILE).is_file()
+    return (path / FILE).is_file()
 
 
 def is_writable(path: Path) -> bool:
@@ -70,7 +70,7 @@ def check_place(path: Path) -> Path:
     if "\\" in str(path):
         raise LakeError(f"{path} cannot be a lake: DuckDB takes a backslash for a slash; choose another folder")
     try:
-        if path.exists() and not all(child.name in (".staging", "log", _FILE) for child in path.iterdir()):
+        if path.exists() and not all(child.name in (".staging", "log", FILE) for child in path.iterdir()):
             raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
@@ -93,11 +93,11 @@ def create(path: Path) -> Path:
 
 def _describe(path: Path) -> None:
     """Write lake.yaml. The draft's name contains the owner, so that it is removed if the process is killed."""
-    draft = layout.staging_folder(path) / f"{_FILE}.{uuid.uuid4().hex}.{owner.me()}"
+    draft = layout.staging_folder(path) / f"{FILE}.{uuid.uuid4().hex}.{owner.me()}"
     try:
         draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
         files.sync(draft)
-        draft.replace(path / _FILE)
+        draft.replace(path / FILE)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -122,12 +122,12 @@ def check(path: Path) -> Path:
 
 def _version(path: Path) -> object:
     try:
-        return resources.read_yaml(path / _FILE)["format"]
+        return resources.read_yaml(path / FILE)["format"]
     except FileNotFoundError:
         raise LakeError(
             f"{path} is not a lake; name one with --lake or ${ENVIRONMENT_VARIABLE}, or ingest a dump first"
         ) from None
     except OSError as error:
-        raise LakeError(f"{path / _FILE} cannot be read: {error.strerror}") from error
+        raise LakeError(f"{path / FILE} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
-        raise LakeError(f"{path / _FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None
+        raise LakeError(f"{path / FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
@@ -37,7 +38,8 @@ def blame_text(found: Blame, before: Sequence[Beginning] = ()) -> str:
     lines += _others(suspects)
     lines += _path(records(found.path))
     lines += _spread(records(found.spread))
-    return "\n".join(lines).rstrip() + "\n"
+    lines += _next(suspects)
+    return output.folded("\n".join(lines).rstrip()) + "\n"
 
 
 def blame_json(found: Blame) -> str:
@@ -99,6 +101,12 @@ def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
         yield ""
 
 
+def _next(suspects: list[Record]) -> Iterator[str]:
+    """Yield what to ask next: the numbers of the first suspect."""
+    if suspects:
+        yield f"Both sides of it in full: lakeprobe show {quote(suspects[0]['op'])}"
+
+
 def _ranks(ranks: list[int]) -> str:
     shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
@@ -117,7 +125,7 @@ def _path(path: list[Record]) -> Iterator[str]:
     half = _MOST_HOPS // 2
     shown = path if len(path) <= _MOST_HOPS else [*path[:half], *path[-half:]]
     rows = [(hop["rank"], hop["op"], _size(hop["input_error"]), _size(hop["output_error"]), _how(hop)) for hop in shown]
-    yield output.aligned(("rank", "from there to the loss", "input error", "output error", ""), rows)
+    yield output.aligned(("rank", "from there to the loss", "input error", "output error", "how"), rows)
     if len(shown) < len(path):
         yield from (f"… {len(path) - len(shown)} ops in the middle are not shown; --format json has them", "")
 

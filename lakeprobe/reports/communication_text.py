@@ -47,10 +47,19 @@ def _tables(found: Communication, most: int) -> Iterator[str]:
 
 
 def _table(relation: duckdb.DuckDBPyRelation, most: int) -> str:
-    rows = ([_short(cell) for cell in row] for row in relation.limit(most).fetchall())
-    shown = output.aligned(relation.columns, rows)
+    """Return the first `most` rows, without counts that are 0 in all of them."""
+    columns = relation.columns
+    rows = [[_short(cell) for cell in row] for row in relation.limit(most).fetchall()]
+    empty = {name for place, name in enumerate(columns) if name in _RARE and not any(row[place] for row in rows)}
+    told = {"kind"} if "meeting" in columns else set()  # a meeting's name begins with its kind
+    used = [place for place, name in enumerate(columns) if name not in empty | told]
+    shown = output.aligned([columns[place] for place in used], [[row[place] for place in used] for row in rows])
     more = len(relation) - most
     return shown + (f"… and {more} more (--most)\n" if more > 0 else "")
+
+
+_RARE = frozenset(("overwritten", "broken", "undecided"))
+"""Counts that are mostly 0."""
 
 
 def _short(cell: Any) -> Any:

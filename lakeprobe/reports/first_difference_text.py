@@ -40,7 +40,8 @@ _REASONS = {
 
 def first_difference_text(found: FirstDifference) -> str:
     """Return the answer: how much was compared, and the op at which the two sides begin to differ."""
-    return output.folded("\n".join([*verdict_lines(found.coverage), "", origins_text(found)]))
+    lines = [*verdict_lines(found.coverage), "", origins_text(found)]
+    return output.folded("\n".join(lines))
 
 
 def origins_text(found: FirstDifference) -> str:

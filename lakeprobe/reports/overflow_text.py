@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
@@ -32,7 +33,9 @@ def overflow_text(found: Overflow) -> str:
         lines += [_none(counts), ""]
     lines += _spread(_rows(found.spread))
     lines += _counts(counts)
-    return "\n".join(lines) + "\n"
+    if births:
+        lines.append(f"Its tensors: lakeprobe show {quote(births[0]['op'])} --run {quote(found.run)}")
+    return output.folded("\n".join(lines)) + "\n"
 
 
 def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:

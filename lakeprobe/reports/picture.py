@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe.analysis.drift import Drift
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.output import ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -257,6 +258,21 @@ def _lines(axes: Axes, lines: Mapping[int, Line], colour: str, marker: str | Non
         values = [line[step] if math.isfinite(line[step]) else math.nan for step in steps]
         style: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": order}
         axes.plot(steps, values, marker=marker, markersize=3.5, markevery=math.ceil(len(steps) / 24), **style)
+    if not golden and 1 < len(lines) <= MOST_LINES:
+        _name_lines(axes, lines, colour)
+
+
+def _name_lines(axes: Axes, lines: Mapping[int, Line], colour: str) -> None:
+    """Write the ranks at the last finite points of their lines; lines that end in one point share a name."""
+    ends: dict[tuple[int, float], list[int]] = {}
+    for rank, line in lines.items():
+        step = max((step for step, value in line.items() if math.isfinite(value)), default=None)
+        if step is not None:
+            ends.setdefault((step, float(f"{line[step]:.3g}")), []).append(rank)
+    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    for end, ranks in ends.items():
+        name = f"rank {ranges(ranks)}" if len(ranks) == 1 else f"ranks {ranges(ranks)}"
+        axes.annotate(name, end, fontsize=6, color=colour, annotation_clip=False, **place)
 
 
 def _spread(lines: Mapping[int, Line], step: int) -> tuple[float, float, float]:
@@ -286,7 +302,7 @@ def _plain(axes: Axes) -> None:
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8, colors=_INK, length=3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _legend(picture: Figure, drift: Drift, series: Iterable[_Series]) -> None:

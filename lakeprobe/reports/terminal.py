@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakeprobe import output, resources
+from lakeprobe import output
 from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
@@ -16,15 +16,10 @@ from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
-    import duckdb
-
     from lakeprobe.analysis.beginnings import Beginning
     from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.ingest import IngestReport
     from lakeprobe.ingest.unit import UnitReport
-
-Query = Callable[[str, dict[str, Any]], "duckdb.DuckDBPyRelation"]
-"""Runs a query with named parameters on a lake."""
 
 _MOST_UNITS = 8
 """The most (step, rank) after the first that a summary names."""
@@ -107,8 +102,7 @@ def comparison_text(
     lines += _counts(summary)
     lines += [f"  without counterpart: {unit}" for unit in comparison.unpaired]
     lines += [f"  incomplete: {unit}" for unit in comparison.incomplete]
-    lines += ["", *_next(comparison, summary)]
-    return "\n".join(lines) + "\n"
+    return output.folded("\n".join(lines)) + "\n\n" + "\n".join(_next(comparison, summary)) + "\n"
 
 
 def _sides(comparison: StoredComparison) -> str:
@@ -168,11 +162,15 @@ def _where(op: OpFinding, several: bool) -> str:
 
 def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
     """Return what to ask next."""
+    name = quote(comparison.name)
     lines = []
     if summary.coverage.different and not comparison.is_unordered:
-        lines.append(f"The cause and its path to the loss: lakeprobe blame {quote(comparison.name)}")
+        lines += [
+            f"Where it begins, on every rank: lakeprobe first-diff {name}",
+            f"The cause and its path to the loss: lakeprobe blame {name}",
+        ]
     if summary.coverage.rows["unmatched"] and not comparison.is_unordered:
-        lines.append(f"Ops without counterpart: lakeprobe unmatched {quote(comparison.name)}")
+        lines.append(f"Ops without counterpart: lakeprobe unmatched {name}")
     rows = f"from results where comparison = {quote_text(comparison.name)}"
     return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']
 
@@ -192,25 +190,30 @@ def _op_lines(op: OpFinding) -> list[str]:
 
 def _leaf_line(leaf: Leaf) -> str:
     own = f"; {leaf.metrics}" if leaf.metrics else ""
-    return f"    {leaf.slot or 'value'}: {against(leaf.target, leaf.golden)}{own}"
+    error = "" if leaf.error is None else f"error {leaf.error:.3g}, "
+    return f"    {leaf.slot or 'value'}: {error}{against(leaf.target, leaf.golden)}{own}"
 
 
 def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:
-    if not summary.worst:
+    """Return the table of the gravest findings. An argument has no norm; its reason says what it is."""
+    findings = [op for op in summary.worst if op.errors or op.warnings]
+    if not findings:
         return []
     several = len(comparison.units) > 1
+    has_cosine = any(op.cosine is not None for op in findings)
     rows = [
         (
             *((op.step, op.rank) if several else ()),
             op.op,
-            "error" if op.errors else "warning" if op.warnings else "pass",
-            "" if op.cosine is None else f"{op.cosine:.6f}",
-            "" if op.norm_relative is None else f"{op.norm_relative:.2%}",
+            "error" if op.errors else "warning",
+            *((op.cosine,) if has_cosine else ()),
+            None if op.norm_relative is None else f"{op.norm_relative:.3g}",
+            op.reason,
         )
-        for op in summary.worst
+        for op in findings
     ]
-    columns = [*(("step", "rank") if several else ()), "the worst ops", "verdict", "cosine", "norm error"]
-    return [output.aligned(columns, rows)]
+    where, cosine = ("step", "rank") if several else (), ("cosine",) if has_cosine else ()
+    return [output.aligned((*where, "the worst ops", "verdict", *cosine, "norm error", "reason"), rows)]
 
 
 def _counts(summary: Summary) -> list[str]:
@@ -227,23 +230,6 @@ def _counts(summary: Summary) -> list[str]:
         f"Differences: {covered.equal} equal, {covered.noise} noise, {covered.different} different",
         f"Verdicts: {', '.join(verdicts)}",
     ]
-
-
-def op_text(sql: Query, op: str, run: str | None, step: int | None, rank: int | None) -> str:
-    """Return every op that is named `op` or begins with it: leaves, module and stack. Empty if there is none."""
-    wanted = {"op": op, "run": run, "step": step, "rank": rank}
-    parts = []
-    for head in sql(resources.sql("reports/op_heads"), wanted).fetchall():
-        its_run, its_step, its_rank, seq, name, parent, frames = head
-        key = {"run": its_run, "step": its_step, "rank": its_rank, "seq": seq}
-        leaves = sql(resources.sql("reports/op_leaves"), key)
-        lines = [f"{name}  (run {its_run}, step {its_step}, rank {its_rank}, op {seq})"]
-        if parent:
-            lines.append(f"in {parent}")
-        lines.append(output.aligned(leaves.columns, leaves.fetchall()))
-        lines += ["  " + " ".join(frame.split()) for frame in frames]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
 
 
 def _many(number: int, what: str) -> str:

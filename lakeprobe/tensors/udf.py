@@ -24,8 +24,8 @@ METRICS_TYPE = metrics.struct_type()
 def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozenset[str] | None = None) -> None:
     """Register `tensor_metrics(target, golden)`, which takes two references and returns a struct of metrics.
 
-    NULL gives NULL. Also `tensor_order(target, golden)`, which says in words how the elements of the two are the same in
-    another order, and gives NULL if they are not.
+    NULL gives NULL. Also `tensor_order(target, golden)`, which says in words how the elements of the two are the same
+    in another order, and gives NULL if they are not.
 
     If `files` is given, they open only these files, because a user's rule could name any file.
 

@@ -4,6 +4,7 @@
 -- place: the op's place in the target; parameter gradients that old releases of msprobe write before the forward pass
 --   come last, and an op that only the golden run has follows the paired op before it
 -- is_passing_on: a module that differs only in arguments that one side alone gave it; the op that takes them tells more
+-- cosine, norm_relative: of its worst tensor; reason: why its gravest row has its verdict, in words
 -- first_row: the first of its rows that differs, which has its name, module and stack; leaves: how many rows differ
 WITH
     op_pairs AS (
@@ -41,7 +42,10 @@ WITH
             verdict,
             max_relative_error,
             cosine,
-            norm_relative
+            if(coalesce(target_kind, golden_kind) = 'tensor', norm_relative, NULL) AS norm_relative,
+            substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2) AS slot,
+            list_filter(messages, lambda message: starts_with(message, verdict || ': '))[1] AS message,
+            coalesce(nullif(slot, '') || ': ', '') || substr(message, length(verdict) + 3) AS reason
         FROM results
         LEFT JOIN op_pairs
             ON op_pairs.step = results.step
@@ -64,6 +68,7 @@ WITH
             max(max_relative_error) AS max_relative_error,
             min(cosine) AS cosine,
             max(norm_relative) FILTER (WHERE isfinite(norm_relative)) AS norm_relative,
+            first(reason ORDER BY verdict <> 'error', verdict <> 'warning', row) AS reason,
             min(row) AS first_row,
             count(*) AS leaves
         FROM rows
@@ -87,6 +92,7 @@ SELECT
     max_relative_error,
     cosine,
     norm_relative,
+    reason,
     first_row,
     leaves
 FROM ops

@@ -1,5 +1,6 @@
 -- leaves: the first leaves that differ of each op that a summary names, in short.
 -- grain: one leaf of an op of one (step, rank)
+-- error: how far the statistic that differs most is from golden's, as a share of golden's tensor; NULL without a share
 -- parameters: $most (leaves of an op); the table summary_ops, the views results and own_metrics
 WITH
     ops AS (
@@ -33,7 +34,9 @@ SELECT
         statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
     )
     || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
-    coalesce(own_metrics.text, '') AS metrics
+    coalesce(own_metrics.text, '') AS metrics,
+    if(target_kind = 'tensor' AND golden_kind = 'tensor' AND isfinite(farthest.distance) AND farthest.distance > 0, farthest.distance, NULL)
+        AS error
 FROM listed
 LEFT JOIN own_metrics USING (step, rank, row)
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most

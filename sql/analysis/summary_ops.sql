@@ -22,6 +22,7 @@ WITH
             any_value(findings.max_relative_error) AS max_relative_error,
             any_value(findings.cosine) AS cosine,
             any_value(findings.norm_relative) AS norm_relative,
+            any_value(findings.reason) AS reason,
             min(results.row) AS first_row,
             coalesce(any_value(leaves), 0) AS leaves
         FROM standing

@@ -1,19 +1,37 @@
--- op_heads: the ops whose name begins with a text, each with its module and call stack.
+-- op_heads: the ops that a pattern finds, in the order of the program, each with its module and call stack.
 -- grain: one op of one (run, step, rank)
--- parameters: $op, and $run, $step, $rank (NULL: all); the views ops and stacks
+-- A pattern is a name, the beginning of one, a glob over names or modules, or a part of a name or module. The first of
+-- these that finds an op counts.
+-- frames: the call stack; own_frames: its frames outside the framework's code
+-- parameters: $pattern, $runs (empty: all), $step, $rank (NULL: all); the views ops and stacks
+WITH
+    found AS (
+        SELECT
+            ops.*,
+            CASE
+                WHEN ops.op = $pattern THEN 1
+                WHEN starts_with(ops.op, $pattern || '.') THEN 2
+                WHEN ops.op GLOB $pattern OR ops.parent GLOB $pattern THEN 3
+                WHEN contains(lower(ops.op), lower($pattern)) THEN 4
+                WHEN contains(lower(ops.parent), lower($pattern)) THEN 5
+            END AS way
+        FROM ops
+        WHERE
+            way IS NOT NULL
+            AND (len($runs::VARCHAR[]) = 0 OR list_contains($runs::VARCHAR[], ops.run))
+            AND ops.step = coalesce($step, ops.step)
+            AND ops.rank = coalesce($rank, ops.rank)
+    )
 SELECT
-    ops.run,
-    ops.step,
-    ops.rank,
-    ops.seq,
-    ops.op,
-    ops.parent,
-    coalesce(stacks.frames, []) AS frames
-FROM ops
+    found.run,
+    found.step,
+    found.rank,
+    found.seq,
+    found.op,
+    found.parent,
+    coalesce(stacks.frames, []) AS frames,
+    user_frames(stacks.frames) AS own_frames
+FROM found
 LEFT JOIN stacks USING (run, step, rank, stack)
-WHERE
-    (ops.op = $op OR starts_with(ops.op, $op || '.'))
-    AND ops.run = coalesce($run, ops.run)
-    AND ops.step = coalesce($step, ops.step)
-    AND ops.rank = coalesce($rank, ops.rank)
-ORDER BY ops.op, ops.run, ops.step, ops.rank
+QUALIFY found.way = min(found.way) OVER ()
+ORDER BY found.step, found.rank, found.seq, found.run

@@ -1,5 +1,6 @@
 -- op_leaves: the leaves of one op, as `lakeprobe show` lists them.
 -- grain: one leaf
+-- problem: why the contents of a saved tensor cannot be read
 -- parameters: $run, $step, $rank, $seq; the view tensors
 SELECT
     slot,
@@ -10,9 +11,8 @@ SELECT
     mean,
     norm,
     value,
-    requires_grad,
     digest,
-    coalesce(content_problem, content) AS content
+    content_problem AS problem
 FROM tensors
 WHERE run = $run AND step = $step AND rank = $rank AND seq = $seq
 ORDER BY row

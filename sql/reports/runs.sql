@@ -2,6 +2,7 @@
 -- grain: one run
 -- incomplete: how many of its units are incomplete because collecting ended too early; NULL for none
 -- perturbed: the share by which the parameters were perturbed before the run (collect's option perturb), or NULL
+-- sources: the folders that its units were read from
 -- parameters: the view dumps
 SELECT
     run,
@@ -17,7 +18,7 @@ SELECT
     sum(tensor_rows)::BIGINT AS tensor_rows,
     sum(contents)::BIGINT AS contents,
     format_bytes(sum(content_bytes)::BIGINT) AS content_size,
-    any_value(source ORDER BY step, rank) AS source
+    list(DISTINCT source ORDER BY source) AS sources
 FROM dumps
 GROUP BY run
 ORDER BY run

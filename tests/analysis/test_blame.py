@@ -59,7 +59,7 @@ def network(approximate: str = "none", **errors: float) -> Data:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

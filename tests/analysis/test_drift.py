@@ -98,7 +98,7 @@ def scaled(factor: float, op: str, from_step: int = 0, only_rank: int | None = N
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

@@ -114,7 +114,7 @@ def leaf(value: Any) -> Any:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

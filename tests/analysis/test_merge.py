@@ -87,7 +87,7 @@ def write_dumps(folder: Path, steps: Iterable[int], ranks: dict[int, dict[str, A
 
 
 def compared(folder: Path, name: str, target: Path, golden: Path) -> StoredComparison:
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.compare(target, golden, name=name)
     return comparison.load(folder / "lake", name)
 

@@ -35,7 +35,7 @@ ANALYSES: dict[str, Callable[[Lake, ComparisonResult], Any]] = {
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path_factory.mktemp("stages") / "lake") as opened:
+    with lakeprobe.open(tmp_path_factory.mktemp("stages") / "lake", create=True) as opened:
         for run in ("gelu_tanh", "golden"):
             opened.ingest(RANKS / run, run=run)
         opened.compare("gelu_tanh", "golden", name="transfers")
@@ -50,7 +50,7 @@ def read(lake: Lake) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("analysis", ANALYSES)
 def test_nothing_is_hidden_on_either_side(lake: Lake, analysis: str) -> None:
     ask = ANALYSES[analysis]
-    with lakeprobe.open(lake.path) as untouched:
+    with lakeprobe.open(lake.path, create=True) as untouched:
         expected = ask(untouched, untouched.comparison("transfers"))
     for name in ("merge_cells", "gifts"):
         lake.sql(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT '{name} is mine' AS text")

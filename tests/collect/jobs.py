@@ -159,7 +159,7 @@ def assert_equal_to_msprobe(program: str, ranks: int, folder: Path, *, but: str)
     """Every row of the run of ours in the folder's lake is as msprobe has it, but ops whose name begins with `but`."""
     pytest.importorskip("msprobe")
     trained(program, ranks, "msprobe", folder)
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.ingest(folder / "theirs", run="theirs")
         names = "SELECT step, rank, list(op ORDER BY seq) FROM ops WHERE run = ? GROUP BY ALL ORDER BY ALL"
         assert lake.sql(names, ["ours"]).fetchall() == lake.sql(names, ["theirs"]).fetchall()

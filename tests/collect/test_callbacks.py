@@ -33,7 +33,7 @@ def linears(lake: Path) -> list[tuple[int, bool, int]]:
         SELECT step, complete, count(*) FILTER (op LIKE 'Module.layer.Linear.forward.%')
         FROM ops JOIN dumps USING (run, step, rank) GROUP BY ALL ORDER BY step
     """
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         return opened.sql(sql).fetchall()
 
 

@@ -84,7 +84,7 @@ def test_the_training_does_not_notice_and_the_lake_tells(
         return
     for step in expected.units:
         wait_for_unit(lake, faults.RUN, 0, step)  # the process beside outlives one that is killed
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert dict(opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall()) == expected.units
         marked = opened.sql("SELECT step FROM dumps WHERE list_any_value(notes) LIKE 'incomplete%'").fetchall()
         assert [step for (step,) in marked] == [step for step, complete in expected.units.items() if not complete]
@@ -94,7 +94,7 @@ def test_the_training_does_not_notice_and_the_lake_tells(
 
 def test_odd_values_cost_no_op_and_are_there_by_class(tmp_path: Path, forks: Forks) -> None:
     assert forks.run(tmp_path, faults.__file__, "odd_values", str(tmp_path / "lake")).code == 0
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         found = lake.sql(
             "SELECT op, type, value FROM tensors "
             "WHERE step = 1 AND op LIKE 'Torch.add%' AND slot = 'input.1' AND type IS NOT NULL ORDER BY row"

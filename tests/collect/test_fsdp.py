@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         found: list[tuple[Any, ...]] = lake.sql(query).fetchall()
         return found
 

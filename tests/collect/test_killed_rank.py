@@ -84,7 +84,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_units_are_there_and_one_is_incomplete(lake: Path) -> None:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT step, rank, complete FROM dumps WHERE run = 'cut' ORDER BY ALL").fetchall()
     assert found == [(step, rank, (step, rank) != (1, KILLED)) for step in range(2) for rank in range(RANKS)]
 
@@ -110,7 +110,7 @@ def test_compare_names_what_is_incomplete_and_finds_no_difference_in_the_rest(la
     assert "run cut step 1 rank 2 is incomplete" in done.stderr
     assert done.stderr.count("is incomplete") == 1
     assert "Traceback" not in done.stderr
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         judged = opened.sql(
             "SELECT DISTINCT verdict, step, rank FROM results WHERE verdict NOT IN ('pass', 'skipped')"
         ).fetchall()
@@ -130,7 +130,7 @@ def test_ranks_that_wait_for_the_killed_one_fail_and_leave_what_they_had(tmp_pat
     lake = tmp_path / "lake"
     assert ended(lake, "npu", "awaited") == [1, 1, -signal.SIGKILL, 1]
     wait_for_unit(lake, "npu", KILLED, step=1)
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         complete = opened.sql("SELECT rank FROM dumps WHERE step = 0 AND complete ORDER BY rank").fetchall()
         cut_off = opened.sql("SELECT rank FROM dumps WHERE step = 1 AND NOT complete ORDER BY rank").fetchall()
         failed = opened.sql("SELECT rank, max_by(op, seq) FROM ops WHERE step = 1 GROUP BY rank ORDER BY rank")

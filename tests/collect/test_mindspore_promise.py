@@ -212,7 +212,7 @@ def test_an_lstm_trains_to_the_same_bits_and_python_ends_in_good_order(tmp_path:
         assert lines[-1] == "Python has ended", ended.stderr
         alone, watched = json.loads(lines[0])
         assert watched == alone
-        with lakeprobe.open(lake) as opened:
+        with lakeprobe.open(lake, create=True) as opened:
             assert opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall() == [(0, True), (1, True)]
             assert (
                 opened.sql("SELECT op FROM ops WHERE op = 'Cell.lstm.LSTM.backward.0'").fetchall()

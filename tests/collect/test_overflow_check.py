@@ -157,5 +157,5 @@ def test_the_script_ends_and_the_unit_is_whole(tmp_path: Path, way: str) -> None
     assert notes(lake, "npu") == []
     assert len(rows(lake, "contents", "npu")) == 2
     assert violations(lake) == []
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert opened.sql("SELECT task, complete FROM dumps").fetchall() == [("overflow_check", True)]

@@ -130,7 +130,7 @@ def test_the_lake_says_that_a_run_is_perturbed(tmp_path: Path, capsys: pytest.Ca
         model = nn.Linear(2, 2)
         with lakeprobe.collect(model, run=run, lake=tmp_path, **options):
             model(torch.ones(1, 2))
-    with lakeprobe.open(tmp_path) as lake:
+    with lakeprobe.open(tmp_path, create=True) as lake:
         found = lake.sql(
             "SELECT run, notes, (head ->> '$.settings.perturb')::DOUBLE FROM dumps ORDER BY run"
         ).fetchall()

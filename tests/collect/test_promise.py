@@ -53,7 +53,7 @@ def trained(model: Any, collector: Any = None, steps: int = 3) -> list[float]:
 
 
 def steps_of(lake: Path) -> list[tuple[int, bool]]:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         return opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall()
 
 
@@ -199,7 +199,7 @@ def test_a_bad_journal_is_set_aside_and_keeps_no_other_run_out(
     first = capfd.readouterr().err
     assert first.startswith(f"lakeprobe: {folder}/journal: no unit can be made of it (")
     assert first.count("\n") == 1
-    with lakeprobe.open(lake) as opened:  # said once
+    with lakeprobe.open(lake, create=True) as opened:  # said once
         assert opened.sql("SELECT run FROM ops").fetchall() == [("good",)]
     assert capfd.readouterr().err == ""
     reason = journal.set_aside(folder)

@@ -53,7 +53,7 @@ def test_a_script_is_collected_from_without_a_change(tmp_path: Path) -> None:
     done = ran(tmp_path, "env", f"PYTHONPATH={environment}:{CHECKOUT}", *RUN, sys.executable, "script.py", "0")
     assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
     assert "the user has one too" in done.stderr
-    with lakeprobe.open(tmp_path / "dumps" / "lake") as lake:
+    with lakeprobe.open(tmp_path / "dumps" / "lake", create=True) as lake:
         assert lake.sql("SELECT run, step, complete FROM dumps ORDER BY step").fetchall() == [
             ("npu", 0, True), ("npu", 2, True),
         ]  # fmt: skip

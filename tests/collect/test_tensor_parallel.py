@@ -116,7 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_rank_is_in_the_lake(folder: Path) -> None:
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         found = lake.sql("SELECT step, rank, complete FROM dumps WHERE run = 'ours' ORDER BY ALL").fetchall()
     assert found == [(step, rank, True) for step in range(jobs.STEPS) for rank in range(RANKS)]
 
@@ -128,7 +128,7 @@ def test_collectives_have_their_groups_in_the_order_of_forward_and_backward(fold
         "WHERE run = 'ours' AND step = 0 AND o.op LIKE 'Distributed.all_reduce%' AND t.name LIKE '%.input.group' "
         "GROUP BY rank ORDER BY rank"
     )
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         found = lake.sql(query).fetchall()
     assert len(found) == RANKS
     for rank, parents, groups in found:
@@ -149,7 +149,7 @@ def test_gradients_of_each_half_are_recorded(folder: Path) -> None:
         "SELECT name, shape FROM tensors WHERE run = 'ours' AND step = 1 AND rank = 3 AND role = 'parameters_grad' "
         "AND op LIKE 'Module.0.%' ORDER BY name"
     )
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         found = lake.sql(query).fetchall()
     assert found == [
         ("Module.0.down.RowLinear.parameters_grad.0.weight", [WIDTH, WIDTH]),
@@ -161,7 +161,7 @@ def test_gradients_of_each_half_are_recorded(folder: Path) -> None:
 
 
 def test_what_was_collected_keeps_the_laws_of_collectives(folder: Path) -> None:
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         found = lake.communication("ours")
         assert found.broken.fetchall() == []
         assert found.laws.fetchall() != []

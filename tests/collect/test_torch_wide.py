@@ -128,12 +128,12 @@ def test_arrays_of_numpy() -> None:
 
 def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> None:
     old = Path(__file__).parents[1] / "data" / "dumps" / "ranks" / "golden"
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(old, run="ingested")
     with lakeprobe.collect(run="ours", lake=tmp_path / "lake", task="tensor") as collector:  # type: ignore[operator]
         torch.relu(torch.tensor([-1.0, math.nan, math.inf, 0.5]))
         collector.step()
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         columns = "wide_mean, wide_norm, nan_count, posinf_count, neginf_count, zero_count, fields, extra"
         rows = lake.sql(f"SELECT {columns} FROM tensors WHERE run = 'ours' ORDER BY row").fetchall()
         assert [row[2:6] for row in rows] == [(1, 1, 0, 0), (1, 1, 0, 1)]

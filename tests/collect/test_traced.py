@@ -164,7 +164,7 @@ def test_graphs_and_breaks_are_the_same_as_without_and_so_are_the_losses(tmp_pat
                       on_failure="raise")  # fmt: skip
     assert alone[1] == [1] * 9
     assert watched == alone
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         ops = [name for (name,) in lake.sql("SELECT op FROM ops WHERE step = 1 ORDER BY seq").fetchall()]
     if way == "eager" or how == "function":
         assert "Module.0.Linear.forward.0" in ops  # under the names that it has without compiling

@@ -62,7 +62,7 @@ def notes(lake: Path, run: str, rank: int = 0, step: int = 0) -> list[str]:
 
 
 def violations(lake: Path) -> list[Any]:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         return audits.run(opened.sql)
 
 
@@ -95,7 +95,7 @@ def test_ops_of_real_dumps_give_the_rows_that_reading_the_dumps_gives(lake: Path
         add_all(sink, ops_of(dump))
         sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         for step, dump in enumerate(REAL):
             opened.ingest(dump, run=f"dump{step}")
             (key,) = layout.units(lake, f"dump{step}")
@@ -118,7 +118,7 @@ def test_a_unit_says_what_it_is(lake: Path) -> None:
     add(sink, "Torch.add.0.forward", {"output": []})
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         row = opened.sql("FROM dumps").to_arrow_table().to_pylist()[0]
     assert (row["run"], row["step"], row["rank"], row["format"]) == ("npu", 3, 2, "lakeprobe")
     assert (row["framework"], row["task"], row["level"], row["ops"]) == ("mindspore", "structure", "mix", 1)
@@ -172,7 +172,7 @@ def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> N
     add(sink, "Torch.add.0.forward", {"input_args": [{"type": type(v).__name__, "value": v} for v in values]})
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT value FROM tensors ORDER BY row").fetchall()
     expected = [str(2**70), str(-(2**200)), "NaN", "-Infinity", "?", "é", str(2**63), "true", "1.5"]
     assert [value for (value,) in found] == expected
@@ -185,7 +185,7 @@ def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_argumen
     add(sink, "Torch.add.0.forward", {"input_args": [measured], "input_kwargs": {"wide": [number], "dtype": number}})
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         columns = "slot, wide_mean, wide_norm, nan_count, posinf_count, neginf_count, zero_count, value"
         assert opened.sql(f"SELECT {columns} FROM tensors ORDER BY row").fetchall() == [
             ("input.0", 0.5, 1.0, 0, 1, 2, 3, None),
@@ -212,7 +212,7 @@ def test_saved_values_are_debug_points(lake: Path, sink: UnitSink) -> None:
     add(sink, "nested.1.debug", [{"a": {"type": "int", "value": 1}}])
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql(
             "SELECT o.kind, o.api, name, value FROM tensors JOIN ops o USING (seq) ORDER BY row"
         ).fetchall()
@@ -250,7 +250,7 @@ def test_tensors_are_kept_once_each_under_the_hash_that_ingest_gives(
             sink.end()  # so that there are several files of values
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = dict(opened.sql("SELECT data_name, content FROM tensors").fetchall())
         kept = dict(opened.sql("SELECT content, data FROM values").fetchall())
         fields = opened.sql("SELECT DISTINCT fields FROM tensors").fetchall()
@@ -276,7 +276,7 @@ def test_a_tensor_that_is_too_large_is_a_row_without_content(
     add(sink, "Torch.add.0.forward", {"output": [leaf(np.zeros(1001, np.uint8), "a.pt"), leaf(np.zeros(2), "b.pt")]})
     sink.end()
     sink.close()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT content IS NULL, content_problem IS NULL FROM tensors ORDER BY row").fetchall()
     assert found == [(True, False), (False, True)]
     assert len(notes(lake, "npu")) == 1

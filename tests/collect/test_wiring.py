@@ -19,7 +19,7 @@ def test_compare_says_that_a_rank_is_incomplete(tmp_path: Path) -> None:
     for run, ops in (("golden", -1), ("npu", 600)):
         replay(lake, run, 0, ops).wait()
         wait_for_unit(lake, run, 0)
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         complete = opened.sql("SELECT run, complete FROM dumps ORDER BY run").fetchall()
         assert complete == [("golden", True), ("npu", False)]
         report = opened.compare("npu", "golden").report

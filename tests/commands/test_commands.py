@@ -128,7 +128,7 @@ def test_comparing_runs_that_differ(folder: Path) -> None:
     done = lakeprobe("compare", "bad", "good", "--lake", lake)
     assert (done.code, done.err) == (0, "")
     assert "The first op that differs: Torch.mul.0.forward" in done.out
-    assert "    output.0: torch.float32 [4] norm 3 against 1" in done.out
+    assert "    output.0: error 2, torch.float32 [4] norm 3 against 1" in done.out
     assert lakeprobe("compare", "bad", "good", "--lake", lake, "--fail-on", "error").code == 1
     near = lakeprobe("compare", "near", "good", "--lake", lake, "--fail-on", "error")
     assert (near.code, "0 error, 1 warning" in near.out) == (0, True)
@@ -179,7 +179,9 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = lakeprobe("ingest", dump, "--run", "npu", "--lake", lake)
     assert (first.code, first.out) == (0, "")
-    assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s\n", first.err)
+    read, hint = first.err.splitlines()
+    assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s", read)
+    assert hint == "next, read the run to compare it with: lakeprobe ingest PATH"
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
@@ -201,7 +203,7 @@ def test_missing_side_files_are_noted(tmp_path: Path) -> None:
         "ingest", write_dump(tmp_path / "run", dump_text(add=1.0), side_files=False), "--lake", tmp_path / "lake"
     )
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[1:] == ["  stack.json is missing", "  construct.json is missing"]
+    assert done.err.splitlines()[1:-1] == ["  stack.json is missing", "  construct.json is missing"]
 
 
 LEAVES = dump_text(add=1.0)
@@ -303,10 +305,22 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
     done = lakeprobe("ls", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")
     words = [line.split() for line in done.out.splitlines()]
-    assert words[0][:5] == ["run", "format", "framework", "task", "level"]
-    assert [line[:6] for line in words if line[0] in ("bad", "good", "near", "same")] == [
-        [run, "msprobe", "dump", "pytorch", "statistics", "L1"] for run in ("bad", "good", "near", "same")
+    assert words[0] == ["run", "dump", "steps", "ranks", "ops", "rows", "source"]
+    assert [line[:9] for line in words if line and line[0] in ("bad", "good", "near", "same")] == [
+        [run, "msprobe", "pytorch", "statistics", "L1", "1", "1", "2", "4"] for run in ("bad", "good", "near", "same")
     ]
+
+
+def test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes(tmp_path: Path) -> None:
+    for step in (0, 1):
+        write_dump(tmp_path / "t1.npu" / f"step{step}" / "rank0", dump_text(add=1.0))
+    lake = ("--lake", tmp_path / "lake")
+    assert lakeprobe("ingest", tmp_path / "t1.npu", *lake).code == 0
+    assert lakeprobe("compare", "t1.npu@step0", "t1.npu@step1", "--name", "the.steps", *lake).code == 0
+    done = lakeprobe("ls", *lake)
+    assert f"{tmp_path}/t1.npu\n" in done.out  # the run's folder, not that of its first step
+    assert """In SQL such names stand in double quotes: lakeprobe sql 'from "the.steps"'""" in done.out
+    assert done.out.endswith("Where the first difference is: lakeprobe first-diff the.steps\n")
 
 
 def test_show_of_a_run_that_is_not_there(folder: Path) -> None:
@@ -320,13 +334,42 @@ def test_show(folder: Path) -> None:
     done = lakeprobe("show", "Torch.add", "--run", "bad", "--lake", lake)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0] == "Torch.add.0.forward  (run bad, step 0, rank 0, op 0)"
-    assert lines[1] == "in Module.model.Net.forward.0"
-    assert [line.split()[0] for line in lines[2:6]] == ["slot", "────────", "input.0", "output.0"]
-    assert lines[-1] == "  File /work/train.py, line 12, in forward, x = self.head(x)"
-    unknown = lakeprobe("show", "Torch.ad", "--lake", lake)
+    assert lines[:2] == ["Torch.add.0.forward  (step 0, rank 0)", "  in Module.model.Net.forward.0"]
+    assert [line.split() for line in lines[3:7]] == [
+        ["bad"], ["────────", "─────────────────", "───"], ["input.0", "torch.float32", "[4]"], ["max", "1"],
+    ]  # fmt: skip
+    assert lines[-1] == "  at File /work/train.py, line 12, in forward, x = self.head(x)"
+    unknown = lakeprobe("show", "Torch.sub", "--lake", lake)
     assert unknown.code == 2
-    assert "no op begins with Torch.ad" in unknown.line
+    assert "no op or module has Torch.sub in its name" in unknown.line
+
+
+@pytest.mark.parametrize("pattern", ["Torch.mul.0.forward", "Torch.mul", "*mul*", "MUL", "ul.0"])
+def test_show_finds_an_op_by_its_name_its_beginning_a_glob_or_a_part(folder: Path, pattern: str) -> None:
+    done = lakeprobe("show", pattern, "--run", "bad", "--lake", folder / "lake")
+    assert re.findall(r"^Torch\.\w+", done.out, re.MULTILINE) == ["Torch.mul"]
+
+
+def test_show_finds_the_ops_of_a_module(folder: Path) -> None:
+    done = lakeprobe("show", "model.net", "--run", "bad", "--lake", folder / "lake")
+    assert re.findall(r"^Torch\.\w+", done.out, re.MULTILINE) == ["Torch.add"]
+
+
+def test_show_puts_both_sides_of_a_comparison_beside_each_other(folder: Path) -> None:
+    lake = ("--lake", folder / "lake")
+    lakeprobe("compare", "bad", "good", "--name", "for_show", *lake)
+    done = lakeprobe("show", "mul", *lake)
+    rows = [line.split() for line in done.out.splitlines()]
+    assert ["bad", "good", "error"] in rows
+    assert ["input.0", "torch.float32", "[4]", "norm", "1", "norm", "1"] in rows
+    assert ["norm", "3", "1", "2"] in rows
+    assert done.out == lakeprobe("show", "mul", "--comparison", "for_show", *lake).out
+    assert done.out == lakeprobe("show", "mul", "--run", "bad", "--run", "good", *lake).out
+
+
+def test_show_names_what_it_does_not_show(folder: Path) -> None:
+    done = lakeprobe("show", "Torch", "--run", "bad", "--most", 1, "--lake", folder / "lake")
+    assert done.out.splitlines()[-2:] == ["… and 1 more (--most shows them):", "  Torch.mul.0.forward"]
 
 
 # ---- sql --------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_units_without_counterpart_are_told(tmp_path: Path) -> None:
         write_dump(tmp_path / "npu" / "step0" / f"rank{rank}", ONE)
     for step, rank in ((0, 0), (0, 1), (1, 0)):
         write_dump(tmp_path / "gpu" / f"step{step}" / f"rank{rank}", ONE)
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
     assert [str(key) for key in result.report.unpaired] == ["run npu step 0 rank 2", "run gpu step 1 rank 0"]
     assert result.stored.unpaired == result.report.unpaired

@@ -30,7 +30,7 @@ def save(folder: Path, **files: Any) -> Path:
 
 def compared(lake_folder: Path, *sides: Path, **options: Any) -> dict[tuple[str | None, str | None], Row]:
     """The rows by the names of both sides."""
-    with lakeprobe.open(lake_folder / "lake") as lake:
+    with lakeprobe.open(lake_folder / "lake", create=True) as lake:
         rows = lake.compare(*sides, **options).rows
         return {(row["target_name"], row["golden_name"]): row for row in rows.arrow().read_all().to_pylist()}
 
@@ -112,7 +112,7 @@ def test_a_tree_is_one_run_by_step_rank_and_folder(tmp_path: Path) -> None:
         for step, rank, part in ((0, 0, ""), (0, 0, "attention"), (0, 1, "attention"), (3, 0, "mlp/up")):
             folder = tmp_path / run / f"step{step}" / f"rank{rank}" / part
             save(folder, out_float32_1=np.float32(10 * step + rank + difference * (part == "attention")))
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
         rows = [
             (row["step"], row["rank"], row["part"], row["target_name"], row["golden_name"], row["verdict"])
@@ -170,7 +170,7 @@ def test_the_program_takes_an_old_compare_json(sides: tuple[Path, Path], tmp_pat
     assert "the API mapping names debug.absent, which the target run does not have" in done.stderr
     assert "the API mapping names debug.nowhere, which the golden run does not have" in done.stderr
     assert "debug.input" not in done.stderr
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         rows = lake.sql("SELECT target_name, golden_name, verdict FROM npu_vs_gpu ORDER BY row").fetchall()
     assert rows == [
         ("mine.0.debug", "theirs.0.debug", "error"),

@@ -68,7 +68,7 @@ def test_results_keep_them_with_their_values(lake: Lake) -> None:
 def test_every_form_shows_them(lake: Lake, tmp_path: Path) -> None:
     result = lake.comparison("own")
     for form in ("csv", "xlsx", "json", "parquet"):
-        result.write(tmp_path / form, form)
+        result.write(tmp_path / form, form, layout="msprobe")
     with only_file(tmp_path / "csv").open(newline="") as lines:
         header, *rows = csv.reader(lines)
     place = header.index("spread")

@@ -142,7 +142,7 @@ DUMPS = st.builds(lambda ops, gradients: ops | gradients, st.dictionaries(NAMES,
 @given(DUMPS, DUMPS)
 @settings(max_examples=examples(8), deadline=None)
 def test_every_row_of_both_sides_ends_once(target: Data, golden: Data) -> None:
-    with tempfile.TemporaryDirectory() as name, lakeprobe.open(Path(name) / "lake") as lake:
+    with tempfile.TemporaryDirectory() as name, lakeprobe.open(Path(name) / "lake", create=True) as lake:
         folders = write_dump(Path(name) / "ours", target), write_dump(Path(name) / "theirs", golden)
         result = lake.compare(*folders)
         rows = results(lake.path, result.name)

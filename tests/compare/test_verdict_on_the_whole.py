@@ -25,7 +25,7 @@ NO_VALUES = ["compared: 0 of 1 rows of the target, 0 of 1 of golden", "1 row wit
 
 
 def compared(folder: Path, target: Path, golden: Path, **options: Any) -> ComparisonResult:
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         result = lake.compare(target, golden, **options)
         result.summary()
     return result
@@ -122,7 +122,7 @@ def test_of_a_tensor_that_cannot_be_read_the_statistics_tell_only_that_it_differ
         if side in damaged:
             file = tmp_path / side / "dump_tensor_data" / "cut.npy"
             file.write_bytes(file.read_bytes()[:-3])
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
         rows = lake.sql("SELECT outcome, difference, verdict FROM results ORDER BY row").fetchall()
         assert rows[1] == ("unreadable", difference, "unreadable")
@@ -139,7 +139,7 @@ def test_a_first_difference_never_says_more_than_was_compared(tmp_path: Path) ->
         for step, value in enumerate(values):
             write_dump(tmp_path / side / f"step{step}" / "rank0", {"Torch.f.0.forward": call([tensor(value)])})
     write_dump(tmp_path / "npu" / "step2" / "rank0", ONE)
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
         asked = {
             "all": result.first_difference(),
@@ -239,13 +239,13 @@ def test_a_reader_sees_the_origin_over_all_ranks_first(tmp_path: Path) -> None:
     ],
 )
 def test_overflow_says_what_it_cannot_see(tmp_path: Path, data: Any, task: str, says: str) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(write_dump(tmp_path / "npu", data, task=task))
         assert overflow_text(lake.overflow("npu")).splitlines()[2] == says
 
 
 def test_blame_names_nothing_where_nothing_was_compared(tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         sides = dumps(tmp_path, BARE, BARE)
         assert blame_text(lake.compare(*sides).blame()).splitlines()[2:] == [
             "Verdict: nothing compared", *(f"  {line}" for line in NO_VALUES),
@@ -262,7 +262,7 @@ def test_gradients_that_are_written_ahead_of_the_forward_pass_come_behind_it(tmp
             "Torch.f.0.backward": {"input": [tensor(value)], "output": [tensor(value)]},
         }
 
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(*dumps(tmp_path, run(2.0), run(1.0)))
         assert [op.op for op in result.summary().first] == ["Torch.f.0.forward"]
         assert result.first_difference().origins.project("op").fetchall() == [("Torch.f.0.forward",)]

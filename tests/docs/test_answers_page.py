@@ -52,7 +52,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         said = answers.said(case, lake, sides)
         with Lake(lake) as opened:
             result = opened.comparison("_vs_".join(Path(side).name for side in sides))
-            files = {form: result.write(folder / case, form) for form in ("csv", "json", "xlsx")}
+            forms = ("csv", "json", "xlsx")
+            files = {form: result.write(folder / case, form, layout="msprobe") for form in forms}
             first = result.first_difference()
             texts = (first_difference_text(first), str(result))
             command = ["first-diff", result.name, "--format", "json", "--lake", str(lake)]

@@ -44,10 +44,10 @@ def test_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "dumps/lake": [("gpu", 2), ("old_script", 2)],
     }
     for place, expected in collected.items():
-        with lakeprobe.open(tmp_path / place) as lake:
+        with lakeprobe.open(tmp_path / place, create=True) as lake:
             found = lake.sql("SELECT run, count(*) FROM dumps WHERE complete GROUP BY run ORDER BY run").fetchall()
             assert found == expected
-    with lakeprobe.open(tmp_path / "lake") as lake:  # the page's commands want both runs in one lake
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:  # the page's commands want both runs in one lake
         lake.ingest(CHECKOUT / "tests/data/dumps/demo/golden", run="gpu")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)

@@ -78,12 +78,16 @@ def test_command_has_an_example_and_its_options_are_documented(command: str) -> 
     text = help_of(*command.split())
     assert f"Example: lakeprobe {command}" in text
     section = page("commands.md").split(f"\n## {command}\n")[1].split("\n## ")[0]
-    for option in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text.split("Options:")[1])) - {"--help"}:
+    of_all = {"-h", "--help", "-q", "--quiet", "-v", "--verbose"}
+    assert of_all <= set(re.findall(r"`(--?[a-z]+)`", page("commands.md").split("\n## ")[0]))
+    options = text.split("Options:")[1].split("Example: ")[0]
+    for option in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", options)) - of_all:
         assert f"`{option}" in section, option
 
 
 def test_every_command_is_documented() -> None:
-    listed = re.findall(r"^  ([\w-]+)  ", help_of().split("Commands:")[1], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", help_of().split("Collect and read:")[1], re.MULTILINE)
+    assert "More:" not in help_of()  # every command is in a group
     assert sorted(listed) == sorted({command.split()[0] for command in COMMANDS})
     assert re.findall(r"^## ([\w -]+)$", page("commands.md"), re.MULTILINE) == COMMANDS
 
@@ -222,7 +226,7 @@ def test_rule_runs(name: str, tmp_path: Path) -> None:
     file.write_text(RULES[name], encoding="utf-8")
     target, golden = dump(tmp_path / "target", TARGET), dump(tmp_path / "golden", GOLDEN)
     compare(target, golden, lake=tmp_path / "lake", rule=str(file))
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         rows = lake.sql("SELECT target_name, verdict, matched_by FROM results WHERE target_row IS NOT NULL").fetchall()
         for expected in EXPECTED[name]:
             assert expected in rows

@@ -95,7 +95,7 @@ def test_a_folder_with_every_format_is_told_apart_and_read(zoo: Path, tmp_path: 
     assert items["zoo", 0, 0, "points"] == "npy folder"
 
     report = ingest(zoo, lake=tmp_path / "lake")
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         read = lake.sql("SELECT run, list_sort(list(DISTINCT format)) FROM dumps GROUP BY run").fetchall()
         assert dict(read) == {name: sorted(found[name]) for name in report.runs}
         units = lake.sql("SELECT DISTINCT run, step, rank, part FROM ops").fetchall()
@@ -109,7 +109,7 @@ def test_a_folder_with_every_format_is_told_apart_and_read(zoo: Path, tmp_path: 
 def test_the_halves_of_a_mixed_dump_pair_with_their_own(tmp_path: Path) -> None:
     mixed(tmp_path / "target", graph=2.0)
     mixed(tmp_path / "golden")
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(tmp_path / "target", tmp_path / "golden", name="halves")
         query = "SELECT step, part, target_name, difference FROM halves WHERE role = 'output' ORDER BY ALL"
         assert lake.sql(query).fetchall() == [
@@ -130,7 +130,7 @@ def test_the_halves_of_a_mixed_dump_pair_with_their_own(tmp_path: Path) -> None:
 
 def test_debug_points_keep_values_apart_from_types(zoo: Path, tmp_path: Path) -> None:
     ingest(zoo / "debugged", lake=tmp_path / "lake")
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         rows = lake.sql("SELECT op, slot, name, role, norm, value FROM tensors ORDER BY row").fetchall()
     assert rows == [
         ("loss.0.debug", "", "loss.0.debug", "output", 3.0, None),
@@ -200,7 +200,10 @@ def test_the_page_names_every_format() -> None:
 
 
 def test_a_table_is_no_side_of_a_comparison(zoo: Path, tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake, pytest.raises(DumpError, match="no file of a known format"):
+    with (
+        lakeprobe.open(tmp_path / "lake", create=True) as lake,
+        pytest.raises(DumpError, match="no file of a known format"),
+    ):
         lake.compare(zoo / "compare_result_20260101120000.csv", zoo / "plain")
 
 

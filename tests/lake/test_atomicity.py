@@ -138,7 +138,7 @@ def test_a_reader_sees_all_or_nothing_while_units_are_replaced(tmp_path: Path) -
     writer.start()
     seen = set()
     while writer.is_alive():
-        with lakeprobe.open(lake) as opened:
+        with lakeprobe.open(lake, create=True) as opened:
             for table in ("dumps", "stacks", "ops", "tensors", "contents", "values"):
                 found = opened.sql(f'SELECT run, step, rank, count(*) FROM "{table}" GROUP BY ALL').fetchall()
                 assert {row[:3] for row in found} == {("gpu", 0, 0), ("gpu", 1, 0)}
@@ -210,7 +210,7 @@ def test_a_killed_ingest(tmp_path: Path, run: Path, lake: Path, how: str, point:
     new = 25 if how == "replace" else 20
     child = subprocess.run([sys.executable, "-c", KILLED, run, lake, point, str(count), how], capture_output=True)
     assert child.returncode == -9, child.stderr
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT count(*) FROM ops WHERE run = 'gpu' GROUP BY step, rank").fetchall()
         assert found == ([(new,)] * 4 if is_new else [(old,)] * 4 if old else [])
         assert opened.sql("SELECT count(*) FROM ops WHERE run = 'old' GROUP BY step, rank").fetchall() == [(5,)] * 2

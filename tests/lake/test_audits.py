@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audits")
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         for run, ops in (("target", 5), ("golden", 4)):
             lake.ingest(write_run(folder / run, ops=ops, steps=1))
         lake.compare("target", "golden", name="both")
@@ -37,7 +37,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(lake: Path) -> dict[str, int]:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         return {audit.name: len(rows) for audit, _, rows in audits.run(opened.sql)}
 
 
@@ -104,7 +104,7 @@ def test_what_an_audit_tells(tmp_path: Path, good: Path) -> None:
     lake = Path(shutil.copytree(good, tmp_path / "lake"))
     target, golden = (layout.unit_folder(lake, UnitKey(run, 0, 0)) / "tensors.parquet" for run in ("target", "golden"))
     target.write_bytes(golden.read_bytes())
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         [(audit, columns, [row])] = audits.run(opened.sql)
     assert (audit.name, audit.promise) == (
         "counts", "a unit holds as many ops, tensor rows and contents as were read from its dump.",

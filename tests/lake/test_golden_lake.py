@@ -20,7 +20,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_what_was_read_then_is_there(lake: Path) -> None:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert opened.runs == ["golden", "golden_saved", "target", "target_saved"]
         rows = opened.sql("SELECT run, count(*), count(content) FROM tensors GROUP BY run ORDER BY run").fetchall()
         assert rows == [("golden", 2438, 0), ("golden_saved", 5, 2), ("target", 2438, 0), ("target_saved", 5, 2)]
@@ -30,7 +30,7 @@ def test_what_was_read_then_is_there(lake: Path) -> None:
 
 
 def test_what_was_compared_then_is_there(lake: Path) -> None:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert opened.comparisons == ["saved", "statistics"]
         counts = "SELECT verdict, count(*) FROM results WHERE comparison = $name GROUP BY verdict ORDER BY verdict"
         rows = opened.sql(counts, {"name": "statistics"}).fetchall()
@@ -41,7 +41,7 @@ def test_what_was_compared_then_is_there(lake: Path) -> None:
 
 def test_what_is_compared_now_stands_beside_it(lake: Path) -> None:
     """And says the same, row by row: of columns that came later the older one has NULL."""
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         for name in ("statistics", "saved"):
             target, golden = ("target", "golden") if name == "statistics" else ("target_saved", "golden_saved")
             opened.compare(target, golden, name=f"{name} again")

@@ -122,7 +122,7 @@ def test_a_log_that_cannot_be_read_is_told(lake: Path) -> None:
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
     """A lake with two runs, one of them read twice, and a comparison."""
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         for run, ops in (("npu", 4), ("gpu", 2), ("npu", 3)):
             opened.ingest(write_run(tmp_path / f"{run}{ops}", ops, steps=1), run=run, replace=ops == 3)
         opened.compare("npu", "gpu", name="both")
@@ -131,7 +131,7 @@ def full(tmp_path: Path) -> Path:
 
 def answers(lake: Path) -> list[Any]:
     log._known.clear()
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert audits.run(opened.sql) == []
         rows = opened.sql("SELECT run, step, rank, count(*) FROM ops GROUP BY ALL ORDER BY ALL").fetchall()
         return [*rows, *opened.sql('SELECT count(*) FROM "both"').fetchall()]
@@ -157,7 +157,7 @@ def test_what_was_removed_by_hand_is_taken_out(full: Path) -> None:
     orphan = full / "run=npu" / "step=0" / "rank=0" / "20200101T000000-01234567"
     orphan.mkdir()
     says = "run lakeprobe check to see what is missing"
-    with lakeprobe.open(full) as opened, pytest.raises(LakeError, match=says), query_errors():
+    with lakeprobe.open(full, create=True) as opened, pytest.raises(LakeError, match=says), query_errors():
         opened.sql("FROM ops").fetchall()
     assert log.missing(log.read(full)) == ["run=gpu/step=0/rank=0", "run=gpu/step=0/rank=1"]
     assert [line.partition(":")[0] for line in staging.repair(full)] == [
@@ -197,7 +197,7 @@ def test_an_older_lake_is_read_and_gets_a_log_when_it_is_written_to(full: Path, 
     assert not list(full.glob("run=*/step=*/rank=*/*/"))
     assert answers(full) == expected
     assert layout.tables(full) == ["compare_result_20260101000000"]
-    with lakeprobe.open(full) as opened:
+    with lakeprobe.open(full, create=True) as opened:
         assert opened.sql("SELECT count(*) FROM compare_result_20260101000000").fetchall() == [(1,)]
         assert len(opened.comparison("both").rows.fetchall()) == expected[-1][0]
         opened.note("npu", "kept")
@@ -220,7 +220,7 @@ def test_an_older_lake_is_read_and_gets_a_log_when_it_is_written_to(full: Path, 
 def test_a_newer_and_an_older_reader_of_one_lake(full: Path) -> None:
     """Who opened before sees what was there then; who opens later what is there now."""
     with staging.reading(full) as before:
-        with lakeprobe.open(full) as opened:
+        with lakeprobe.open(full, create=True) as opened:
             opened.rm("npu")
             assert opened.sql("SELECT DISTINCT run FROM ops").fetchall() == [("gpu",)]
         assert layout.runs(before) == ["gpu", "npu"]

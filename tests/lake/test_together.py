@@ -51,7 +51,7 @@ def test_writers_of_different_runs_lose_nothing(tmp_path: Path, mount: str) -> N
         _, errors = writer.communicate()
         assert writer.returncode == 0, errors.decode()
     assert layout.runs(lake) == sorted(f"run{number}" for number in range(10))
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert opened.sql("SELECT DISTINCT count(*) FROM ops GROUP BY run, step, rank").fetchall() == [(2,)]
     assert leftovers(lake) == []
 
@@ -67,12 +67,12 @@ def test_a_comparison_reads_one_state(tmp_path: Path, monkeypatch: pytest.Monkey
     def disturbed(function: object, tasks: list[object], *rest: object) -> object:
         first = usual(function, tasks[:1], *rest)  # type: ignore[arg-type]
         ingest(other, lake=lake, run="npu", replace=True)
-        with lakeprobe.open(lake) as opened:
+        with lakeprobe.open(lake, create=True) as opened:
             opened.rm("gpu")
         return first + usual(function, tasks[1:], *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(comparing, "run_all", disturbed)
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         report = comparing.compare("npu", "gpu", lake=lake, name="c", jobs=1)
         assert [pair.rows for pair in report.pairs] == [3, 3]
         assert opened.runs == ["npu"]
@@ -100,7 +100,7 @@ READ = """
 import os, sys, lakeprobe
 for user in (0, 65534):  # what is to be imported may lie where only root can read
     os.setuid(user)
-    with lakeprobe.open(sys.argv[1]) as lake:
+    with lakeprobe.open(sys.argv[1], create=True) as lake:
         print(lake.runs, lake.sql("SELECT count(*) FROM ops").fetchall())
 """
 
@@ -121,7 +121,7 @@ def test_a_lake_below_a_folder_that_looks_like_a_partition(tmp_path: Path, above
     lake = tmp_path / above / "lake"
     for run in ("npu", "__HIVE_DEFAULT_PARTITION__"):
         ingest(write_run(tmp_path / "dump", ops=2, steps=1, ranks=1), lake=lake, run=run)
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         assert opened.sql("SELECT run, step, rank, count(*) FROM ops GROUP BY ALL ORDER BY ALL").fetchall() == [
             ("__HIVE_DEFAULT_PARTITION__", 0, 0, 2), ("npu", 0, 0, 2),
         ]  # fmt: skip

@@ -148,7 +148,7 @@ def test_a_rename_that_is_killed_anywhere_leaves_one_name(
 
 def names_of(path: Path) -> tuple[list[str], list[tuple[str, str, str]], list[tuple[str]]]:
     """The runs, the comparisons with their sides, and whose noise is there, for one who opens the lake now."""
-    with lakeprobe.open(path) as opened:
+    with lakeprobe.open(path, create=True) as opened:
         stored = [comparison.load(path, name) for name in opened.comparisons]
         golden = opened.sql("SELECT DISTINCT golden FROM noise").fetchall()
         return opened.runs, [(one.name, one.target, one.golden) for one in stored], golden
@@ -168,6 +168,6 @@ def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatc
         patch.setattr(Path, "rename", refuse)
         with pytest.raises(LakeError, match=r"Permission denied; .* is as it was before"):
             lake.rename("npu", "suspect")
-    with lakeprobe.open(lake.path) as again:
+    with lakeprobe.open(lake.path, create=True) as again:
         assert again.runs == ["gpu", "npu"]
         assert comparison.load(lake.path, "npu_vs_gpu").target == "npu"

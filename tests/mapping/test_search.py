@@ -79,7 +79,7 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def rows_of(lake: Path, target: Path, golden: Path, **options: Any) -> tuple[list[Json], Any]:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         result = opened.compare(target, golden, **options)
         rows = [dict(zip(result.rows.columns, row, strict=True)) for row in result.rows.fetchall()]
         return rows, result.summary()
@@ -108,7 +108,7 @@ def test_what_is_left_has_its_reason(tmp_path: Path, sides: tuple[Path, Path]) -
     assert ended["Primitive.matmul.MatMul.0.forward.output.0"][0] == "inside"
     masked = "inside: masked with -1e+09 here and with -inf there, and equal but for that"
     assert ended["Functional.softmax.0.forward.input.0"] == ("inside", [masked])
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         kept = lake.sql("SELECT row, confidence, reason FROM pairs ORDER BY row").fetchall()
         assert [row for row, _, _ in kept] == [row["row"] for row in rows]
         assert lake.sql("SELECT count(*) FROM pairs WHERE confidence >= 0.9").fetchall()[0][0] >= 10
@@ -124,7 +124,7 @@ def test_without_a_search_names_pair_alone(tmp_path: Path, sides: tuple[Path, Pa
     rows, _ = rows_of(tmp_path / "lake", *sides, search=False)
     assert "search" not in {row["matched_by"] for row in rows}
     assert {row["outcome"] for row in rows} <= {"compared", "unmatched"}
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         assert lake.sql("FROM pairs").fetchall() == []
 
 
@@ -182,7 +182,7 @@ def in_steps(factor: float = 1.0, weight: float = 1.0) -> Json:
 def test_the_end_of_what_is_one_op_there_is_named(tmp_path: Path, program: Json, cause: str | None) -> None:
     """Behind a difference no value agrees; what is made of the same tensors is held against each other."""
     target, golden = dump(tmp_path / "steps", "mindspore", program), dump(tmp_path / "fused", "pytorch", fused())
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(target, golden)
         first = result.first_difference().ranks.select("op").fetchall()
         suspects = result.blame().suspects.select("op").fetchall()
@@ -215,7 +215,7 @@ def test_layouts_are_notes(tmp_path: Path) -> None:
     rows, summary = rows_of(
         tmp_path / "lake", dump(tmp_path / "a", "mindspore", ours), dump(tmp_path / "b", "pytorch", theirs)
     )
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         reasons = dict(lake.sql("SELECT row, reason FROM pairs").fetchall())
     said = {row["target_name"] or row["golden_name"]: reasons[row["row"]] for row in rows}
     whole = "Module.qkv.Linear.forward.0.parameters.weight"
@@ -255,7 +255,7 @@ def test_contents_are_compared_in_one_layout(tmp_path: Path) -> None:
     measured = {row["target_name"].rpartition("forward.")[2]: (row["cosine"], row["max_abs_error"]) for row in rows}
     assert measured == {"input.0": (1.0, 0.0), "input.1": (1.0, 0.0), "output.0": (1.0, 0.0)}
     assert {row["difference"] for row in rows} == {"equal"}
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         reasons = [reason for (reason,) in lake.sql("SELECT reason FROM pairs ORDER BY row").fetchall()]
     assert [reason.rpartition(", compared with ")[2] for reason in reasons] == [
         "the target's axes in the order 1, 0, 2",
@@ -281,7 +281,7 @@ def gathered(rows: int, lowest: float) -> Json:
 def test_some_rows_stay_in_the_range_of_all(tmp_path: Path, lowest: float, different: list[str]) -> None:
     some = dump(tmp_path / "some", "pytorch", gathered(4, lowest))
     every = dump(tmp_path / "every", "mindspore", gathered(8, -0.3))
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(some, every)
         rows = [dict(zip(result.rows.columns, row, strict=True)) for row in result.rows.fetchall()]
     assert [row["target_name"] for row in rows if row["difference"] == "different"] == different

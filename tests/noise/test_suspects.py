@@ -20,7 +20,7 @@ from lakeprobe.session import ComparisonResult, Lake
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 
@@ -187,7 +187,7 @@ def test_a_mask_hides_no_difference(lake: Lake) -> None:
 def test_masked_runs_are_quiet(lake: Lake) -> None:
     for mask in (-10000.0, -1e9, -3e38):
         root = lake.path.parent / f"lake{mask}"
-        with lakeprobe.open(root / "lake") as other:
+        with lakeprobe.open(root / "lake", create=True) as other:
             assert named(compared(other, Network(seed=7, mask=mask), golden=Network(mask=mask))) == (None, None, None)
 
 

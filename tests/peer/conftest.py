@@ -39,7 +39,7 @@ def compared(pairs: Path) -> Iterator[Compared]:
                 if not (folder / "done").exists():
                     compare(target, golden, lake=folder / "lake", name=PAIR)
                     (folder / "done").touch()
-            lake = opened.enter_context(lakeprobe.open(folder / "lake"))
+            lake = opened.enter_context(lakeprobe.open(folder / "lake", create=True))
             return lake, lake.comparison(PAIR)
 
         yield compared

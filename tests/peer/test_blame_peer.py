@@ -200,7 +200,7 @@ def test_a_value_that_no_op_made(tmp_path: Path, slot: str) -> None:
         (folder / "dump.json").write_text(json.dumps(told, indent=1))
         for name in ("stack.json", "construct.json"):
             (folder / name).write_text((source / f"rank{rank}" / name).read_text())
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.compare(tmp_path / "altered" / "step0", source, name="pair")
         first = rows(blame(lake._connection, lake.path, "pair").suspects)[0]
     assert (first["rank"], first["op"], first["reason"]) == (2, slot, "taken")

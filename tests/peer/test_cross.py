@@ -52,7 +52,7 @@ def hand_checked(name: str) -> dict[str, str]:
 
 
 def rows_of(tmp_path: Path, target: Path, golden: Path, **options: Any) -> tuple[list[dict[str, Any]], Any]:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(target, golden, **options)
         relation = result.rows
         rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
@@ -141,7 +141,7 @@ def test_pairs_and_numbers_of_msprobe_with_its_mapping_files(tmp_path: Path, pee
     )
     file = Path(words[-1].replace("/data/dumps", str(DUMPS)))
     mappings = read_mappings(**{kind: file}) if file.suffix == ".yaml" else None
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(target, golden, mappings=mappings, rule="layer" if kind == "layer" else None)
         relation = result.rows
         ours = {

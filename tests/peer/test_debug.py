@@ -51,7 +51,7 @@ each_pair = pytest.mark.parametrize("pair", PAIRS, ids=[pair.folder.name for pai
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[lakeprobe.Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

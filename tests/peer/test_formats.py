@@ -44,7 +44,7 @@ def test_a_folder_of_real_dumps(top: Path, tmp_path: Path) -> None:
         (item.name, item.step, item.rank) for item in dumps
     }
     assert sorted(table.name for table in report.tables) == sorted(item.name for item in tables)
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         assert audits.run(lake.sql) == []
 
 

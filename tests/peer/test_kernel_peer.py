@@ -46,7 +46,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Compa
 
     def of(target: Path) -> Compared:
         if target not in done:
-            with lakeprobe.open(tmp_path_factory.mktemp("kernel") / "lake") as lake:
+            with lakeprobe.open(tmp_path_factory.mktemp("kernel") / "lake", create=True) as lake:
                 lake.compare(target, target.parent / "golden", rule="kernel")
                 found = lake.sql("SELECT * FROM results ORDER BY step, rank, row")
                 rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]

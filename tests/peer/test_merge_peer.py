@@ -89,7 +89,7 @@ def from_files(results: Path, config: Path, folder: Path) -> Sheets:
 def from_dumps(results: Path, config: Path, folder: Path) -> Sheets:
     variant = results.name.removeprefix("peer_out_").removesuffix("_step0_xlsx")
     apis, metrics = merge_config.read_config(config)
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         result = lake.compare(results.parent / variant / "step0", results.parent / "golden" / "step0")
     merge = merging.plan([result.stored], apis=apis, metrics=metrics)
     with connect() as connection:

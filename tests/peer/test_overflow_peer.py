@@ -43,7 +43,7 @@ pytestmark = needs_dumps
 
 @pytest.mark.parametrize(("target", "golden"), PAIRS, ids=[str(target.relative_to(DUMPS)) for target, _ in PAIRS])
 def test_the_planted_op_is_named_first(target: Path, golden: Path, tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         result = lake.compare(target, golden, name="pair", tensors="none")
         npu, gpu = result.stored.target, result.stored.golden
         for how in ({}, {"golden": gpu}, {"comparison": "pair"}):
@@ -61,7 +61,7 @@ def test_the_planted_op_is_named_first(target: Path, golden: Path, tmp_path: Pat
 def test_the_way_over_the_ranks(tmp_path: Path) -> None:
     """Rank 3 reduces with 2, sends to 0; 1 hears of it from 2 (INDEX.md, truth_log0_step0.json)."""
     target = DUMPS / "B_pt_dist" / "L1_stat" / "log0"
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(target, run="npu")
         spread = rows(overflow(lake._connection, "npu", step=0), "spread")
     ways = {row["rank"]: (row["received_from"], row["through"]) for row in spread}
@@ -85,7 +85,7 @@ def test_levels_are_those_of_msprobe(side: str, tmp_path: Path) -> None:
     gives no level to gradients of parameters.
     """
     theirs = json.loads((CHECKOUT / "tests/data/overflow/msprobe_levels_pt_log0_mix.json").read_text())[side]
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(DUMPS / "E_overflow/pt_log0/mix_stat" / side, run="npu")
         found = overflow(lake._connection, "npu", step=0)
         ours = {row["op"]: row["level"] for row in rows(found, "ops") if "parameters_grad" not in row["op"]}

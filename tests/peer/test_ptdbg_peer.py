@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 def compared(folder: Path, target: Path, golden: Path, rule: str | None = None) -> list[Row]:
     """The rows of the comparison of two runs."""
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         relation = lake.compare(target, golden, rule=rule, jobs=1).rows
         return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
@@ -69,7 +69,7 @@ def check_numbers(ours: Row, theirs: dict[str, str]) -> None:
 @pytest.mark.parametrize("rule", ["ptdbg", None])
 def test_the_planted_defect_is_found(tmp_path: Path, rule: str | None) -> None:
     """LayerNorm's eps in ln2 of the second layer, on rank 1; ptdbg also records the function inside it."""
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         comparison = lake.compare(LEGACY / "ln_eps", LEGACY / "golden", rule=rule, jobs=1)
         found = [(finding.rank, finding.op) for finding in comparison.summary().first]
         rows = comparison.rows.filter("rank = 1 AND difference = 'different'")
@@ -81,7 +81,7 @@ def test_the_planted_defect_is_found(tmp_path: Path, rule: str | None) -> None:
 @needs_dumps
 def test_call_stacks_alone(tmp_path: Path) -> None:
     stacks = DUMPS / "F_ptdbg_legacy" / "stack_only" / "golden"
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(stacks)
         dumps = lake.sql("SELECT task, ops, tensor_rows FROM dumps ORDER BY rank").fetchall()
         ((frames,),) = lake.sql(

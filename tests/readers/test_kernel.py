@@ -481,7 +481,7 @@ def test_a_line_of_mapping_csv_that_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[lakeprobe.Lake]:
-    with lakeprobe.open(tmp_path / "lake") as opened:
+    with lakeprobe.open(tmp_path / "lake", create=True) as opened:
         yield opened
 
 

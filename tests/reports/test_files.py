@@ -46,7 +46,7 @@ def compared(folder: Path, units: list[tuple[int, int]], texts: list[str] | None
     for run, norm in (("npu", 2.0), ("gpu", 1.0)):
         for step, rank in units:
             write_dump(folder / run / f"step{step}" / f"rank{rank}", norm, texts or [])
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         return lake.compare(folder / "npu", folder / "gpu", name="both").stored
 
 

@@ -135,8 +135,10 @@ def test_ranks_are_lines_and_many_are_a_band(connection: duckdb.DuckDBPyConnecti
     ((values, _),) = axes_of(few)
     assert len(lines(values)) == 3 + 3
     assert not values.collections
+    assert [text.get_text() for text in values.texts] == ["rank 0", "rank 1", "rank 2"]
     many = report(connection, points("a", 1, ranks=picture.MOST_LINES + 1)).figure()
     ((values, distances),) = axes_of(many)
+    assert [text.get_text() for text in values.texts] == []
     golden, run = lines(values)
     assert list(golden.get_ydata()) == [5, 6, 7, 8, 9]
     assert list(run.get_ydata()) == [5, 9, 10.5, 12, 13.5]

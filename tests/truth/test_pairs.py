@@ -39,7 +39,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["equal", "equal the other way", "epsilon", "scale"],
 )
 def test_the_planted_op_is_named(lake: Path, target: str, golden: str, module: str | None, defect: str | None) -> None:
-    with lakeprobe.open(lake) as opened:
+    with lakeprobe.open(lake, create=True) as opened:
         answers = named(opened, target, golden)
     assert set(answers) == {"compare", "first-diff", "blame"}
     for named_first in answers.values():

@@ -56,7 +56,7 @@ def main() -> None:
     verbose = "-v" in sys.argv
     path = Path(lake)
     ours, theirs = contents(path, target), contents(path, golden)
-    with lakeprobe.open(path) as opened:
+    with lakeprobe.open(path, create=True) as opened:
         result = opened.compare(target, golden)
         relation = result.rows
         rows = [dict(zip(relation.columns, values, strict=True)) for values in relation.fetchall()]

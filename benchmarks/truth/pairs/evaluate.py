@@ -49,7 +49,7 @@ def main() -> None:
     noise = "n" if "--noise" in sys.argv else ""
     right: Counter[str] = Counter()
     planted = 0
-    with lakeprobe.open(path) as lake:
+    with lakeprobe.open(path, create=True) as lake:
         for side, golden in (("a", "b"), ("b", "a")):
             if noise and PAIRS[pair]["ab".index(side)].endswith("_mindspore"):
                 continue

@@ -1,0 +1,90 @@
+"""How the command line presents itself: its commands in groups, and the options that every command has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from lakeprobe import diagnostics
+from lakeprobe.table_text import fold
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Collect and read": ("run", "preflight", "ingest", "export"),
+    "Compare, and find the cause": (
+        "compare", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce", "perturb",
+    ),
+    "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
+    "Watch a training": ("watch",),
+    "Keep the lake": ("ls", "rm", "rename", "note", "check", "recover", "doctor", "rules"),
+}  # fmt: skip
+"""The groups of commands in the help, in the order in which a user meets them."""
+
+_WIDTH = 80
+
+
+class Group(TyperGroup):
+    """The program's help: whole sentences, in groups, with an example for each group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        listed = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in self.commands if name not in listed)
+        for title, names in {**GROUPS, "More": others}.items():
+            there = [name for name in names if name in self.commands]
+            if there:
+                with formatter.section(title):
+                    formatter.write_dl([(name, _sentence(self.commands[name].help)) for name in there])
+
+
+class Command(TyperCommand):
+    """A command, with --quiet and --verbose."""
+
+    def __init__(self, *arguments: Any, params: list[Any] | None = None, **options: Any) -> None:
+        """Make the command of its own parameters and those of every command."""
+        super().__init__(*arguments, params=[*(params or ()), *_common()], **options)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with a paragraph as it is written, and the example last."""
+        self.format_usage(ctx, formatter)
+        text, _, example = inspect.cleandoc(self.help or "").partition("Example: ")
+        for paragraph in text.strip().split("\n\n"):
+            formatter.write_paragraph()
+            formatter.write("\n".join(fold(" ".join(paragraph.split()), _WIDTH, "")) + "\n")
+        self.format_options(ctx, formatter)
+        if example:
+            formatter.write_paragraph()
+            formatter.write(f"Example: {example.strip()}\n")
+
+
+def _common() -> Iterator[TyperOption]:
+    for name, short, volume, text in (
+        ("quiet", "-q", diagnostics.Volume.QUIET, "Say only results and errors."),
+        ("verbose", "-v", diagnostics.Volume.VERBOSE, "Say also what was read, by which rule, and how long it took."),
+    ):
+        yield TyperOption(
+            param_decls=[f"--{name}", short],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            help=text,
+            callback=_speaking(volume),
+        )
+
+
+def _speaking(volume: diagnostics.Volume) -> Any:
+    def set_volume(context: Any, parameter: Any, wanted: bool) -> bool:
+        if wanted and not context.resilient_parsing:
+            diagnostics.speak(volume)
+        return wanted
+
+    return set_volume
+
+
+def _sentence(text: str | None) -> str:
+    """Return the first sentence of a command's help."""
+    first, _, _ = inspect.cleandoc(text or "").partition("\n\n")
+    sentence, stop, _ = " ".join(first.split()).partition(". ")
+    return sentence + "." if stop else sentence

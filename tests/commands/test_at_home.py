@@ -1,0 +1,231 @@
+"""What a user meets first: the road, the help, completion, doctor, and how much is said."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import dump_text, lakeprobe, write_dump
+
+from lakeprobe import diagnostics
+from lakeprobe.cli import app
+from lakeprobe.commands.layout import GROUPS
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    for name, norm in (("npu", 3.0), ("gpu", 1.0)):
+        write_dump(folder / name, dump_text(add=1.0, mul=norm))
+    assert lakeprobe("compare", folder / "npu", folder / "gpu", "--lake", folder / "lake").code == 0
+    return folder / "lake"
+
+
+# ---- the road ---------------------------------------------------------------------------------------------
+
+
+def test_alone_it_shows_the_road(tmp_path: Path) -> None:
+    done = lakeprobe(LAKEPROBE_LAKE=tmp_path / "none")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert len(lines) <= 11
+    assert "  Compare two runs:    lakeprobe compare TARGET GOLDEN" in lines
+    assert f"There is no lake at {tmp_path / 'none'} yet; the first command makes it." in lines
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_road_has_the_users_own_runs(lake: Path) -> None:
+    lines = lakeprobe(LAKEPROBE_LAKE=lake).out.splitlines()
+    assert "✓ Compare two runs:    lakeprobe compare npu gpu" in lines
+    assert "  What causes it:      lakeprobe blame npu_vs_gpu" in lines
+    assert f"The lake {lake} has 2 runs: lakeprobe ls" in lines
+
+
+def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
+    for words, last in (
+        (("compare", "npu", "gpu", "--replace"), "lakeprobe sql \"from results where comparison = 'npu_vs_gpu'\""),
+        (("first-diff", "npu_vs_gpu"), "lakeprobe blame npu_vs_gpu"),
+        (("blame", "npu_vs_gpu"), "lakeprobe show Torch.mul.0.forward"),
+        (("ls",), "lakeprobe first-diff npu_vs_gpu"),
+    ):
+        done = lakeprobe(*words, "--lake", lake)
+        assert done.out.splitlines()[-1].endswith(last), words
+
+
+# ---- help -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["-h", "--help"])
+def test_the_help_has_groups_and_whole_sentences(spelling: str) -> None:
+    done = lakeprobe(spelling)
+    assert done.code == 0
+    assert "..." not in done.out.partition("\n")[2]
+    titles = re.findall(r"^([A-Z][\w ,]+):$", done.out, re.MULTILINE)
+    assert titles == ["Options", *GROUPS]
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["compare", "rules list", "sql"])
+def test_the_help_of_a_command_ends_with_an_example(command: str) -> None:
+    done = lakeprobe(*command.split(), "-h")
+    assert done.out.splitlines()[-1].startswith(f"Example: lakeprobe {command}")
+    assert "--quiet" in done.out
+
+
+def test_every_command_is_in_a_group() -> None:
+    named = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    listed = [name for names in GROUPS.values() for name in names]
+    assert named <= set(listed)
+    assert len(set(listed)) == len(listed)
+
+
+# ---- completion -------------------------------------------------------------------------------------------
+
+
+def completed(line: str, lake: Path) -> list[str]:
+    words = {"_LAKEPROBE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = lakeprobe(LAKEPROBE_LAKE=lake, **words)
+    assert done.err == ""
+    return done.out.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("lakeprobe bl", ["blame"]),
+        ("lakeprobe compare n", ["npu"]),
+        ("lakeprobe blame ", ["npu_vs_gpu"]),
+        ("lakeprobe overflow n", ["npu", "npu_vs_gpu"]),
+        ("lakeprobe show Torch.mul", ["Torch.mul.0.forward"]),
+        ("lakeprobe show Torch --run ", ["gpu", "npu"]),
+        ("lakeprobe compare --sql same", ["same_framework"]),
+        ("lakeprobe rules show f", ["fuzzy"]),
+        ("lakeprobe ingest --tensors ", ["copy", "link", "none"]),
+    ],
+)
+def test_a_shell_completes(line: str, expected: list[str], lake: Path) -> None:
+    assert completed(line, lake) == expected
+
+
+def test_without_a_lake_nothing_is_completed_and_nothing_is_said(tmp_path: Path) -> None:
+    assert completed("lakeprobe blame ", tmp_path / "none") == []
+    (tmp_path / "lake.yaml").write_text("format: [")
+    assert completed("lakeprobe blame ", tmp_path) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_shown_for_each_shell(shell: str) -> None:
+    done = lakeprobe("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1)
+    assert done.code == 0
+    assert "_LAKEPROBE_COMPLETE" in done.out
+
+
+# ---- doctor -----------------------------------------------------------------------------------------------
+
+
+def test_doctor(lake: Path) -> None:
+    done = lakeprobe("doctor", "--lake", lake)
+    assert (done.code, done.err) == (0, "")
+    facts = dict(re.findall(r"^([\w ]+?)  +(.*)$", done.out, re.MULTILINE))
+    assert facts["runs"] == "2, of 2 units"
+    assert facts["comparisons"] == "1"
+    assert (facts["collecting"], facts["left over"]) == ("nothing", "nothing")
+    assert re.fullmatch(r"writes \d+ MB/s; a small file takes [\d.]+ ms", facts["disk"])
+    assert facts["lake"] == str(lake)
+    assert list((lake / ".staging").iterdir()) == []
+
+
+def test_doctor_without_a_lake_and_with_one_that_is_damaged(tmp_path: Path) -> None:
+    assert "is not there yet" in lakeprobe("doctor", "--lake", tmp_path / "none").out
+    (tmp_path / "lake.yaml").write_text("format: [")
+    done = lakeprobe("doctor", "--lake", tmp_path)
+    assert done.code == 0
+    assert "lake.yaml is damaged" in done.out
+
+
+# ---- how much is said -------------------------------------------------------------------------------------
+
+
+def test_quiet_and_verbose(lake: Path, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "run", dump_text(add=1.0))
+    quiet = lakeprobe("ingest", dump, "--lake", tmp_path / "one", "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    verbose = lakeprobe("ingest", dump, "--lake", tmp_path / "two", "--verbose")
+    assert re.search(r"^  run run step 0 rank 0 \(msprobe dump\): 1 ops, \d+ bytes$", verbose.err, re.MULTILINE)
+    compared = lakeprobe("compare", "npu", "gpu", "--replace", "-v", "--lake", lake)
+    assert re.search(r"^rule same_framework, .*noise_factor 16,", compared.err, re.MULTILINE)
+    assert re.search(r"^comparing: \d+\.\d\d s$", compared.err, re.MULTILINE)
+    refused = lakeprobe("compare", "npu", "none", "-q", "--lake", lake)
+    assert refused.line.startswith("lakeprobe: none is neither a run")
+
+
+def test_progress_appears_after_a_second_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("TERM", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    diagnostics.speak(diagnostics.Volume.USUAL)
+    monkeypatch.setattr(diagnostics, "_PATIENCE", 0.0)
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    with diagnostics.progress("reading") as move:
+        assert move is not None
+        move(1, 4)
+        while "1/4" not in shown.getvalue():
+            move(1, 4)
+    with diagnostics.working("looking"):
+        while "looking" not in shown.getvalue():
+            pass
+    monkeypatch.setattr(diagnostics, "_PATIENCE", 60.0)
+    brief = Terminal()
+    monkeypatch.setattr(sys, "stderr", brief)
+    with diagnostics.progress("reading") as move, diagnostics.working("looking"):
+        assert move is not None
+        move(1, 4)
+    assert brief.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with diagnostics.progress("reading") as move:
+        assert move is None
+
+
+# ---- the terminal -----------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*words: object, **environment: str) -> str:
+    """Run the program with a terminal of 80 columns as stdout; returns what it wrote."""
+    ours, theirs = pty.openpty()
+    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "LINES")}
+    command = [sys.executable, "-m", "lakeprobe", *map(str, words)]
+    program = subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, env=variables | {"TERM": "xterm"} | environment
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the program has ended
+            break
+        if not part:
+            break
+        written += part
+    assert program.wait(60) == 0
+    os.close(ours)
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_on_a_terminal_the_answer_fits_and_has_colours(lake: Path) -> None:
+    coloured = on_a_terminal("compare", "npu", "gpu", "--replace", "--lake", lake, COLUMNS="80")
+    assert "Verdict: \x1b[1;31mdifferent\x1b[0m\n" in coloured
+    plain = on_a_terminal("sql", "from results", "--lake", lake, NO_COLOR="1")  # a terminal that knows no width
+    assert "\x1b" not in plain
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "target_name           Torch.add.0.forward.input.0" in plain
