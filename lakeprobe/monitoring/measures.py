@@ -60,5 +60,5 @@ _OF: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return xxhash.xxh3_64_hexdigest(plain.numpy())
+    plain = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return xxhash.xxh3_64_hexdigest(plain.reshape(-1).view(torch.uint8).numpy())

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 from lakeprobe.collect.pytorch import tensors as measuring  # noqa: E402
 from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa: E402
 from lakeprobe.collect.watching import values  # noqa: E402
+from lakeprobe.monitoring import measures  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
@@ -89,6 +90,14 @@ def test_wide_statistics_are_those_of_numpy_in_float64(
     assert found[1] == pytest.approx(norm, rel=near, nan_ok=True)
     size = norm / math.sqrt(tensor.numel()) if math.isfinite(norm) else 0
     assert found[0] == pytest.approx(mean, rel=near, abs=near * size, nan_ok=True)
+
+
+@pytest.mark.parametrize("strides", [(0,), (5, 0), (1, 7)])
+def test_one_element_has_its_bytes_whatever_its_strides(strides: tuple[int, ...]) -> None:
+    """torch calls it contiguous, and refuses to view it as bytes."""
+    tensor = torch.as_strided(torch.tensor([1.5, 2.5]), (1,) * len(strides), strides)
+    assert measuring._bytes(tensor).tobytes() == np.float32(1.5).tobytes()
+    assert measures.texts(tensor, ("digest",)) == measures.texts(torch.tensor([1.5]), ("digest",))
 
 
 @pytest.mark.parametrize("number", [10**5, 3 * 10**6])

@@ -355,7 +355,10 @@ def _have_same_bytes(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]")
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a tensor on the CPU in C order."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    flat = tensor.contiguous().reshape(-1)
+    if flat.stride(0) != 1:  # one element that was expanded counts as contiguous whatever its stride
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
 
 
 def _bytes(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
