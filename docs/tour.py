@@ -24,7 +24,7 @@ from lakeprobe import cli
 FOLDER = Path(__file__).resolve().parent
 DUMPS = FOLDER.parent / "tests" / "data" / "dumps"
 
-QUERY = "select op, count(*) as rows from tensors group by all order by rows desc limit 3"
+QUERY = "select op, count(*) as rows from tensors group by all order by rows desc, op limit 3"
 STEPS = (
     ("Read two dumps", "ingest dumps/demo/target"),
     ("", "ingest dumps/demo/golden"),

@@ -32,8 +32,10 @@ from lakeprobe.errors import LakeprobeError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import audits, log, staging
 
+WITH_FRAMEWORKS = ("collect", "monitoring", "checks")
+
 for module in pkgutil.walk_packages(lakeprobe.__path__, "lakeprobe."):
-    if not module.name.endswith(("__main__", ".jupyter")) and ".collect." not in module.name:
+    if not module.name.endswith(("__main__", ".jupyter")) and module.name.split(".")[1] not in WITH_FRAMEWORKS:
         importlib.import_module(module.name)
 
 SHIM = ctypes.CDLL(None)
