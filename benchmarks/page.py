@@ -50,7 +50,7 @@ def row(folder: Path, ranks: int, ops: int) -> str:
     inputs.statistics(folder, ranks, ops)
     for dump in folder.rglob("dump.json"):
         roughen(dump)
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.compare(folder / "target", folder / "golden", name="c")
         cells = [f"{ranks} × {ops}", *written(lake, folder / "c.html", "html")]
         cells += browsed(folder / "c.html")

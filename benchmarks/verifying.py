@@ -36,7 +36,7 @@ def collect(lake: Path, steps: int) -> None:
 def main(steps: int = 70, jobs: int = 2) -> None:
     with tempfile.TemporaryDirectory() as folder:
         collect(Path(folder) / "lake", steps)
-        with lakeprobe.open(Path(folder) / "lake") as lake:
+        with lakeprobe.open(Path(folder) / "lake", create=True) as lake:
             start = time.perf_counter()
             report = lake.verify("run", jobs=jobs).report
             seconds = time.perf_counter() - start

@@ -364,7 +364,7 @@ def test_modes_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ({"mode": "some"}, "mode should be one of"),
         ({"mode": "list"}, "mode list needs a scope"),
         ({"mode": "range", "scope": ["Torch_add_0_forward"]}, "scope takes two names"),
-        ({"mode": "range", "scope": ["relu", "gelu"]}, "relu in scope names no op"),
+        ({"mode": "range", "scope": ["relu", "gelu"]}, "relu in scope is not the name of an op"),
         ({"mode": "api_list"}, "mode api_list needs an api_list"),
         ({"filter_switch": True}, "filter_switch should be one of ON, OFF"),
         ({"dump_mode": ["sideways"]}, "data_mode should be a list of"),

@@ -145,7 +145,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lakeprobe.session
     folder = tmp_path_factory.mktemp("preflight")
     with pytest.MonkeyPatch.context() as patch:
         pack(folder / "golden", launch(), patch)
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.ingest(folder / "golden")
         yield lake
 
@@ -282,7 +282,7 @@ def test_the_exit_code_of_the_command_is_kept(tmp_path: Path) -> None:
 )
 def test_a_damaged_preflight_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "preflight.json").write_text(text)
-    with lakeprobe.open(tmp_path / "lake") as lake, pytest.raises(DumpError, match=message) as caught:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake, pytest.raises(DumpError, match=message) as caught:
         lake.ingest(tmp_path / "preflight.json")
     assert str(tmp_path / "preflight.json") in str(caught.value)
 
@@ -301,7 +301,7 @@ def test_compare_and_blame_say_what_differed_before_the_first_op(tmp_path: Path)
     blamed = run("blame", "target_vs_golden", "--lake", tmp_path / "lake")
     assert "\n  weights.weight: its values differ; " in blamed.out
     assert blamed.out.index("Before the first op") < blamed.out.index("Functional.linear.0.forward")
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         assert lake.runs == ["golden", "golden.preflight", "target", "target.preflight"]
 
 

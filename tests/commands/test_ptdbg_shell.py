@@ -29,14 +29,14 @@ def test_pt_prints_the_statistics_of_a_file(dump: Path, tmp_path: Path) -> None:
     shown = run("show", "tensor", "--lake", tmp_path / "lake").out
     assert str(list(values.shape)) in shown
     assert str(float(values.max())) in shown
-    with lakeprobe.open(tmp_path / "lake") as lake:  # dc: the array itself
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:  # dc: the array itself
         np.testing.assert_array_equal(lake.tensor(path.name, "tensor.0.debug", ""), values)
 
 
 def test_pk_prints_an_entry(dump: Path, tmp_path: Path) -> None:
     path = next(dump.glob("*.pkl"))
     assert run("ingest", path, "--lake", tmp_path / "lake", "--tensors", "none").code == 0
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         query = "select op, max from tensors where slot = 'output.0' order by row limit 1"
         op, greatest = lake.sql(query).fetchall()[0]
     shown = run("show", op, "--lake", tmp_path / "lake").out

@@ -21,7 +21,7 @@ STATE = checkpoints.state()
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("checkpoints")
     torch.save(STATE, folder / "base.pt")
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.ingest(folder / "base.pt", run="base")
         yield lake
 

@@ -30,6 +30,7 @@ def examples() -> list[tuple[str, list[str]]]:
 def test_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CHECKOUT)
     monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("COLUMNS", "80")
     shown = 0
     for command, parts in examples():
         program, *words = shlex.split(command)

@@ -20,7 +20,7 @@ from lakeprobe.session import Lake
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with two runs and their comparison, which tests copy."""
     folder = tmp_path_factory.mktemp("compared")
-    with lakeprobe.open(folder / "lake") as opened:
+    with lakeprobe.open(folder / "lake", create=True) as opened:
         for run in ("npu", "gpu"):
             opened.ingest(write_run(folder / run, 2))
         opened.compare("npu", "gpu")

@@ -51,7 +51,7 @@ def test_every_column_of_every_node_is_equal(tmp_path: Path) -> None:
     sides = [next(side.rglob("dump.json")).parent for side in (target, golden)]
     command = [MSPROBE, "graph_visualize", "-tp", sides[0], "-gp", sides[1], "-o", tmp_path / "theirs"]
     subprocess.run(command, check=True, capture_output=True)
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.compare(target, golden, name="demo")
         ours = nodes(lake.view("demo", tmp_path / "ours.vis.db", format="vis.db"))
     theirs = nodes(next((tmp_path / "theirs").glob("*.vis.db")))

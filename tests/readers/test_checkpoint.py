@@ -98,7 +98,7 @@ def test_torch_distributed(tmp_path: Path, write: Callable[[Path, Any], Path]) -
 
 @pytest.mark.parametrize(("tensor_ranks", "stages"), [(2, 1), (1, 2), (2, 2)])
 def test_megatron_shards_are_the_model(tmp_path: Path, tensor_ranks: int, stages: int) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         one, many = (
             checkpoints.megatron(tmp_path / "one", 1, 1),
             checkpoints.megatron(tmp_path / "many", tensor_ranks, stages),
@@ -117,7 +117,7 @@ def test_a_replicated_parameter_that_differs_stands_by_its_rank(tmp_path: Path) 
     saved = torch.load(path)
     saved["model"]["decoder.final_layernorm.weight"][0] += 1
     torch.save(saved, path)
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(folder)
         assert lake.sql("select op from ops where op like '%@%'").fetchall() == [
             ("decoder.final_layernorm.weight@tp1",)
@@ -256,7 +256,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     folder = checkpoints.sharded(tmp_path / "x", STATE)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with (
-        lakeprobe.open(tmp_path / "lake") as lake,
+        lakeprobe.open(tmp_path / "lake", create=True) as lake,
         pytest.raises(DumpError, match=r"in model-00002-of-00002.safetensors, which is missing"),
     ):
         lake.ingest(folder)
@@ -276,7 +276,7 @@ def test_a_chunk_that_is_missing_or_outside(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     path = checkpoints.safetensors(tmp_path / "x.safetensors", STATE)
     path.write_bytes(path.read_bytes()[:-1])
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         with pytest.raises(DumpError, match="truncated tensor"):
             lake.ingest(path)
         assert lake.runs == []

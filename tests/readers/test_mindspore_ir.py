@@ -36,7 +36,7 @@ def line_of(text: str) -> int:
 
 
 def test_every_kernel_has_its_line(tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         report = lake.ingest(kernel_dump(tmp_path / "dump"))
         joined = "ops left join stacks using (stack)"
         query = f"select api_type, api, user_frame(frames) from {joined} where api_type <> 'Parameter'"
@@ -72,7 +72,7 @@ def test_compare_and_show_name_the_line(tmp_path: Path) -> None:
 
 
 def test_a_dump_without_ir_has_no_lines_and_no_note(tmp_path: Path) -> None:
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         report = lake.ingest(kernel_dump(tmp_path / "dump", with_ir=False))
         assert lake.sql("select count(stack) from ops").fetchall() == [(0,)]
     assert not any("line of code" in note for note in report.notes)
@@ -83,7 +83,7 @@ def test_kernels_that_the_ir_lacks_are_counted(tmp_path: Path) -> None:
     np.save(
         folder / "rank_0/Net/0/0/Exp.Other_Exp-op0.0.0.1795392455478995.input.0.DefaultFormat.Float32.npy", np.ones(2)
     )
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         notes = lake.ingest(folder).notes
     assert any("1 of 22 kernels have no line of code in the IR, Other_Exp-op0 for one" in note for note in notes)
 
@@ -139,7 +139,7 @@ def test_a_damaged_ir_is_one_line(tmp_path: Path, change: object, message: str) 
     path = folder / "rank_0/graphs/ms_output_trace_code_graph_0.ir"
     assert callable(change)
     path.write_bytes(change(path.read_bytes()))
-    with lakeprobe.open(tmp_path / "lake") as lake:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         with pytest.raises(DumpError, match=message) as caught:
             lake.ingest(folder)
         assert lake.runs == []

@@ -32,7 +32,7 @@ def write_dump(folder: Path, *, eps: float, norm: float) -> Path:
 def compared(tmp_path: Path) -> ComparisonResult:
     target = write_dump(tmp_path / "target", eps=0.1, norm=1.5)
     golden = write_dump(tmp_path / "golden", eps=0.2, norm=1.0)
-    return lakeprobe.open(tmp_path / "lake").compare(target, golden, name="c")
+    return lakeprobe.open(tmp_path / "lake", create=True).compare(target, golden, name="c")
 
 
 def test_junit_has_a_case_per_op(compared: ComparisonResult, tmp_path: Path) -> None:

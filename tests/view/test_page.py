@@ -27,7 +27,7 @@ def opened() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path_factory.mktemp("pages") / "lake") as made:
+    with lakeprobe.open(tmp_path_factory.mktemp("pages") / "lake", create=True) as made:
         yield made
 
 

@@ -24,7 +24,7 @@ PLANTED = "Functional.layer_norm.3.forward"
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakeprobe.open(tmp_path_factory.mktemp("views") / "lake") as made:
+    with lakeprobe.open(tmp_path_factory.mktemp("views") / "lake", create=True) as made:
         made.compare(DUMPS / "demo" / "target", DUMPS / "demo" / "golden", name="demo")
         made.compare(DUMPS / "ranks" / "log0", DUMPS / "ranks" / "golden", name="ranks")
         yield made

@@ -19,7 +19,7 @@ DUMPS = Path(__file__).parents[1] / "data" / "dumps"
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, sqlite3.Connection]]:
     folder = tmp_path_factory.mktemp("databases")
-    with lakeprobe.open(folder / "lake") as lake:
+    with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.compare(DUMPS / "demo" / "target", DUMPS / "demo" / "golden", name="demo")
         lake.compare(DUMPS / "ranks" / "gelu_tanh", DUMPS / "ranks" / "golden", name="ranks")
         paths = {
