@@ -28,6 +28,7 @@ from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
+from lakeprobe.checks import LIMIT, SEED, USUAL_MODES
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
@@ -267,25 +268,82 @@ class Lake:
         self._see_changes()
         return report
 
-    def verify(self, run: str, *ops: str, **options: Any) -> Verification:
+    def verify(
+        self,
+        run: str,
+        *ops: str,
+        name: str | None = None,
+        device: str = "cpu",
+        standard: str = "rounding",
+        random: bool = False,
+        seed: int = SEED,
+        skip: Sequence[str] = (),
+        modules: Sequence[str] = (),
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        of: str | None = None,
+        most: int = 20,
+        imports: Sequence[str] = (),
+        limit: float = LIMIT,
+        replace: bool = False,
+        save_errors: str | os.PathLike[str] | None = None,
+        jobs: int = 1,
+    ) -> Verification:
         """Run ops of `run` again and keep what came out. Options and errors: `lakeprobe.checks.verify.verify`."""
         from lakeprobe.checks.verify import verify as run_verify  # numpy, which a query does not need
 
-        report = run_verify(run, ops, lake=self.path, **options)
+        report = run_verify(
+            run, ops, lake=self.path, name=name, device=device, standard=standard, random=random, seed=seed, skip=skip,
+            modules=modules, steps=steps, ranks=ranks, of=of, most=most, imports=imports, limit=limit, replace=replace,
+            save_errors=save_errors, jobs=jobs,
+        )  # fmt: skip
         self._see_changes()
         return Verification(self, report.name, report)
 
-    def reproduce(self, run: str, op: str, out: str | os.PathLike[str] | None = None, **options: Any) -> Script:
+    def reproduce(
+        self,
+        run: str,
+        op: str,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        step: int | None = None,
+        rank: int | None = None,
+        backward: bool = True,
+        random: bool = False,
+        seed: int = SEED,
+    ) -> Script:
         """Write a script that runs one op as `run` called it. Options and errors: `lakeprobe.checks.reproduce`."""
         from lakeprobe.checks.reproduce import reproduce as write_script
 
-        return write_script(run, op, out, lake=self.path, **options)
+        return write_script(
+            run, op, out, lake=self.path, step=step, rank=rank, backward=backward, random=random, seed=seed
+        )
 
-    def perturb(self, run: str, *ops: str, **options: Any) -> PerturbReport:
+    def perturb(
+        self,
+        run: str,
+        *ops: str,
+        name: str | None = None,
+        modes: Sequence[str] = USUAL_MODES,
+        device: str = "cpu",
+        random: bool = False,
+        seed: int = SEED,
+        skip: Sequence[str] = (),
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        of: str | None = None,
+        most: int = 20,
+        imports: Sequence[str] = (),
+        limit: float = LIMIT,
+        jobs: int = 1,
+    ) -> PerturbReport:
         """Run ops of `run` with changed inputs, and keep what that did. Options: `lakeprobe.checks.perturb.perturb`."""
         from lakeprobe.checks.perturb import perturb as run_perturb
 
-        report = run_perturb(run, ops, lake=self.path, **options)
+        report = run_perturb(
+            run, ops, lake=self.path, name=name, modes=modes, device=device, random=random, seed=seed, skip=skip,
+            steps=steps, ranks=ranks, of=of, most=most, imports=imports, limit=limit, jobs=jobs,
+        )  # fmt: skip
         self._see_changes()
         return report
 
@@ -531,12 +589,22 @@ class Lake:
             planned = merging.plan(comparisons, files, apis, metrics, step)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
-    def view(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
+    def view(
+        self,
+        name: str,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        format: str = "html",
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        most: int = 8,
+    ) -> Path:
         """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
         from lakeprobe.view.files import write
 
+        to = None if path is None else Path(path)
         with query_errors():
-            return write(self._connection, self.path, name, Path(path) if path is not None else None, **options)
+            return write(self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most)
 
     def flow(self, name: str) -> Cell:
         """Return the error of a comparison (of a run: the largest magnitude) along the program, for a notebook."""

@@ -19,6 +19,8 @@ settings.load_profile("fuzz" if FUZZ else "quick")
 # programs that tests start import the helpers beside this file, as tests do
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
 
+os.environ.pop("COLUMNS", None)  # xdist sets it, and tables would be folded to the width of nobody's terminal
+
 LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake")
 """Folders of the files that take longest. They are begun first, so that the workers end together."""
 

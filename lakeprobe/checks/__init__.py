@@ -4,3 +4,15 @@ An op of a run is called again on what it was given (`calls.py`, `worker.py`), m
 precision (`measures.py`), and judged in SQL (`sql/checks`). Only `pytorch/` and `mindspore/` import a framework, and
 only inside worker processes.
 """
+
+SEED = 1234
+"""Seeds random inputs, as msprobe does."""
+
+LIMIT = 60.0
+"""Seconds after which a call is given up."""
+
+MODES = ("improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu")
+"""The ways in which `perturb` changes inputs."""
+
+USUAL_MODES = ("no_change", "bit_noise", "add_noise", "improve_precision", "to_cpu")
+"""Without change_value: what exchanges elements of the input exchanges elements of most results."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.checks import pool, stored
+from lakeprobe.checks import LIMIT, MODES, SEED, USUAL_MODES, pool, stored
 from lakeprobe.checks.calls import Answer, Perturbed, Setup
-from lakeprobe.checks.verify import LIMIT, SEED, Chosen, select
+from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect
@@ -25,10 +25,6 @@ from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MODES = ("improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu")
-USUAL = ("no_change", "bit_noise", "add_noise", "improve_precision", "to_cpu")
-"""Without change_value: what exchanges elements of the input exchanges elements of most results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def perturb(
     *,
     lake: str | os.PathLike[str] | None = None,
     name: str | None = None,
-    modes: Sequence[str] = USUAL,
+    modes: Sequence[str] = USUAL_MODES,
     device: str = "cpu",
     random: bool = False,
     seed: int = SEED,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakeprobe import resources
-from lakeprobe.checks import values
+from lakeprobe.checks import SEED, values
 from lakeprobe.checks.calls import KEEPS_DTYPE, NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
-from lakeprobe.checks.verify import SEED, Chosen, select
+from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import staging, store, views
 from lakeprobe.lake.connection import connect

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
-from lakeprobe.checks import pool, standards, stored
+from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
 from lakeprobe.checks.measures import Measures
 from lakeprobe.errors import UsageError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-SEED = 1234
-LIMIT = 60.0
 _AT_ONCE = 500
 _PUBLISH_EVERY = 60.0
 """Seconds after which what is known is put in the lake while the rest runs."""

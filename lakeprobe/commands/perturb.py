@@ -58,7 +58,7 @@ def perturb(
     """
     from lakeprobe import diagnostics
     from lakeprobe import output as results
-    from lakeprobe.checks.perturb import USUAL
+    from lakeprobe.checks import USUAL_MODES
     from lakeprobe.checks.perturb import perturb as run_perturb
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.verification_files import write_free_benchmark
@@ -67,7 +67,7 @@ def perturb(
 
     with diagnostics.progress("perturbing") as progress:
         report = run_perturb(
-            run, ops or (), lake=lake, name=name, modes=mode or USUAL, device=device, random=random,
+            run, ops or (), lake=lake, name=name, modes=mode or USUAL_MODES, device=device, random=random,
             steps=numbers(step) or (), ranks=numbers(rank) or (), of=of, most=most, imports=modules or (), limit=limit,
             jobs=jobs or default_jobs(), progress=progress,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from lakeprobe.compare.run import compare
 from lakeprobe.errors import LakeError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, store
+from lakeprobe.session import Lake
 
 
 def files(lake: Path) -> dict[Path, bytes]:
@@ -131,7 +132,9 @@ def test_a_backslash_in_the_path_of_a_lake(tmp_path: Path) -> None:
 
 
 def test_a_typo_makes_no_lake(tmp_path: Path) -> None:
-    opened = package.open(tmp_path / "typo")
+    with pytest.raises(LakeError, match=r"there is no lake at .*typo"):
+        package.open(tmp_path / "typo")
+    opened = Lake(tmp_path / "typo")
     with pytest.raises(LakeError, match="typo is not a lake"):
         opened.sql("SELECT 1")
     with pytest.raises(LakeError, match="is not a lake"):
