@@ -229,7 +229,9 @@ def _nonfinite_share(
     narrow: Array, own: Array, denominator: Array, finite: Array, limit: float, limits: Precision
 ) -> float:
     """Of the elements that are not finite on a side, the share that is wrong: inf counts as the dtype's largest."""
-    apart = np.abs(np.clip(own, -limits.largest, limits.largest) - np.clip(narrow, -limits.largest, limits.largest))
+    # in the dtype itself, as numpy 2 does: numpy 1 widens where a limit is a scalar of float64
+    bounded, expected = (np.clip(array, -limits.largest, limits.largest).astype(array.dtype) for array in (own, narrow))
+    apart = np.abs(bounded - expected)
     right = (apart / denominator <= limit) | (np.isnan(own) & np.isnan(narrow))
     return _share_of(~right, ~finite)
 
