@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import lakeprobe
 from lakeprobe.collect import preflight as packing
 from lakeprobe.errors import DumpError, UsageError
 from tests.commands.program import lakeprobe as run
+
+torch = pytest.importorskip("torch")
 
 
 @dataclass

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-import lakeprobe
-from lakeprobe.errors import DumpError, TensorError
-from lakeprobe.tensors import TensorReference, open_tensor
-from lakeprobe.tensors.merged import merged
-from lakeprobe.tensors.mindspore_ckpt import read_ckpt
-from lakeprobe.tensors.safetensors import read_safetensors
-from lakeprobe.tensors.saved import Saved, Whole
-from lakeprobe.tensors.state_dict import is_state_dict, read_state_dict
-from lakeprobe.tensors.torch_distributed import read_distributed
-from tests.readers import checkpoints
+torch = pytest.importorskip("torch")
+
+import lakeprobe  # noqa: E402
+from lakeprobe.errors import DumpError, TensorError  # noqa: E402
+from lakeprobe.tensors import TensorReference, open_tensor  # noqa: E402
+from lakeprobe.tensors.merged import merged  # noqa: E402
+from lakeprobe.tensors.mindspore_ckpt import read_ckpt  # noqa: E402
+from lakeprobe.tensors.safetensors import read_safetensors  # noqa: E402
+from lakeprobe.tensors.saved import Saved, Whole  # noqa: E402
+from lakeprobe.tensors.state_dict import is_state_dict, read_state_dict  # noqa: E402
+from lakeprobe.tensors.torch_distributed import read_distributed  # noqa: E402
+from tests.readers import checkpoints  # noqa: E402
 
 STATE = checkpoints.state()
 
