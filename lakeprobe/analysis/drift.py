@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
 from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
+from lakeprobe.analysis.watch import check_monitored
 from lakeprobe.compare.plan import pair_units
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
@@ -60,10 +61,7 @@ def series_drift(
     """
     if not 0 < threshold < math.inf:
         raise UsageError(f"the threshold {threshold} should be a number above 0")
-    monitored = [name for (name,) in connection.execute("SELECT DISTINCT run FROM series ORDER BY run").fetchall()]
-    for name in (golden, run):
-        if name not in monitored:
-            raise UsageError(f"the lake has no series of run {name}; it has {', '.join(monitored) or 'none'}")
+    check_monitored(connection, golden, run)
     shared = connection.execute(
         "SELECT count(*) FROM (SELECT rank, step FROM series WHERE run = $run INTERSECT "
         "SELECT rank, step FROM series WHERE run = $golden)",

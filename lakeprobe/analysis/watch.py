@@ -68,6 +68,14 @@ def load(name: str) -> WatchRule:
         raise UsageError(f"the rule {path} cannot be read: {error}") from error
 
 
+def check_monitored(connection: duckdb.DuckDBPyConnection, *runs: str) -> None:
+    """Raise UsageError for a run of which the lake has no series."""
+    monitored = [name for (name,) in connection.execute("SELECT DISTINCT run FROM series ORDER BY run").fetchall()]
+    for run in runs:
+        if run not in monitored:
+            raise UsageError(f"the lake has no series of run {run}; it has {', '.join(monitored) or 'none'}")
+
+
 def watch(connection: duckdb.DuckDBPyConnection, run: str, rules: Sequence[WatchRule]) -> list[Anomaly]:
     """Return what `rules` find in the series of `run`, the earliest step first.
 
@@ -76,10 +84,8 @@ def watch(connection: duckdb.DuckDBPyConnection, run: str, rules: Sequence[Watch
     """
     import duckdb
 
+    check_monitored(connection, run)
     series = connection.sql("SELECT * EXCLUDE (run) FROM series WHERE run = $run", params={"run": run}).to_arrow_table()
-    if not len(series):
-        runs = [name for (name,) in connection.execute("SELECT DISTINCT run FROM series ORDER BY run").fetchall()]
-        raise UsageError(f"the lake has no series of run {run}; it has {', '.join(runs) or 'none'}")
     judging = connect()
     try:
         judging.register("passed", series)

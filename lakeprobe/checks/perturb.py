@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -83,9 +84,7 @@ def perturb(
         connection.register("answered", _answered(answers))
         found = connection.sql(resources.sql("checks/perturbations"), params={"device": device}).to_arrow_table()
         stored.publish(path, views.PERTURBATIONS, layout.perturbation_name(name), found)
-    statuses: dict[str, int] = {}
-    for status in found["status"].to_pylist():
-        statuses[status] = statuses.get(status, 0) + 1
+    statuses = Counter(found["status"].to_pylist())
     return PerturbReport(name, path, len(rows), len(calls), time.monotonic() - start, statuses)
 
 

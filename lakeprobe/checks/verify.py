@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -119,9 +120,7 @@ def verify(
             judged = work.publish()
         if save_errors is not None:
             _save_errors(judged, calls, setup, Path(save_errors), limit)
-    statuses: dict[str, int] = {}
-    for status in judged["status"].to_pylist():
-        statuses[status] = statuses.get(status, 0) + 1
+    statuses = Counter(judged["status"].to_pylist())
     return VerifyReport(
         name, path, len(rows), len(calls), len(calls) - len(missing), time.monotonic() - start, statuses
     )

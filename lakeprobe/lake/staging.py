@@ -287,7 +287,7 @@ def _wanted(lake: Path) -> set[str]:
 
 
 def unfit(lake: Path) -> list[str]:
-    """What of the folders of `lake` does not fit its log, a line each."""
+    """Return where the folders of `lake` do not match its log, a line for each."""
     found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
     found += [f"cannot be read: {path}" for path in log.damaged(lake)]
     found += [f"left over: {path}" for path in left_over(lake)]

@@ -22,7 +22,7 @@ from lakeprobe.mapping.votes import ops_by_tensors
 _Item = TypeVar("_Item")
 
 _MOST_ALIKE = 4
-"""A fingerprint shared by more leaves of one run than this says nothing about which op is meant."""
+"""If more leaves of one run than this share a fingerprint, it does not identify an op."""
 
 _LARGEST_GAP = 250_000
 """The largest gap of the chain, in pairs of ops, in which all pairs are scored."""

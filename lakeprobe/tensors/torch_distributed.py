@@ -79,7 +79,7 @@ def _fields(value: Any, kind: str, path: Path) -> dict[str, Any]:
 def _sizes(value: Any, path: Path) -> tuple[int, ...]:
     if isinstance(value, tuple) and all(type(number) is int and number >= 0 for number in value):
         return value
-    raise TensorError(f"{path} has an offset or size that is none; {_AGAIN}")
+    raise TensorError(f"{path} has an invalid offset or size; {_AGAIN}")
 
 
 def _tensor(

@@ -44,14 +44,18 @@ _DTYPES = {
 }
 
 
+def _refuse_state(stand_in: object, state: object) -> None:
+    """Take the place of the __setstate__ that dataclass gives to frozen classes with slots."""
+    raise TensorError("refused object with a state of its own")
+
+
 @dataclass(frozen=True, slots=True)
 class ElementType:
     """Stands for a storage class or a dtype of torch."""
 
     dtype: str
 
-    def __setstate__(self, state: object) -> None:
-        raise TensorError("refused object with a state of its own")
+    __setstate__ = _refuse_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,7 @@ class SavedStorage:
     key: str
     dtype: str
 
-    def __setstate__(self, state: object) -> None:
-        raise TensorError("refused object with a state of its own")
+    __setstate__ = _refuse_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,7 @@ class SavedTensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def __setstate__(self, state: object) -> None:
-        raise TensorError("refused object with a state of its own")
+    __setstate__ = _refuse_state
 
 
 BROKEN_PICKLE = (
@@ -212,8 +214,7 @@ def _rebuild_from_type_v2(rebuild: Any, kind: Any, arguments: Any, state: Any) -
 class _PlainTensor:
     """Stands for the class torch.Tensor."""
 
-    def __setstate__(self, state: object) -> None:
-        raise TensorError("refused object with a state of its own")
+    __setstate__ = _refuse_state
 
 
 class _Function:
@@ -227,8 +228,7 @@ class _Function:
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
 
-    def __setstate__(self, state: object) -> None:
-        raise TensorError("refused object with a state of its own")
+    __setstate__ = _refuse_state
 
 
 def _no_hooks(*items: Any) -> dict[str, Any]:
