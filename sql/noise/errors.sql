@@ -91,7 +91,7 @@ WITH
         SELECT
             given.number,
             max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
-            sqrt(sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
+            sqrt(ordered_sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
             bool_and(is_like AND coalesce(given.norm < 1e30, true)) AS is_summable,
             max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude
         FROM given

@@ -68,7 +68,7 @@ SELECT
     NULL,
     NULL,
     NULL,
-    sqrt(sum(norm ** 2)),
+    sqrt(ordered_sum(norm ** 2)),
     NULL
 FROM rows
 WHERE role = 'parameters_grad' AND norm IS NOT NULL
