@@ -125,9 +125,9 @@ DEFECTS = (
     defects.optimizer("eps", r"add_|addcdiv_", eps=1e-4),
     defects.optimizer("rate", r"addcdiv_|mul_", lr=1.05e-2),
     defects.no_clipping(),
-    defects.faulty_kernel("norm_kernel", inside("deep.1", "batch_norm"), ATEN.native_batch_norm, 2, scaled(1.001)),
+    defects.faulty_kernel("norm_kernel", inside("deep.1", "batch_norm"), ATEN.native_batch_norm, 1, scaled(1.001)),
     defects.faulty_kernel(
-        "bag_one_element", inside("fields.1", "embedding_bag"), ATEN._embedding_bag, 2, one_element_wrong
+        "bag_one_element", inside("fields.1", "embedding_bag"), ATEN._embedding_bag, 1, one_element_wrong
     ),
 )
 

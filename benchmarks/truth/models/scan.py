@@ -145,13 +145,13 @@ DEFECTS = (
     defects.optimizer("decay_rate", "mul_", weight_decay=0.1),
     defects.optimizer("rate", r"addcdiv_|mul_", lr=1.1e-3),
     defects.no_clipping(),
-    defects.faulty_kernel("rsqrt_kernel", within("layers.1.norm", "rsqrt"), ATEN.rsqrt, 2, scaled(1.001)),
-    defects.faulty_kernel("silu_one_element", within("layers.0.mixer", "silu"), ATEN.silu, 2, one_element_wrong),
+    defects.faulty_kernel("rsqrt_kernel", within("layers.1.norm", "rsqrt"), ATEN.rsqrt, 1, scaled(1.001)),
+    defects.faulty_kernel("silu_one_element", within("layers.0.mixer", "silu"), ATEN.silu, 1, one_element_wrong),
     defects.faulty_kernel(
         "conv_backward",
         inside("layers.1.mixer.conv", "conv1d", "backward"),
         ATEN.convolution_backward,
-        2,
+        1,
         scaled(1.002),
     ),
 )
