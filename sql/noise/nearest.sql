@@ -4,6 +4,7 @@
 -- A repeat that rounds as the target does, such as golden's program on the target's chip, is a better golden: a defect
 --   stands out of the little that still differs. Repeats that round at random are nearer by chance only, so no row is
 --   replaced unless most rows at the beginning of the program are ten times nearer to a repeat.
+-- nearness: how far those rows are from the repeat, relative to how far they are from golden; the same in every row
 -- Contents are always compared with golden's.
 WITH
     candidates AS (
@@ -28,17 +29,18 @@ WITH
     ),
     -- where the program begins, before what is wrong has reached most of it
     beginning AS (
-        SELECT distance / own AS nearness
+        SELECT distance / own AS share_left
         FROM closest
         QUALIFY row_number() OVER (ORDER BY golden_row) <= greatest(16, count(*) OVER () / 16)
     ),
     gate AS (
         SELECT
-            coalesce(median(nearness) < 0.1, false)
+            median(share_left) AS nearness,
+            coalesce(median(share_left) < 0.1, false)
             AND NOT EXISTS (FROM metrics WHERE measurement = 'measured') AS is_open
         FROM beginning
     )
-SELECT golden_row, s.max, s.min, s.mean, s.norm
+SELECT golden_row, s.max, s.min, s.mean, s.norm, nearness
 FROM closest
 CROSS JOIN gate
 WHERE is_open

@@ -1,7 +1,7 @@
 -- suspects: the ops that stand out of rounding noise, the cause first (schemas/suspects.yaml).
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
---   noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows; thresholds
+--   noise_near_shifts, noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows; thresholds
 -- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op whose output error
 --   exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
@@ -19,10 +19,14 @@ WITH
                 ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
             ) = 1
     ),
+    shifts AS (
+        FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts)
+        QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1
+    ),
     -- the norm of an op whose inputs err far more than ops round tells nothing
     shifted AS (
         SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
-        FROM noise_shifts
+        FROM shifts
         JOIN noise_errors USING (number)
         CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
         WHERE
@@ -123,7 +127,7 @@ LEFT JOIN noise_ops AS called
     AND called.side = o.side
 LEFT JOIN noise_errors AS e USING (number)
 LEFT JOIN noise_added AS a USING (number)
-LEFT JOIN noise_shifts AS shifts ON shifts.number = every.number
+LEFT JOIN shifts ON shifts.number = every.number
 LEFT JOIN noise_floors AS floors ON floors.rounding = o.rounding
 LEFT JOIN noise_repeat AS repeat ON repeat.golden_seq = o.golden_seq
 LEFT JOIN noise_makers AS m ON m.row = every.row
