@@ -51,7 +51,7 @@ WITH
                 4 / sqrt(n),
                 0
             ) AS flips,
-            condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2 + flips ** 2 + (0.02 * coalesce(replaced, 0)) ** 2) AS expected,
+            condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2 + flips ** 2 + coalesce(replaced, 0) ** 2) AS expected,
             log10(greatest(error_out, 1e-8) / expected) AS gain,
             log10(greatest(lower_out, 1e-8) / expected) AS lower_gain
         FROM noise_ops AS o

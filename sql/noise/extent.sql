@@ -1,9 +1,8 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
--- parameters: the tables noise_suspects, noise_floors, noise_errors, noise_nearest and paired
+-- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but the first suspect is paired by its name with
---   another call, so that differences by name say little. Then suspects decide what differs first. A repeat that
---   replaces golden may equal the target to the last bit: the two runs round differently all the same.
+--   another call, so that differences by name say little. Then suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -17,16 +16,12 @@ WITH
     known AS (
         SELECT count(*) > 0 AS are_errors FROM noise_errors
     ),
-    near AS (
-        SELECT count(*) > 0 AS is_near FROM noise_nearest
-    ),
     kinds AS (
         SELECT
-            is_bitwise AND NOT is_near AS are_bits,
+            is_bitwise AS are_bits,
             max(floor) AS floor
         FROM noise_floors
-        CROSS JOIN near
-        GROUP BY is_bitwise, is_near
+        GROUP BY is_bitwise
     )
 SELECT
     NOT are_bits OR is_askew AS is_rounding,

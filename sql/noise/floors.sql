@@ -1,12 +1,13 @@
 -- floors: the least error that ops of each way of rounding add, measured in this comparison.
 -- grain: one way of rounding (macros/rounding_of)
--- parameters: the tables noise_ops, noise_leaves and noise_errors; thresholds
+-- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_nearest; thresholds
 -- floor: the lower quartile of the output errors of forward ops of this way, at most that of the coarsest chip; other
 --   ops add no more than matrix products
 -- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
 -- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
 --   forward ops with equal inputs have equal outputs; or too few ops differ to tell. Two implementations always round
 --   differently.
+-- A repeat that replaces golden may equal the target to the last bit: the two runs round differently all the same.
 -- Digests alone have no error. Between chips the digest of every computed output differs; on one chip it is equal for
 --   most ops with equal inputs.
 WITH
@@ -22,11 +23,15 @@ WITH
         JOIN noise_errors USING (number)
         WHERE side = 'pair' AND is_leaf AND phase <> 'optimizer'
     ),
+    near AS (
+        SELECT count(*) > 0 AS is_near FROM noise_nearest
+    ),
     low AS (
         SELECT
             rounding,
-            quantile_disc(error_out, 0.25) FILTER (WHERE error_out > 0 AND phase = 'forward') AS quartile
+            quantile_disc(error_out, 0.25) FILTER (WHERE (error_out > 0 OR is_near) AND phase = 'forward') AS quartile
         FROM ops
+        CROSS JOIN near
         GROUP BY rounding
     ),
     all_ops AS (
@@ -66,9 +71,11 @@ SELECT
     if(is_low, most_low, worst.most) AS most,
     greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
     if(touched.ops = 0, NOT digests.are_rounding, touched.ops < 16 OR coalesce(is_bitwise, true))
-    AND getvariable('cross_framework') = 0 AS is_bitwise
+    AND getvariable('cross_framework') = 0
+    AND NOT is_near AS is_bitwise
 FROM worst
 CROSS JOIN all_ops
+CROSS JOIN near
 CROSS JOIN repeatable
 CROSS JOIN touched
 CROSS JOIN digests

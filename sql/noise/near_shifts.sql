@@ -5,9 +5,8 @@
 --   one that is lost. An op passes on the shift of its inputs, about as it is, and a backward op also that of what its
 --   forward op took and gave. So the columns are those of noise/shifts, but the usual shift is 0.
 -- unit: the shift that rounding explains: twice the shifts of the inputs, by their size relative to the output; the
---   effect of independent errors on a norm; a tenth of the input error, which need not be independent; what the repeat
---   is trusted to, in a matrix product a fiftieth of its error, elsewhere what is left of that; the precision of the
---   statistics; an element that noise moves over the kink of a function
+--   effect of independent errors on a norm; a tenth of the input error, which need not be independent; what is left of
+--   golden's error; the precision of the statistics; an element that noise moves over the kink of a function
 WITH
     leaves AS (
         SELECT
@@ -64,7 +63,7 @@ SELECT
         (2 * brought) ** 2
         + if(phase = 'backward', 2 * coalesce(saved.kept, 0), 0) ** 2
         + 4 * (coalesce(cancelled, 1) * greatest(noise_errors.error_in, floor)) ** 2 / outputs.n
-        + (if(way = 'matmul', 0.02, greatest(0.002, left_over)) * replaced) ** 2
+        + replaced ** 2
         + (2 * outputs.rounding) ** 2
         + if(has_kink, 8 / outputs.n, 0) ** 2
         + (0.1 * noise_errors.error_in) ** 2

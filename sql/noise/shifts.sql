@@ -8,8 +8,8 @@
 --   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
 -- usual: the median shift of its kind; 0 for a small number of normalisations
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors on
---   a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), a fiftieth of the error of a repeat
---   used as golden, and the precision of the statistics; after a step of the optimizer errors are not independent, so
+--   a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), what is left of golden's error
+--   beside a repeat, and the precision of the statistics; after a step of the optimizer errors are not independent, so
 --   also a tenth of the input error
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
@@ -79,7 +79,7 @@ SELECT
         + 4 * if(is_population, kinds.error_out, floor) ** 2 / ops.n
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
-        + (0.02 * coalesce(replaced, 0)) ** 2
+        + coalesce(replaced, 0) ** 2
         + (2 * ops.rounding) ** 2
     ) AS unit,
     abs(shift - usual) / unit / 2 - 1 AS score,
