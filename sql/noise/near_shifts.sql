@@ -6,7 +6,7 @@
 --   forward op took and gave. So the columns are those of noise/shifts, but the usual shift is 0.
 -- unit: the shift that rounding explains: twice the shifts of the inputs, by their size relative to the output; the
 --   effect of independent errors on a norm; a tenth of the input error, which need not be independent; what is left of
---   golden's error; the precision of the statistics; an element that noise moves over the kink of a function
+--   golden's error; a float32 sum of n squares, about √n roundings; an element that noise moves over the kink of a function
 WITH
     leaves AS (
         SELECT
@@ -64,7 +64,7 @@ SELECT
         + if(phase = 'backward', 2 * coalesce(saved.kept, 0), 0) ** 2
         + 4 * (coalesce(cancelled, 1) * greatest(noise_errors.error_in, floor)) ** 2 / outputs.n
         + replaced ** 2
-        + (2 * outputs.rounding) ** 2
+        + (outputs.rounding * (4 + sqrt(outputs.n) / 2)) ** 2
         + if(has_kink, 8 / outputs.n, 0) ** 2
         + (0.1 * noise_errors.error_in) ** 2
     ) AS unit,
