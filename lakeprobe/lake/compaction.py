@@ -11,8 +11,8 @@ go. The views and `layout.unit_place` read a unit in both forms, so no answer de
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -80,7 +80,7 @@ def _change(lake: Path, run: str, what: str, make: _Make) -> CompactReport:
         raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(runs) or 'none'})")
     with staging.unchanged(lake), staging.staged(lake, what) as session, staging.reading(lake) as before:
         steps = groupby(layout.units(before, run), key=attrgetter("step"))
-        with closing(connect()) as connection:
+        with _file_errors(lake), closing(connect()) as connection:
             set_spill_folder(connection, session.folder / "spill")
             changes = [make(connection, before, list(units), session.folder / str(step)) for step, units in steps]
         put = {name: folder for change in changes for name, folder in change.put.items()}
@@ -95,6 +95,17 @@ def _change(lake: Path, run: str, what: str, make: _Make) -> CompactReport:
         staging.publish(session, f"{what} {run}", put, removed, check)
         after = log.read(lake)
         return CompactReport(run, len(changes), len(layout.units(after, run)), _files(before, run), _files(after, run))
+
+
+@contextmanager
+def _file_errors(lake: Path) -> Iterator[None]:
+    """Turn an error of DuckDB, which reads and writes the files, into a LakeError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise LakeError(f"{str(error).strip().splitlines()[0]}; {lake} is as it was before") from error
 
 
 def _files(snapshot: Snapshot, run: str) -> int:

@@ -278,7 +278,8 @@ def _place(path: str, inside: list[str], ranks: Iterable[int] = (), stale: Itera
 
 def _is_ours(name: str, place: Place) -> bool:
     inside = (file for file in place.files if file.startswith("/") or ".." in file.split("/"))
-    return _NAME.fullmatch(name) is not None and is_place(place.path) and next(inside, None) is None
+    is_known = _NAME.fullmatch(name) is not None and is_step(name) == bool(place.ranks)
+    return is_known and is_place(place.path) and next(inside, None) is None
 
 
 def has_publication(path: str) -> bool:
@@ -287,10 +288,10 @@ def has_publication(path: str) -> bool:
     return found is not None and found["publication"] is not None
 
 
-def _publication_of(path: str) -> str:
-    """Return the name of the publication in a place. Empty for a place of an older release."""
+def _second_of(path: str) -> str:
+    """Return when a place was published. Empty for a place of an older release."""
     found = _PLACE.fullmatch(path)
-    return (found and found["publication"]) or ""
+    return ((found and found["publication"]) or "").partition("-")[0]
 
 
 def is_place(path: str) -> bool:
@@ -364,7 +365,8 @@ def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
         files.sync(path)
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # what it was for may be done, and the next session removes it
+            path.unlink(missing_ok=True)
 
 
 def _write_state(lake: Path, number: int) -> None:
@@ -412,10 +414,11 @@ def write_held(folder: Path, place: Place) -> None:
 
 
 def _held(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the ranks and stale ranks of a compacted step. Empty for another folder, or if the file is damaged."""
     try:
         described = json.loads(path.read_bytes())
         return {name: tuple(map(int, described[name])) for name in ("ranks", "stale")}
-    except (OSError, ValueError, TypeError, LookupError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError):
         return {}
 
 
@@ -448,17 +451,22 @@ def from_folders(lake: Path) -> dict[str, Place]:
         for folder in lake.glob(pattern):
             name = str(folder.relative_to(lake))
             newest = max((path.parent for path in folder.glob(f"*/{sign}")), default=folder)
-            if _NAME.fullmatch(name) and (newest / sign).exists():
-                found[name] = place_of(lake, str(newest.relative_to(lake)))
+            place = place_of(lake, str(newest.relative_to(lake)))
+            if (newest / sign).exists() and _is_ours(name, place):
+                found[name] = place
     for file in lake.glob("tables/*.parquet"):
         found.setdefault(f"tables/table={file.stem}", Place(f"tables/{file.name}", ()))
     return _each_unit_once(found)
 
 
 def _each_unit_once(found: dict[str, Place]) -> dict[str, Place]:
-    """Return what was found, with each unit either in a folder of its own or in a compacted step: the newer counts."""
+    """Return what was found, with each unit either in a folder of its own or in a compacted step: the newer counts.
+
+    Publications of one second cannot be told apart. Then the unit's own folder counts: it is what replaced the unit, or
+    what was compacted, which is the same.
+    """
     places: dict[str, Place] = {}
-    for name in sorted(found, key=lambda name: _publication_of(found[name].path)):
+    for name in sorted(found, key=lambda name: (_second_of(found[name].path), not is_step(name))):
         place = found[name]
         _apply(_Entry({name: place}, tuple(f"{name}/rank={rank}" for rank in place.ranks)), places)
     return places
