@@ -26,6 +26,8 @@ from lakeprobe.lake import log, store
 WORK = Path(__file__).resolve().parent / "work"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
 OPS = 200
+COMPARE = ("compare", "target", "golden", "--name", "c", "--jobs", "1", "--quiet")
+QUESTIONS = (("comm", "golden"), ("first-diff", "c"), ("blame", "c"), ("merge", "c"))
 OP = "Distributed.all_reduce.0.forward"
 
 
@@ -113,9 +115,33 @@ def units(ranks: int = 512, steps: int = 20) -> None:
     print(f"\ncompact: {seconds:.0f} s, {megabytes:.0f} MB")
 
 
+def compared(ranks: int) -> Path:
+    """A lake with the comparison c of so many pairs."""
+    lake = ingested(ranks, ["target", "golden"])
+    if not (lake / "comparisons" / "comparison=c").exists():
+        cost([*COMPARE, "--lake", lake])
+    return lake
+
+
+def pairs(ranks: int = 512) -> None:
+    """Measure a comparison of so many small pairs."""
+    lake = ingested(ranks, ["target", "golden"])
+    seconds, megabytes = cost([*COMPARE, "--replace", "--lake", lake])
+    print(f"{ranks} pairs: {seconds:.1f} s, {seconds / ranks:.2f} s a pair, {megabytes:.0f} MB")
+
+
+def analyses(*ranks: int) -> None:
+    """Measure the questions about comparisons of so many ranks."""
+    print(f"| ranks | {' | '.join(' '.join(asked) for asked in QUESTIONS)} |\n|---{'|---' * len(QUESTIONS)}|")
+    for number in ranks or (64, 256, 1024):
+        lake = compared(number)
+        costs = [cost([*asked, "--lake", lake]) for asked in QUESTIONS]
+        print(f"| {number} | {' | '.join(f'{used:.1f} s, {peak:.0f} MB' for used, peak in costs)} |", flush=True)
+
+
 def main(arguments: list[str]) -> None:
     """Run the measurement that is named first, with the numbers after it."""
-    named = {function.__name__: function for function in (units,)}
+    named = {function.__name__: function for function in (units, pairs, analyses)}
     if not arguments or arguments[0] not in named:
         raise SystemExit(f"name one of {', '.join(named)}")
     named[arguments[0]](*map(int, arguments[1:]))

@@ -38,6 +38,10 @@ _BUNDLED = {
 NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
 
+OF_UNITS = ("ops", "tensors", "stacks", "undumped", "contents", REFERENCES)
+"""The views with rows of units, but for dumps, which is small and says what else a run has."""
+OF_COMPARISONS = (RESULTS, SUSPECTS, PAIRS)
+
 _DEPTH, _STALE = "lake_depth", "stale_units"
 _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents) AS reference FROM contents"
 
