@@ -113,7 +113,7 @@ def _is_behind(name: str, wrong: int | None) -> bool:
 
 def _costs(lake_folder: Path, target: str, golden: str) -> tuple[float, float, float]:
     """The processor time of the whole comparison, of one by names alone, and of the search by itself; best of 3."""
-    units = [layout.unit_folder(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
+    units = [layout.unit_place(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
     rounds = []
     for _ in range(3):
         with lakeprobe.open(lake_folder, create=True) as lake:

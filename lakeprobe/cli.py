@@ -13,6 +13,7 @@ import typer
 from lakeprobe.commands.blame import blame
 from lakeprobe.commands.check import check
 from lakeprobe.commands.comm import comm
+from lakeprobe.commands.compact import compact
 from lakeprobe.commands.compare import compare
 from lakeprobe.commands.doctor import doctor
 from lakeprobe.commands.drift import drift
@@ -56,7 +57,7 @@ app = typer.Typer(
 )
 for command in (
     ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
-    unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, doctor, run,
+    unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, recover, doctor, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")

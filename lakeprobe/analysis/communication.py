@@ -54,7 +54,8 @@ def communication(
     were dumped; otherwise digests or statistics show what they can (law_*.sql in sql/analysis/communication say what).
     A tensor that cannot be read is a reason, not an error.
     """
-    with stage_connection(connection) as stages:
+    steps = () if step is None else (step,)
+    with stage_connection(connection, steps, steps) as stages:
         keep_transfers(stages, run)
         _keep_laws(stages, run)
         changed = None

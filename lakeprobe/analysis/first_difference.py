@@ -87,7 +87,8 @@ def first_difference(
     name = {"comparison": comparison.name}
     run = {"run": comparison.target}
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
-    with stage_connection(connection) as stages:
+    run_steps = {step for unit in comparison.units if unit.step in steps for step in (unit.step, unit.golden_step)}
+    with stage_connection(connection, run_steps, steps) as stages:
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep(stages, "leaf_errors", "leaf_errors", name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)

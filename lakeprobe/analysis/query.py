@@ -6,7 +6,7 @@ the same name, and no table of the user's hides a view of the lake from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,27 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def stage_connection(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a separate connection with the views of `connection`. The stages of the analysis end with it."""
+def stage_connection(
+    connection: duckdb.DuckDBPyConnection, run_steps: Collection[int] = (), steps: Collection[int] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a separate connection with the views of `connection`. The stages of the analysis end with it.
+
+    If `steps` of a comparison are given, the views have only these, and of runs only `run_steps`, so that no stage
+    reads the files of another step.
+    """
     with connection.cursor() as stages:
         views.share(connection, stages)
+        if steps:
+            _limit(stages, views.OF_UNITS, run_steps)
+            _limit(stages, views.OF_COMPARISONS, steps)
         yield stages
+
+
+def _limit(stages: duckdb.DuckDBPyConnection, names: Iterable[str], steps: Collection[int]) -> None:
+    """Hide views behind temporary ones of the same name, which have only `steps`."""
+    listed = ", ".join(str(int(step)) for step in sorted(steps))
+    for name in names:
+        stages.execute(f"CREATE TEMP VIEW {name} AS FROM memory.main.{name} WHERE step IN ({listed})")
 
 
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeprobeError, RuleError, UsageError
-from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,9 +37,6 @@ _OTHERS = 512 * 2**20
 
 _LEAST = 32 * 2**20
 """Bytes of memory that the smallest comparison needs."""
-
-_SHARE_OF_DISK = 10
-"""A comparison may fill at most one part in this many of the free disk, because several may run at once."""
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[kmgt]i?b)", re.IGNORECASE)
 
@@ -121,16 +116,6 @@ def set_memory_limit(connection: duckdb.DuckDBPyConnection, limit: int | str) ->
     if most < _LEAST:
         raise UsageError(f"{most} bytes of memory are too few for a comparison; give at least {_LEAST}")
     connection.execute(f"SET memory_limit = '{most}B'")
-
-
-def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Let queries spill to `folder`, which DuckDB creates when needed and removes at the end.
-
-    By default DuckDB creates a folder .tmp in the working directory. The parent of `folder` must exist.
-    """
-    most = shutil.disk_usage(folder.parent).free // _SHARE_OF_DISK
-    connection.execute(f"SET temp_directory = {quote_text(str(folder))}")
-    connection.execute(f"SET max_temp_directory_size = '{most}B'")
 
 
 @contextmanager

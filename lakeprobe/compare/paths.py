@@ -212,7 +212,7 @@ def _is_unchanged(lake: Path, run: str, dump: Located) -> bool:
 
 
 def _described(lake: Path, key: UnitKey, column: str) -> str:
-    return str(read_dump(layout.unit_folder(lake, key))[column])
+    return str(read_dump(layout.unit_place(lake, key))[column])
 
 
 def _read_from(lake: Path, run: str) -> Path:

@@ -171,9 +171,9 @@ def only_pair(lake: Path) -> tuple[str, str, str]:
         raise UsageError(f"give TARGET and GOLDEN; the lake {lake} has {len(runs)} runs: {', '.join(runs) or 'none'}")
     from lakeprobe.lake.unit import read_dump
 
-    folders = {run: [layout.unit_folder(lake, key) for key in layout.units(lake, run)] for run in runs}
-    is_mindspore = {run: read_dump(folders[run][0])["framework"] == "mindspore" for run in runs}
-    age = {run: max(folder.stat().st_mtime for folder in folders[run]) for run in runs}
+    places = {run: [layout.unit_place(lake, key) for key in layout.units(lake, run)] for run in runs}
+    is_mindspore = {run: read_dump(places[run][0])["framework"] == "mindspore" for run in runs}
+    age = {run: max(place.folder.stat().st_mtime for place in places[run]) for run in runs}
     golden, target = sorted(runs, key=lambda run: (is_mindspore[run], age[run]))
     why = "MindSpore against PyTorch" if is_mindspore[target] > is_mindspore[golden] else "the newer against the older"
     return target, golden, why
@@ -243,7 +243,7 @@ def _tasks(
     first = {run: layout.units(there, run)[0].step for run in {key.run for pair in pairs for key in pair}}
     return [
         PairTask(
-            there.lake, target, golden, layout.unit_folder(there, target), layout.unit_folder(there, golden),
+            there.lake, target, golden, layout.unit_place(there, target), layout.unit_place(there, golden),
             folder / f"step={target.step}" / f"rank={target.rank}", rule, mappings, threads,
             target.step == first[target.run] and golden.step == first[golden.run],
         )

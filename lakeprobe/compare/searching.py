@@ -13,6 +13,7 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import SEARCHED
 from lakeprobe.lake.comparison import PAIRS_FILE, ROW_GROUP
 from lakeprobe.lake.connection import write_parquet
+from lakeprobe.lake.layout import UnitPlace
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,7 +54,7 @@ def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
     return float(connection.execute(query).fetchall()[0][0]) < _FEW
 
 
-def create(connection: duckdb.DuckDBPyConnection, units: tuple[Path, Path] | None) -> bool:
+def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:
     """Create the tables search_rows and search_left from a search in `units`; empty if `units` is None.
 
     Returns whether the search found a row.

@@ -22,11 +22,12 @@ from lakeprobe.lake.connection import (
     connect,
     define_macros,
     lock,
+    set_spill_folder,
     set_variable,
     useful_threads,
     write_parquet,
 )
-from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.system import files
@@ -47,7 +48,7 @@ _MACROS = (
 
 @dataclass(frozen=True, slots=True)
 class PairTask:
-    """Two units to compare, and the folder `staged` for the result, which does not exist yet.
+    """Two units to compare, where they are, and the folder `staged` for the result, which does not exist yet.
 
     Without a `rule`, the frameworks of the units and the mappings choose a bundled one. The folders of the units do not
     change while they are compared. `is_first_step`: neither run has an earlier step. `search` allows a search for a
@@ -58,8 +59,8 @@ class PairTask:
     lake: Path
     target: UnitKey
     golden: UnitKey
-    target_folder: Path
-    golden_folder: Path
+    target_place: UnitPlace
+    golden_place: UnitPlace
     staged: Path
     rule: Rule | None
     mappings: Mappings
@@ -109,12 +110,12 @@ def compare_units(task: PairTask) -> PairReport:
     """Write the results of one pair of units. Raises RuleError and LakeError."""
     import duckdb
 
-    target, golden = task.target_folder, task.golden_folder
+    target, golden = task.target_place, task.golden_place
     task.staged.mkdir(parents=True)
     connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
     origin = task.rule.origin if task.rule else "the default rule"
     try:
-        limits.set_spill_folder(connection, task.staged / "spill")
+        set_spill_folder(connection, task.staged / "spill")
         if task.memory is not None:
             limits.set_memory_limit(connection, task.memory)
             limits.set_memory_limit(writer, task.memory)
@@ -133,6 +134,7 @@ def compare_units(task: PairTask) -> PairReport:
             is_rounding = _find_suspects(writer, connection, task)
             searched = searching.write(writer, connection, task.staged) if searching.is_used(rule) else None
             rows = _write(writer, connection, rule, task.staged / RESULTS_FILE)
+            _copy_stacks(writer, target, task.staged / STACKS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             dumped, is_structure, *whole = _rows(connection, _STATE)[0]
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -142,7 +144,6 @@ def compare_units(task: PairTask) -> PairReport:
     finally:
         connection.close()
         writer.close()
-    shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
     files.sync_tree(task.staged)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
@@ -151,7 +152,9 @@ def compare_units(task: PairTask) -> PairReport:
     )
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> tuple[Rule, Pending]:
+def _prepare(
+    connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPlace, golden: UnitPlace
+) -> tuple[Rule, Pending]:
     """Load both sides, set the thresholds, define the views that the rule names, and lock the connection.
 
     Returns the rule, and the stages that are not defined yet.
@@ -178,7 +181,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
     if not rules.names(rule).isdisjoint(stages.WITH_STACKS):
-        _load_stacks(connection, target, golden)
+        _load_stacks(connection)
     pending = stages.define(connection, Case(rule, is_mapped or not task.mappings.is_empty))
     noise.load_repeats(
         connection, noise.Repeats(task.noise, task.golden.step, task.golden.rank) if task.noise else None
@@ -189,32 +192,43 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path
     return rule, pending
 
 
-def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: Path, golden: Path) -> None:
+def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPlace, golden: UnitPlace) -> None:
     """Create the tables of both sides, and find by what the two can be compared."""
-    set_variable(connection, "target_unit", file_pattern(target))
-    set_variable(connection, "golden_unit", file_pattern(golden))
+    for side, unit in (("target", target), ("golden", golden)):
+        set_variable(connection, f"{side}_unit", file_pattern(unit.folder))
+        connection.execute(f"SET VARIABLE {side}_rank = $rank", {"rank": unit.rank})
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
-    for side, folder in (("target", target), ("golden", golden)):
-        _load_side(connection, side, folder)
+    for side, unit in (("target", target), ("golden", golden)):
+        _load_side(connection, side, unit)
         joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
         connection.execute(f"CREATE VIEW {side} AS {joined}")
 
 
-def _load_side(connection: duckdb.DuckDBPyConnection, side: str, folder: Path) -> None:
+def _load_side(connection: duckdb.DuckDBPyConnection, side: str, unit: UnitPlace) -> None:
     """Create the tables of one side."""
-    set_variable(connection, "unit", file_pattern(folder))
-    set_variable(connection, "unit_folder", str(folder))
+    set_variable(connection, "unit_values", str(unit.values))
+    of_unit = f"getvariable('{side}_unit'), getvariable('{side}_rank')"
     for table in ("ops", "leaves", "contents"):
-        _create_table(connection, f"{side}_{table}", f"FROM unit_{table}(getvariable('unit'))")
+        _create_table(connection, f"{side}_{table}", f"FROM unit_{table}({of_unit})")
 
 
-def _load_stacks(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> None:
+def _load_stacks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of both sides' call stacks, which few rules read."""
-    for side, folder in (("target", target), ("golden", golden)):
-        stacks = quote_text(file_pattern(folder / STACKS_FILE))
-        _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM read_parquet({stacks})")
+    for side in ("target", "golden"):
+        rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_rank'))"
+        _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM {rows}")
+
+
+def _copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) -> None:
+    """Write the call stacks of the unit into `path`."""
+    stacks = unit.folder / STACKS_FILE
+    if unit.rank is None:
+        shutil.copyfile(stacks, path)
+        return
+    rows = f"FROM read_parquet({quote_text(file_pattern(stacks))}) WHERE rank = {unit.rank} ORDER BY stack"
+    writer.execute(f"COPY (SELECT * EXCLUDE (step, rank) {rows}) TO {quote_text(str(path))} (FORMAT parquet)")
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:

@@ -148,7 +148,7 @@ def _check_target(target: Path, lake: Path, replaced: bool) -> None:
         if not _OURS.fullmatch(f"{TENSOR_FOLDER}/{file.name}" if inner else file.name):
             raise UsageError(f"{file} is not a file of an export, so {target} is not replaced; choose another folder")
     for key in layout.units(lake) if files else ():
-        read_from = Path(UnitTables(layout.unit_folder(lake, key)).described["source"]).resolve()
+        read_from = Path(UnitTables(layout.unit_place(lake, key)).described["source"]).resolve()
         if read_from.is_relative_to(target) or target.is_relative_to(read_from):
             raise UsageError(f"{target} is where {key} was read from, so it is not replaced; choose another folder")
 
@@ -166,7 +166,7 @@ def _unchanged(target: Path) -> Iterator[None]:
 
 
 def _export_unit(task: _Task) -> ExportedUnit:
-    unit, report = UnitTables(layout.unit_folder(task.lake, task.key)), ExportedUnit(task.key)
+    unit, report = UnitTables(layout.unit_place(task.lake, task.key)), ExportedUnit(task.key)
     frames, contents = unit.frames(), unit.contents()
     kernels, is_foreign = [], False
     for name, entries in _parts(unit):

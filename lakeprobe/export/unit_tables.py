@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from lakeprobe.errors import LakeError
 from lakeprobe.export.entries import Leaf, Op
 from lakeprobe.export.side_files import CALLS
+from lakeprobe.lake.layout import UnitPlace
+from lakeprobe.lake.unit import opened, read_batches, read_dump
 from lakeprobe.tensors import TensorReference
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -25,12 +23,11 @@ _BATCH = 1 << 12
 
 
 class UnitTables:
-    """The tables of the unit in `folder`."""
+    """The tables of a unit."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with self._open("dumps") as file:
-            [self.described] = file.read().to_pylist()
+    def __init__(self, unit: UnitPlace) -> None:
+        self.unit = unit
+        self.described = read_dump(unit)
         self.layouts: dict[str, dict[str, Any]] = json.loads(self.described.get("layout") or "{}")
 
     def head(self, part: str) -> dict[str, Any]:
@@ -57,7 +54,7 @@ class UnitTables:
         import pyarrow.compute as pc
 
         tables = [self._calls("ops")]
-        if (self.folder / "undumped.parquet").exists():
+        if (self.unit.folder / "undumped.parquet").exists():
             tables.append(self._calls("undumped"))
         calls = pa.concat_tables(tables).combine_chunks()
         is_of_part = pc.equal(calls["part"], part)
@@ -67,39 +64,34 @@ class UnitTables:
         """Return the columns CALLS of `table`, with NULL for columns that an older table lacks."""
         import pyarrow as pa
 
-        with self._open(table) as file:
+        with opened(self.unit, table) as file:
             known = [name for name in CALLS if name in file.schema_arrow.names]
-            read = file.read(columns=known)
+            schema = pa.schema([file.schema_arrow.field(name) for name in known])
+            read = pa.Table.from_batches(read_batches(self.unit, file, known), schema)
         types = {"began": pa.int32(), "micro_step": pa.int32(), "stack": pa.int32()}
         absent = {name: pa.nulls(len(read), types.get(name, pa.string())) for name in CALLS if name not in known}
         return pa.table({name: absent[name] if name in absent else read[name] for name in CALLS})
 
     def contents(self) -> dict[str, TensorReference]:
         """Return the reference of each content."""
-        with self._open("contents") as file:
-            rows = file.read().to_pylist()
-        return {row["content"]: TensorReference.of(row | {"file": str(self.folder / row["file"])}) for row in rows}
+        return {
+            row["content"]: TensorReference.of(row | {"file": str(self.unit.values / row["file"])})
+            for row in self._all("contents")
+        }
 
     def frames(self) -> dict[int, list[str]]:
         """Return the call stacks by number."""
-        with self._open("stacks") as file:
-            return {row["stack"]: row["frames"] for row in file.read().to_pylist()}
+        return {row["stack"]: row["frames"] for row in self._all("stacks")}
+
+    def _all(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a small table."""
+        with opened(self.unit, table) as file:
+            batches = read_batches(self.unit, file, file.schema_arrow.names)
+            return [row for batch in batches for row in batch.to_pylist()]
 
     def _rows(self, table: str, row: type[Row]) -> Iterator[Row]:
         """Yield the rows of `table` in order."""
-        with self._open(table) as file:
-            for batch in file.iter_batches(_BATCH, columns=list(row._fields)):
+        with opened(self.unit, table) as file:
+            for batch in read_batches(self.unit, file, row._fields, _BATCH):
                 columns = [batch.column(name).to_pylist() for name in row._fields]
                 yield from map(row._make, zip(*columns, strict=True))
-
-    @contextmanager
-    def _open(self, table: str) -> Iterator[pq.ParquetFile]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        path = self.folder / f"{table}.parquet"
-        try:
-            with pq.ParquetFile(path) as file:
-                yield file
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error

@@ -240,7 +240,7 @@ def known_fingerprint(lake: Path, key: UnitKey) -> tuple[str, str] | None:
     """Return the fingerprint and the tensor storage of the unit in the lake. None if it is not there."""
     if not layout.has_unit(lake, key):
         return None
-    row = read_dump(layout.unit_folder(lake, key))
+    row = read_dump(layout.unit_place(lake, key))
     return row["fingerprint"], row["tensor_storage"]
 
 

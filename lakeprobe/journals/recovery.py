@@ -274,7 +274,7 @@ def _hash(path: Path) -> str:
 
 def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
     """Return the fingerprint of the unit `key`. None if the lake does not have it."""
-    return str(read_dump(layout.unit_folder(lake, key))["fingerprint"]) if layout.has_unit(lake, key) else None
+    return str(read_dump(layout.unit_place(lake, key))["fingerprint"]) if layout.has_unit(lake, key) else None
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,9 @@ _MACROS = (
     "element_type", "epsilon", "rounding_of", "is_written", "is_mask", "finite_part", "difference", "exact_difference",
     "magnitude", "is_finding", "relative", "is_device", "same_shape", "is_within", "known_before", "user_frames",
     "user_frame", "leaf_text", "root_elements", "ordered_sum", "farthest_statistic", "statistic_text", "requires_grad_text",
-    "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
+    "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
     "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of", "noise_of",
-    "verification_of", "perturbation_of", "is_module",
+    "compacted_rows", "group_text", "verification_of", "perturbation_of", "is_module",
 )  # fmt: skip
 
 CELL_MACROS = (
@@ -28,6 +29,9 @@ CELL_MACROS = (
     "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell",
 )  # fmt: skip
 """The macros that format values as msprobe's tables do."""
+
+_SHARE_OF_DISK = 10
+"""A query may fill at most one part in this many of the free disk, because several may run at once."""
 
 _ROWS_PER_THREAD = 122_880
 """DuckDB hands a thread this many rows of a table at a time. More threads than such chunks only cost time."""
@@ -90,6 +94,16 @@ def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
     """Return the columns of one of our tables or views, each with its SQL type."""
     found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
     return dict(found)
+
+
+def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Let queries spill to `folder`, which DuckDB creates when needed and removes at the end.
+
+    By default DuckDB creates a folder .tmp in the working directory. The parent of `folder` must exist.
+    """
+    most = shutil.disk_usage(folder.parent).free // _SHARE_OF_DISK
+    connection.execute(f"SET temp_directory = {quote_text(str(folder))}")
+    connection.execute(f"SET max_temp_directory_size = '{most}B'")
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -3,6 +3,8 @@
 LAKE/lake.yaml                                              format version
 LAKE/log/N.json                                             what was published (`lakeprobe.lake.log`)
 LAKE/run=R/step=S/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
+LAKE/run=R/step=S/P/{dumps,ops,tensors,stacks,undumped,contents}.parquet, held.json          a compacted step: its units
+LAKE/run=R/step=S/P/rank=K/values-0.parquet                 the copied contents of a unit of a compacted step
 LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
@@ -20,6 +22,7 @@ P names the publication that brought a thing, so a replacement goes into another
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +33,7 @@ from lakeprobe.lake.log import Snapshot
 _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
 _SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<part>\d+)")
-_UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
+_UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)(/rank=(?P<rank>\d+))?")
 NOISE_FILE, TABLE_FILE, SERIES_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "series.parquet", "note.txt"
 VERIFICATION_FILE, PERTURBATION_FILE = "verifications.parquet", "perturbations.parquet"
 STORAGES = ("copy", "link", "none")
@@ -93,17 +96,50 @@ def table_name(name: str) -> str:
     return f"tables/table={name}"
 
 
+@dataclass(frozen=True, slots=True)
+class UnitPlace:
+    """Where a unit is: the folder of its tables, and its rank if they hold the units of many ranks."""
+
+    folder: Path
+    rank: int | None = None
+
+    @property
+    def values(self) -> Path:
+        """The folder of the files with the unit's copied contents."""
+        return self.folder if self.rank is None else self.folder / values_of(self.rank)
+
+
+def values_of(rank: int) -> str:
+    """Return the folder of the copied contents of `rank` in the folder of a compacted step."""
+    return f"rank={rank}"
+
+
+def step_name(run: str, step: int) -> str:
+    """What the log calls a compacted step of `run`."""
+    return f"run={run}/step={step}"
+
+
+def unit_place(lake: Path | Snapshot, key: UnitKey) -> UnitPlace:
+    """Return where the unit `key` is. Raises LakeError if it is not in the lake."""
+    snapshot = snapshot_of(lake)
+    name = unit_name(key)
+    if name in snapshot.places:
+        return UnitPlace(snapshot.lake / snapshot.places[name].path)
+    step = log.holder(snapshot.places, name)
+    if step is None:
+        raise LakeError(f"{snapshot.lake} has no {key} any more")
+    return UnitPlace(snapshot.lake / snapshot.places[step].path, key.rank)
+
+
 def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:
-    """Return the folder of the unit `key`. Raises LakeError if there is none."""
-    folder = snapshot_of(lake).folder(unit_name(key))
-    if folder is None:
-        raise LakeError(f"{snapshot_of(lake).lake} has no {key} any more")
-    return folder
+    """Return the folder of the tables of the unit `key`. Raises LakeError if the unit is not in the lake."""
+    return unit_place(lake, key).folder
 
 
 def has_unit(lake: Path | Snapshot, key: UnitKey) -> bool:
     """Return whether the unit `key` is in the lake."""
-    return unit_name(key) in snapshot_of(lake).places
+    places, name = snapshot_of(lake).places, unit_name(key)
+    return name in places or log.holder(places, name) is not None
 
 
 def comparison_folder(lake: Path | Snapshot, name: str) -> Path | None:
@@ -151,11 +187,21 @@ def snapshot_of(lake: Path | Snapshot) -> Snapshot:
 
 def units(lake: Path | Snapshot, run: str | None = None) -> list[UnitKey]:
     """Return the units in the lake, or in one run, sorted."""
-    keys = (_UNIT.fullmatch(name) for name in snapshot_of(lake).places)
-    return sorted(
-        UnitKey(found["run"], int(found["step"]), int(found["rank"]))
-        for found in keys if found and run in (None, found["run"])
-    )  # fmt: skip
+    places = snapshot_of(lake).places
+    return sorted(key for name in places for key in units_of(name, places[name].ranks) if run in (None, key.run))
+
+
+def units_of(name: str, ranks: Iterable[int]) -> Iterator[UnitKey]:
+    """Yield the unit that the log calls `name`, or the units of `ranks` in the compacted step `name`."""
+    if found := _UNIT.fullmatch(name):
+        for rank in ranks if found["rank"] is None else (int(found["rank"]),):
+            yield UnitKey(found["run"], int(found["step"]), rank)
+
+
+def unit_things(lake: Path | Snapshot, run: str) -> list[str]:
+    """Return what the log calls the units of `run`: each by itself, or a compacted step."""
+    names = (name for name in snapshot_of(lake).places if name.startswith(f"run={run}/"))
+    return sorted(names)
 
 
 def runs(lake: Path | Snapshot) -> list[str]:

@@ -9,6 +9,9 @@ appear at once, on any file system. A process that finds its number taken looks 
 number. Files of the log never change, and neither does what they name: a replaced thing gets a new folder. So a
 `Snapshot`, the state of the log at some moment, can be read as long as its folders exist (`lake.staging`).
 
+A run that was compacted (`lakeprobe.lake.compaction`) has a thing for each step, run=R/step=S, which holds the units of
+many ranks. A unit that is put or removed leaves the step that held it.
+
 A lake without a log comes from an older release, and its folders say what it has. Its first publication records that.
 """
 
@@ -20,7 +23,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +37,10 @@ _STATE_EVERY = 64
 """The state is written after this many publications. Reading that many files takes less time than starting Python."""
 DRAFT = ".draft-"
 """The prefix of a file that is to become one of the log. The name ends with the owner name of its process."""
+_STEP = r"run=[^/]+/step=\d+"
 _THING = (
-    r"run=[^/]+/step=\d+/rank=\d+|series/run=[^/]+/rank=\d+/part=\d+"
+    rf"{_STEP}/rank=\d+|{_STEP}"
+    r"|series/run=[^/]+/rank=\d+/part=\d+"
     r"|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
     r"|verifications/verification=[^/]+|perturbations/perturbation=[^/]+"
 )
@@ -47,11 +52,14 @@ _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<
 class Place:
     """Where a thing is: the folder, relative to the lake, and its files, relative to the folder.
 
-    A table of an older release is a file instead of a folder, and has no files.
+    A table of an older release is a file instead of a folder, and has no files. A compacted step holds the units of
+    `ranks`. Its files also have the rows of `stale` ranks, whose units were replaced or removed since.
     """
 
     path: str
     files: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    stale: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +265,21 @@ def _load(path: Path) -> _Entry | None:
     """Return the content of a file of the log. None if it is truncated. Places outside the lake are left out."""
     try:
         entry = json.loads(path.read_bytes())
-        put = {name: Place(str(place), tuple(map(str, inside))) for name, (place, inside) in entry["put"].items()}
+        put = {name: _place(*described) for name, described in entry["put"].items()}
         removed = tuple(map(str, entry.get("removed", ())))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
     return _Entry({name: place for name, place in put.items() if _is_ours(name, place)}, removed)
 
 
+def _place(path: str, inside: list[str], ranks: Iterable[int] = (), stale: Iterable[int] = ()) -> Place:
+    return Place(str(path), tuple(map(str, inside)), tuple(map(int, ranks)), tuple(map(int, stale)))
+
+
 def _is_ours(name: str, place: Place) -> bool:
     inside = (file for file in place.files if file.startswith("/") or ".." in file.split("/"))
-    return _NAME.fullmatch(name) is not None and is_place(place.path) and next(inside, None) is None
+    is_known = _NAME.fullmatch(name) is not None and is_step(name) == bool(place.ranks)
+    return is_known and is_place(place.path) and next(inside, None) is None
 
 
 def has_publication(path: str) -> bool:
@@ -275,12 +288,43 @@ def has_publication(path: str) -> bool:
     return found is not None and found["publication"] is not None
 
 
+def _second_of(path: str) -> str:
+    """Return when a place was published. Empty for a place of an older release."""
+    found = _PLACE.fullmatch(path)
+    return ((found and found["publication"]) or "").partition("-")[0]
+
+
 def is_place(path: str) -> bool:
     """Return whether `path`, relative to the lake, is a valid place for a thing."""
-    return _PLACE.fullmatch(path) is not None and ".." not in path.split("/")
+    found = _PLACE.fullmatch(path)
+    is_whole = found is not None and (found["publication"] is not None or not is_step(path))
+    return is_whole and ".." not in path.split("/")
+
+
+def is_step(name: str) -> bool:
+    """Return whether a thing is a compacted step."""
+    return re.fullmatch(_STEP, name) is not None
+
+
+def holder(places: Mapping[str, Place], name: str) -> str | None:
+    """Return the compacted step that holds the unit `name`. None if there is none, or if `name` is no unit."""
+    step, _, rank = name.rpartition("/rank=")
+    held = places[step].ranks if step in places else ()
+    return step if held and int(rank) in held else None
 
 
 def _apply(entry: _Entry, places: dict[str, Place]) -> None:
+    leaving: dict[str, set[int]] = {}
+    for name in (*entry.removed, *entry.put):
+        if step := holder(places, name):
+            leaving.setdefault(step, set()).add(int(name.rpartition("=")[2]))
+    for step, ranks in leaving.items():
+        held = places[step]
+        places[step] = replace(
+            held, ranks=tuple(rank for rank in held.ranks if rank not in ranks), stale=(*held.stale, *sorted(ranks))
+        )
+        if not places[step].ranks:
+            del places[step]
     for name in entry.removed:
         places.pop(name, None)
     places.update(entry.put)
@@ -304,8 +348,11 @@ def _create(lake: Path, number: int, what: str, put: Mapping[str, Place], remove
     return True
 
 
-def _described(places: Mapping[str, Place]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    return {name: (place.path, place.files) for name, place in places.items()}
+def _described(places: Mapping[str, Place]) -> dict[str, tuple[Any, ...]]:
+    return {
+        name: (place.path, place.files, place.ranks, place.stale) if place.ranks else (place.path, place.files)
+        for name, place in places.items()
+    }
 
 
 @contextmanager
@@ -318,7 +365,8 @@ def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
         files.sync(path)
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # what it was for may be done, and the next session removes it
+            path.unlink(missing_ok=True)
 
 
 def _write_state(lake: Path, number: int) -> None:
@@ -348,15 +396,35 @@ def _state_file(lake: Path, number: int) -> Path:
 # ---- folders ----------------------------------------------------------------------------------------------
 
 
+HELD = "held.json"
+"""The file of a compacted step that says which units it holds."""
+
+
 def place_of(lake: Path, path: str) -> Place:
     """Return the place `path` with the files in it."""
     folder = lake / path
+    held = _held(folder / HELD)
     found = (str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else ()
-    return Place(path, tuple(sorted(file for file in found if not file.startswith("."))))
+    return Place(path, tuple(sorted(file for file in found if not file.startswith("."))), **held)
+
+
+def write_held(folder: Path, place: Place) -> None:
+    """Write into the folder of a compacted step which units it holds: those of the place."""
+    (folder / HELD).write_text(json.dumps({"ranks": place.ranks, "stale": place.stale}), encoding="utf-8")
+
+
+def _held(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the ranks and stale ranks of a compacted step. Empty for another folder, or if the file is damaged."""
+    try:
+        described = json.loads(path.read_bytes())
+        return {name: tuple(map(int, described[name])) for name in ("ranks", "stale")}
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError):
+        return {}
 
 
 _KINDS = (
     ("run=*/step=*/rank=*", "dumps.parquet"),
+    ("run=*/step=*", HELD),
     ("series/run=*/rank=*/part=*", "series.parquet"),
     ("comparisons/comparison=*", "comparison.yaml"),
     ("noise/noise=*", "noise.parquet"),
@@ -383,8 +451,22 @@ def from_folders(lake: Path) -> dict[str, Place]:
         for folder in lake.glob(pattern):
             name = str(folder.relative_to(lake))
             newest = max((path.parent for path in folder.glob(f"*/{sign}")), default=folder)
-            if _NAME.fullmatch(name) and (newest / sign).exists():
-                found[name] = place_of(lake, str(newest.relative_to(lake)))
+            place = place_of(lake, str(newest.relative_to(lake)))
+            if (newest / sign).exists() and _is_ours(name, place):
+                found[name] = place
     for file in lake.glob("tables/*.parquet"):
         found.setdefault(f"tables/table={file.stem}", Place(f"tables/{file.name}", ()))
-    return found
+    return _each_unit_once(found)
+
+
+def _each_unit_once(found: dict[str, Place]) -> dict[str, Place]:
+    """Return what was found, with each unit either in a folder of its own or in a compacted step: the newer counts.
+
+    Publications of one second cannot be told apart. Then the unit's own folder counts: it is what replaced the unit, or
+    what was compacted, which is the same.
+    """
+    places: dict[str, Place] = {}
+    for name in sorted(found, key=lambda name: (_second_of(found[name].path), not is_step(name))):
+        place = found[name]
+        _apply(_Entry({name: place}, tuple(f"{name}/rank={rank}" for rank in place.ranks)), places)
+    return places

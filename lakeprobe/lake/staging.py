@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -101,11 +101,12 @@ def publish(
     removed = tuple(removed)
     lake = session.lake
     places = {name: log.place_of(session.folder, str(path.relative_to(session.folder))) for name, path in put.items()}
-    places = {name: log.Place(f"{name}/{session.publication}", place.files) for name, place in places.items()}
+    places = {name: replace(place, path=f"{name}/{session.publication}") for name, place in places.items()}
 
     def note_down(snapshot: Snapshot) -> None:
         before(snapshot)
-        old = [snapshot.places[name].path for name in (*put, *removed) if name in snapshot.places]
+        names = {held for name in (*put, *removed) for held in (name, log.holder(snapshot.places, name)) if held}
+        old = sorted(snapshot.places[name].path for name in names if name in snapshot.places)
         kept = (str(note.relative_to(lake)) for note in notes)
         _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
 

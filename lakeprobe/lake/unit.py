@@ -1,11 +1,14 @@
-"""Writes the tables of one unit, batch by batch, into a staged folder, and reads a unit's row of dumps."""
+"""Writes the tables of one unit, batch by batch, into a staged folder, and reads the rows of a unit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError
+from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.schema import arrow_schema, table
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ _HARDLY_REPEAT = frozenset(("content", "max", "min", "mean", "norm"))
 """Columns that zstd compresses better than a dictionary does."""
 _SEARCHED = ("row", "seq", "part", "op", "name", "content", "stack")
 """Columns with min and max per row group, for readers that look for a row."""
+
+PLACES = ("step", "rank")
+"""The columns of a compacted step's files that say which unit a row is of."""
 
 
 class UnitWriter:
@@ -74,15 +80,47 @@ class UnitWriter:
             writer.is_open = False  # otherwise its destructor would write on, perhaps to a full disk
 
 
-def read_dump(folder: Path) -> dict[str, Any]:
-    """Return the row of dumps of the unit in `folder`, by column. Raises LakeError."""
+def read_dump(unit: UnitPlace) -> dict[str, Any]:
+    """Return the row of dumps of the unit, by column. Raises LakeError."""
+    with opened(unit, "dumps") as file:
+        rows = [row for batch in read_batches(unit, file, file.schema_arrow.names) for row in batch.to_pylist()]
+    if not rows:
+        raise LakeError(f"{unit.folder / 'dumps.parquet'} is damaged; read the dump again with --replace")
+    return {name: value for name, value in rows[0].items() if unit.rank is None or name not in PLACES}
+
+
+@contextmanager
+def opened(unit: UnitPlace, table: str) -> Iterator[pq.ParquetFile]:
+    """Open the file with a table of the unit. Raises LakeError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = folder / "dumps.parquet"
+    path = unit.folder / f"{table}.parquet"
     try:
         with pq.ParquetFile(path) as file:  # pq.read_table would import pyarrow.dataset, which takes 0.2 s
-            row: dict[str, Any] = file.read().to_pylist()[0]
-    except (FileNotFoundError, pa.ArrowInvalid, IndexError) as error:
+            yield file
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error
-    return row
+
+
+def read_batches(
+    unit: UnitPlace, file: pq.ParquetFile, columns: Sequence[str], rows: int = 1 << 16
+) -> Iterator[pa.RecordBatch]:
+    """Yield the unit's rows of an open file in order, at most so many at a time."""
+    if unit.rank is None:
+        yield from file.iter_batches(rows, columns=list(columns))
+        return
+    import pyarrow.compute as pc
+
+    for batch in file.iter_batches(rows, row_groups=list(_groups_of(file, unit.rank)), columns=[*columns, "rank"]):
+        kept = batch.filter(pc.equal(batch.column("rank"), unit.rank))
+        yield kept.select(list(columns))
+
+
+def _groups_of(file: pq.ParquetFile, rank: int) -> Iterator[int]:
+    """Yield the row groups of a compacted file that may have rows of `rank`."""
+    column = file.schema_arrow.get_field_index("rank")
+    for group in range(file.num_row_groups):
+        bounds = file.metadata.row_group(group).column(column).statistics
+        if bounds is None or not bounds.has_min_max or bounds.min <= rank <= bounds.max:
+            yield group

@@ -81,7 +81,7 @@ def _things(snapshot: Snapshot, kept: Kept) -> Iterator[str]:
     if kept.what == "comparison":
         yield layout.comparison_name(kept.name)
     else:
-        yield from (layout.unit_name(key) for key in layout.units(snapshot, kept.name))
+        yield from layout.unit_things(snapshot, kept.name)
         for rank, parts in layout.series_parts(snapshot, kept.name).items():
             yield from (layout.series_name(kept.name, rank, part) for part in parts)
 
@@ -109,9 +109,11 @@ def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
     """Fill a new `folder` with the files of the thing `name`, except `but`, and return it."""
     place = snapshot.places[name]
     for file in place.files:
-        if file != but:
+        if file not in (but, log.HELD):
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             files.link_or_copy(snapshot.lake / place.path / file, folder / file)
+    if place.ranks:
+        log.write_held(folder, place)
     return folder
 
 

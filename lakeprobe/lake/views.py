@@ -6,7 +6,7 @@ and no folder has to be searched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,11 @@ _BUNDLED = {
 NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
 
-_DEPTH = "lake_depth"
+OF_UNITS = ("ops", "tensors", "stacks", "undumped", "contents", REFERENCES)
+"""The views with rows of units, but for dumps, which is small and says what else a run has."""
+OF_COMPARISONS = (RESULTS, SUSPECTS, PAIRS)
+
+_DEPTH, _STALE = "lake_depth", "stale_units"
 _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents) AS reference FROM contents"
 
 
@@ -46,7 +50,11 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
     """Define the views of a lake as it is now, or as in the snapshot, and one view per comparison and table."""
     snapshot = layout.snapshot_of(lake)
     connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(snapshot.lake).count("/") + 1})
-    for name in (*UNIT_TABLES, *_PARTITIONS):
+    stale = _stale(snapshot)
+    connection.execute(f"SET VARIABLE {_STALE} = $stale", {"stale": stale})
+    for name in UNIT_TABLES:
+        _define_unit_table(connection, snapshot, name, has_stale=bool(stale))
+    for name in _PARTITIONS:
         _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
@@ -65,7 +73,8 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
-    for name in (_DEPTH, *map(_variable, (*UNIT_TABLES, *_PARTITIONS))):
+    variables = map(_variable, (*UNIT_TABLES, *map(_compacted, UNIT_TABLES), *_PARTITIONS))
+    for name in (_DEPTH, _STALE, *variables):
         [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
         if value is not None:
             other.execute(f"SET VARIABLE {name} = $value", {"value": value})
@@ -73,7 +82,7 @@ def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnectio
 
 def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
     """Define the view `name` over these Parquet files of one comparison, …/step=S/rank=K/FILE."""
-    connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
+    _set_files(connection, name, files)
     query = f"""
         SELECT
             regexp_extract(filename, '/comparison=([^/]*)/(?:[^/=]*/)?step=', 1) AS comparison,
@@ -93,24 +102,53 @@ def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequenc
 
 def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
     """Define a view of the lake. A file of an older release has NULL in columns that were added later."""
-    connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
-    query, references = empty(name), _NO_REFERENCES
-    if files:
-        query, references = resources.sql(f"catalog/{name}"), resources.sql(f"catalog/{REFERENCES}")
-        if name in _PARTITIONS:
-            query = _with_all_columns(name, query)
-        else:
-            _define_columns(connection, name)
+    _set_files(connection, name, files)
+    query = _with_all_columns(name, resources.sql(f"catalog/{name}")) if files else empty(name)
     connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+
+
+def _define_unit_table(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, name: str, *, has_stale: bool
+) -> None:
+    """Define the view of a table of units: those in folders of their own, and those in compacted steps."""
+    columns = columns_of(name)
+    own, compacted = _unit_files(snapshot, name)
+    left_out = f" ANTI JOIN (SELECT unnest(getvariable('{_STALE}'), max_depth := 2)) USING (run, step, rank)"
+    rows, references = [], []
+    if own:
+        _set_files(connection, name, own)
+        define_columns(connection, name, columns)
+        rows.append(resources.sql(f"catalog/{name}"))
+        references.append(resources.sql(f"catalog/{REFERENCES}"))
+    if compacted:
+        _set_files(connection, _compacted(name), compacted)
+        define_columns(connection, _compacted(name), {"rank": "INTEGER"} | columns)
+        source = f"compacted_rows(getvariable('{_variable(_compacted(name))}'), columns_of_{_compacted(name)}())"
+        rows.append(f"FROM {source}{left_out if has_stale else ''}")
+        references.append(f"FROM ({resources.sql('catalog/compacted_references')}){left_out if has_stale else ''}")
+    connection.execute(f"CREATE OR REPLACE VIEW {name} AS {_union(rows) or empty(name)}")
     if name == "contents":
-        connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {references}")
+        connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {_union(references) or _NO_REFERENCES}")
 
 
-def _define_columns(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def _union(queries: Sequence[str]) -> str:
+    return queries[0] if len(queries) == 1 else " UNION ALL BY NAME ".join(f"({query})" for query in queries)
+
+
+def _compacted(name: str) -> str:
+    """Return the name of the compacted part of a view."""
+    return f"compacted_{name}"
+
+
+def _set_files(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
+    connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
+
+
+def define_columns(connection: duckdb.DuckDBPyConnection, name: str, types: Mapping[str, str]) -> None:
     """Define the macro columns_of_NAME, which is the schema for reading the files of a table."""
     columns = ", ".join(
         f"{quote_text(column)}: {{name: {quote_text(column)}, type: {quote_text(type)}, default_value: NULL}}"
-        for column, type in ((column.name, column.type) for column in table(name).columns)
+        for column, type in types.items()
     )
     connection.execute(f"CREATE OR REPLACE MACRO columns_of_{name}() AS MAP {{{columns}}}")
 
@@ -126,7 +164,7 @@ def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) ->
 
 
 def _files(snapshot: Snapshot, name: str) -> list[Path]:
-    """Return the files of a view."""
+    """Return the files of a view that is not of units."""
     if name == NOISE:
         return snapshot.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
     if name == SERIES:
@@ -135,16 +173,45 @@ def _files(snapshot: Snapshot, name: str) -> list[Path]:
         return snapshot.files(layout.verification_name(""), lambda file: file == layout.VERIFICATION_FILE)
     if name == PERTURBATIONS:
         return snapshot.files(layout.perturbation_name(""), lambda file: file == layout.PERTURBATION_FILE)
-    if name in _COMPARED:
-        return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
-    if name == "values":
-        return snapshot.files("run=", lambda file: file.startswith("values-"))
-    return snapshot.files("run=", lambda file: file == f"{name}.parquet")
+    return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
+
+
+def _unit_files(snapshot: Snapshot, name: str) -> tuple[list[Path], list[Path]]:
+    """Return the files with a table of units: those that hold one unit each, and those of compacted steps."""
+    own: list[Path] = []
+    compacted: list[Path] = []
+    for thing, place in snapshot.places.items():
+        if thing.startswith("run="):
+            folder = snapshot.lake / place.path
+            if name == "values":
+                stale = {layout.values_of(rank) for rank in place.stale}
+                own += [folder / file for file in place.files if _is_values(file) and file.split("/")[0] not in stale]
+            elif f"{name}.parquet" in place.files:
+                (compacted if place.ranks else own).append(folder / f"{name}.parquet")
+    return own, compacted
+
+
+def _is_values(file: str) -> bool:
+    return file.rpartition("/")[2].startswith("values-")
+
+
+def _stale(snapshot: Snapshot) -> list[dict[str, str | int]]:
+    """Return the units whose rows in the files of compacted steps no longer count."""
+    return [
+        {"run": key.run, "step": key.step, "rank": key.rank}
+        for name, place in snapshot.places.items() if place.stale
+        for key in layout.units_of(name, place.stale)
+    ]  # fmt: skip
+
+
+def columns_of(name: str) -> dict[str, str]:
+    """Return the columns of the table `name`, each with its SQL type."""
+    return {column.name: column.type for column in table(name).columns}
 
 
 def empty(name: str, *, with_partitions: bool = True) -> str:
     """Return a query with the columns of the table `name` and no rows."""
-    types = {column.name: column.type for column in table(name).columns}
+    types = columns_of(name)
     if with_partitions:
         types = {_PARTITIONS.get(name, "run"): "VARCHAR", "step": "INTEGER", "rank": "INTEGER"} | types
     columns = ", ".join(f"NULL::{type} AS {quote_identifier(column)}" for column, type in types.items())

@@ -128,7 +128,7 @@ def propose(
     ours, theirs = choose_units(path, target, golden, step, rank)
     connection = connect()
     try:
-        found = search(connection, layout.unit_folder(path, ours), layout.unit_folder(path, theirs))
+        found = search(connection, layout.unit_place(path, ours), layout.unit_place(path, theirs))
     except duckdb.Error as error:
         raise LakeError(f"{path}: {str(error).strip().splitlines()[0]}") from error
     finally:

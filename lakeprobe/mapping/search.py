@@ -8,9 +8,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Pair, align
 from lakeprobe.mapping.descent import presume_places
@@ -37,8 +37,8 @@ class Found:
     golden_left: LeftOver
 
 
-def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
-    """Return what belongs together in two units, given their folders. Raises duckdb.Error if one cannot be read."""
+def search(connection: duckdb.DuckDBPyConnection, target: UnitPlace, golden: UnitPlace) -> Found:
+    """Return what belongs together in two units. Raises duckdb.Error if one cannot be read."""
     enabled = gc.isenabled()
     gc.disable()  # it creates many objects and no cycles
     try:
@@ -48,7 +48,7 @@ def search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) ->
             gc.enable()
 
 
-def _search(connection: duckdb.DuckDBPyConnection, target: Path, golden: Path) -> Found:
+def _search(connection: duckdb.DuckDBPyConnection, target: UnitPlace, golden: UnitPlace) -> Found:
     words = Words()
     ours, theirs = read_unit(connection, target, words), read_unit(connection, golden, words)
     matches = match_tensors(ours, theirs)

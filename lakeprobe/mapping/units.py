@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -15,6 +14,7 @@ import pyarrow
 from numpy.typing import NDArray
 
 from lakeprobe import resources
+from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping.known import family
 from lakeprobe.mapping.ops import QUERIES, VIEWS, Leaf, Op
 
@@ -92,9 +92,9 @@ class Unit:
     """A number above the number of every row."""
 
 
-def read_unit(connection: duckdb.DuckDBPyConnection, folder: Path, words: Words) -> Unit:
+def read_unit(connection: duckdb.DuckDBPyConnection, unit: UnitPlace, words: Words) -> Unit:
     """Return the ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
-    given = {"unit": str(folder)}
+    given = {"folder": str(unit.folder), "rank": unit.rank}
     framework = str(connection.execute(resources.sql("mapping/framework"), given).fetchall()[0][0])
     ops = _ops(connection.sql(resources.sql("mapping/ops"), params=given).to_arrow_table(), framework)
     table = connection.sql(resources.sql("mapping/leaves"), params=given).to_arrow_table()

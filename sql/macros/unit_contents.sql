@@ -1,7 +1,8 @@
--- unit_contents(folder): the places of the tensor contents of one unit.
+-- unit_contents(folder, of_rank): the places of the tensor contents of one unit.
 -- grain: one content
--- parameters: unit_folder; `folder` is the pattern that matches it
+-- of_rank: see unit_rows
+-- parameters: unit_values, the folder of the files with its copied contents
 -- reference: what tensor_metrics reads the tensor by
-CREATE OR REPLACE MACRO unit_contents(folder) AS TABLE
-SELECT content, tensor_reference(getvariable('unit_folder'), entry) AS reference
-FROM read_parquet(folder || '/contents.parquet', hive_partitioning = false) AS entry
+CREATE OR REPLACE MACRO unit_contents(folder, of_rank := NULL) AS TABLE
+SELECT content, tensor_reference(getvariable('unit_values'), entry) AS reference
+FROM unit_rows(folder || '/contents.parquet', of_rank) AS entry

@@ -1,5 +1,5 @@
 -- framework: the framework that a dump names; old dumps that name none are of PyTorch.
 -- grain: one row, for the unit's dump
--- parameters: $unit, the unit's folder
+-- parameters: $folder and $rank, of the unit
 SELECT coalesce(framework, 'pytorch') AS framework
-FROM read_parquet($unit || '/dumps.parquet', hive_partitioning = false)
+FROM unit_rows($folder || '/dumps.parquet', $rank)

@@ -1,6 +1,6 @@
 -- ops: the ops of a unit, with what aligns them.
 -- grain: one op, in the order of the dump
--- parameters: $unit, the unit's folder
+-- parameters: $folder and $rank, of the unit
 SELECT
     seq,
     op,
@@ -10,5 +10,5 @@ SELECT
     coalesce(direction, '') AS direction,
     call_number,
     parent
-FROM unit_ops($unit)
+FROM unit_ops($folder, $rank)
 ORDER BY seq

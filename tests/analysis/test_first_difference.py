@@ -502,12 +502,12 @@ def explained(
         connection.execute("CREATE TABLE firsts (step INTEGER, rank INTEGER, moment DOUBLE)")
         connection.execute(
             "CREATE TABLE transfers (step INTEGER, rank INTEGER, seq INTEGER, slot VARCHAR, kind VARCHAR, "
-            "peer INTEGER, meeting VARCHAR, asynchronous BOOLEAN, partners INTEGER[])"
+            "peer INTEGER, meeting VARCHAR, asynchronous BOOLEAN, partners INTEGER)"
         )
         for rank, (place, is_input) in differing.items():
             connection.execute("INSERT INTO firsts VALUES (0, ?, ?)", [rank, place if is_input else place + 0.25])
         for one in transfers:
-            others = sorted(partners[one.meeting] - {one.rank})
+            others = len(partners[one.meeting] - {one.rank})
             connection.execute(
                 "INSERT INTO transfers VALUES (0, ?, ?, NULL, ?, ?, ?, ?, ?)",
                 [one.rank, one.seq, one.kind, one.peer, one.meeting, one.asynchronous, others],

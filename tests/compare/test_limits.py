@@ -19,6 +19,7 @@ from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import RuleError, UsageError
+from lakeprobe.lake import connection as connections
 from lakeprobe.lake.connection import lock
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
@@ -147,7 +148,7 @@ def test_more_memory_than_the_limit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     limits.set_memory_limit(connection, limit)
-    limits.set_spill_folder(connection, tmp_path / "spill")
+    connections.set_spill_folder(connection, tmp_path / "spill")
     lock(connection)
     with pytest.raises(duckdb.OutOfMemoryException, match=r"/286\.1 MiB used"):
         connection.execute("SELECT list(range) FROM range(1000000000)")
@@ -164,7 +165,7 @@ def test_what_lacks_memory_spills_where_it_may(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with duckdb.connect(config={"threads": 2}) as connection:
         limits.set_memory_limit(connection, "200MB")
-        limits.set_spill_folder(connection, tmp_path / "spill")
+        connections.set_spill_folder(connection, tmp_path / "spill")
         lock(connection)
         assert connection.execute(DISTINCT.format(rows=6_000_000)).fetchall() == [(6_000_000,)]
         assert os.listdir(tmp_path) == ["spill"]
@@ -174,10 +175,10 @@ def test_what_lacks_memory_spills_where_it_may(tmp_path: Path, monkeypatch: pyte
 def test_what_spills_does_not_fill_the_disk(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = limits.shutil.disk_usage(tmp_path)._replace(free=10 * 10**6)
-    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
+    usage = connections.shutil.disk_usage(tmp_path)._replace(free=10 * 10**6)
+    monkeypatch.setattr(connections.shutil, "disk_usage", lambda path: usage)
     limits.set_memory_limit(connection, "200MB")
-    limits.set_spill_folder(connection, tmp_path / "spill")
+    connections.set_spill_folder(connection, tmp_path / "spill")
     with pytest.raises(duckdb.OutOfMemoryException, match="max_temp_directory_size"):
         connection.execute(DISTINCT.format(rows=6_000_000))
 

@@ -23,7 +23,7 @@ from lakeprobe.compare.run import compare
 from lakeprobe.errors import UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.journals import recovery
-from lakeprobe.lake import log, staging, store, upkeep
+from lakeprobe.lake import compaction, log, staging, store, upkeep
 
 State = dict[str, Any]
 
@@ -121,6 +121,12 @@ def scenes(home: Path) -> list[Scene]:  # noqa: C901
         store.create(lake)
         collect(lake)
 
+    def compacted(lake: Path) -> None:
+        runs(lake)
+        compaction.compact(lake, "npu")
+        ingest(home / "old" / "npu", lake=lake, ranks=[1], replace=True)
+
+    compact, split = partial(compaction.compact, run="npu"), partial(compaction.split, run="npu")
     remove, rename = partial(upkeep.remove, name="npu"), partial(upkeep.rename, name="npu", new="cuda")
     measure = partial(compare, "npu", "gpu", name="c", replace=True, jobs=1)
     return [
@@ -131,6 +137,9 @@ def scenes(home: Path) -> list[Scene]:  # noqa: C901
         Scene("compare again", compared, lambda lake: measure(lake=lake), lambda lake: measure(lake=lake)),
         Scene("rm", compared, remove, unless_done(remove)),
         Scene("rename", compared, rename, unless_done(rename)),
+        Scene("compact", runs, compact, compact),
+        Scene("compact again", compacted, compact, compact),
+        Scene("split", compacted, split, split),
         Scene("collect", store.create, collect, recover, grows=True),
         Scene("recover", collected, recover, recover, grows=True),
     ]  # fmt: skip

@@ -40,7 +40,7 @@ def a_rules_connection(home: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """What a rule runs on, with small tables."""
     with connections.connect(1) as connection:
         connection.execute("SET memory_limit = '300MB'")
-        limits.set_spill_folder(connection, home / "spill")
+        connections.set_spill_folder(connection, home / "spill")
         for table in TABLES:
             connection.execute(f"CREATE TEMP TABLE {table} AS SELECT range AS seq, range::DOUBLE AS max FROM range(3)")
         connections.lock(connection)

@@ -19,8 +19,15 @@ WITH
         JOIN blame_leaves USING (step, rank, row)
         LEFT JOIN noise_ends USING (step, rank)
         GROUP BY ALL
+    ),
+    -- the two largest are enough to know the largest of the others, without every taker beside every giver
+    largest AS (
+        SELECT step, meeting, arg_max({'rank': rank, 'error': error}, (error, -rank), 2) AS two
+        FROM given_errors
+        WHERE error IS NOT NULL
+        GROUP BY ALL
     )
-SELECT
+SELECT DISTINCT
     wanted.step,
     wanted.rank,
     wanted.seq,
@@ -28,12 +35,15 @@ SELECT
     wanted.overwritten,
     wanted.asynchronous,
     wanted.is_absent,
-    coalesce(max(error) FILTER (WHERE given_errors.rank = wanted.rank), 0) AS own_error,
-    coalesce(max(error) FILTER (WHERE given_errors.rank <> wanted.rank), 0) AS brought_error,
-    arg_max(given_errors.rank, error) FILTER (WHERE given_errors.rank <> wanted.rank) AS from_rank
+    coalesce(own.error, 0) AS own_error,
+    coalesce(if(two[1].rank = wanted.rank, two[2], two[1]).error, 0) AS brought_error,
+    if(two[1].rank = wanted.rank, two[2], two[1]).rank AS from_rank
 FROM wanted
-LEFT JOIN given_errors
-    ON given_errors.step = wanted.step
-    AND given_errors.meeting = wanted.meeting
+LEFT JOIN given_errors AS own
+    ON own.step = wanted.step
+    AND own.meeting = wanted.meeting
+    AND own.rank = wanted.rank
+LEFT JOIN largest
+    ON largest.step = wanted.step
+    AND largest.meeting = wanted.meeting
 WHERE taken IS NOT NULL OR overwritten
-GROUP BY ALL

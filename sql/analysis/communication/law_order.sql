@@ -81,7 +81,7 @@ WITH
     groups AS (
         SELECT
             lengths.step,
-            'all calls of ' || CAST(lengths.members AS VARCHAR) AS meeting,
+            'all calls of ' || group_text(lengths.members) AS meeting,
             'collective' AS kind,
             'same order' AS law,
             if(tied, NULL, sequences.rank) AS rank,

@@ -90,7 +90,7 @@ SELECT
     CASE kind
         WHEN 'send' THEN 'send ' || rank || ' → ' || peer
         WHEN 'recv' THEN 'send ' || peer || ' → ' || rank
-        ELSE kind || ' ' || CAST(members AS VARCHAR)
+        ELSE kind || ' ' || group_text(members)
     END || if(coalesce(tag, 0) <> 0, ' tag ' || tag, '') AS place,
     CASE kind WHEN 'send' THEN [rank, peer] WHEN 'recv' THEN [peer, rank] ELSE members END AS expected
 FROM placed

@@ -2,6 +2,7 @@
 -- grain: one transfer of one rank: a collective call, one send or receive, or one P2POp of a batch
 -- All members of a group call its collectives in one order, so the n-th call of a kind on each is one meeting;
 -- the root is ignored, so that calls with a wrong root still meet. Sends meet receives per sender, receiver and tag.
+-- partners: the number of other ranks that meet there; transfers_in_order lists them
 -- parameters: the tables transfer_ways and transfer_places
 WITH
     -- number: short for the place
@@ -61,7 +62,7 @@ SELECT
     given,
     taken,
     overwritten,
-    list_concat(present[:list_position(present, rank) - 1], present[list_position(present, rank) + 1:]) AS partners,
+    len(present) - 1 AS partners,
     absent,
     asynchronous,
     splits

@@ -30,7 +30,7 @@ FROM transfers
 JOIN ends USING (step, rank, seq)
 LEFT JOIN firsts ON firsts.step = transfers.step AND firsts.rank = transfers.rank
 WHERE
-    len(partners) > 0
+    partners > 0
     AND kind NOT IN ('send', 'barrier')
     AND (kind NOT IN ('reduce', 'gather') OR transfers.rank = peer)
     AND (kind NOT IN ('broadcast', 'scatter') OR transfers.rank <> peer)

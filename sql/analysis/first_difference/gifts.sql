@@ -11,6 +11,6 @@ FROM transfers
 -- a step without differences needs no explanation
 SEMI JOIN firsts USING (step)
 WHERE
-    len(partners) > 0
+    partners > 0
     AND kind NOT IN ('recv', 'barrier')
     AND (kind NOT IN ('broadcast', 'scatter') OR rank = peer)

@@ -1,0 +1,33 @@
+"""lakeprobe compact: put the units of a run into few files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeprobe.commands.complete import run_names
+from lakeprobe.commands.options import LakeOption
+
+
+def compact(
+    runs: Annotated[list[str], typer.Argument(help="Runs.", metavar="RUN...", autocompletion=run_names)],
+    split: Annotated[bool, typer.Option("--split", help="Undo it: give each step and rank its own files.")] = False,
+    lake: LakeOption = None,
+) -> None:
+    """Put all ranks of a step into one file per table, so that many ranks and steps are read fast. No answer changes.
+
+    Example: lakeprobe compact npu
+    """
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store
+    from lakeprobe.session import Lake
+
+    with Lake(store.check(store.choose(lake))) as opened:
+        for run in runs:
+            with diagnostics.working("splitting" if split else "compacting"):
+                report = opened.compact(run, split=split)
+            diagnostics.note(
+                f"{run}: {report.units} units of {report.steps} steps in {report.files} files, "
+                f"{report.files_before} before"
+            )

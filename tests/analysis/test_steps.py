@@ -1,0 +1,51 @@
+"""An analysis of one step reads no other step, and says what the analysis of all steps says of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lakeprobe
+from lakeprobe.lake import layout
+from lakeprobe.lake.layout import UnitKey
+from lakeprobe.session import Lake
+
+DUMPS = Path(__file__).resolve().parents[1] / "data" / "dumps" / "ranks"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with a comparison of two steps of two ranks, of which the second step is compacted on one side."""
+    folder = tmp_path_factory.mktemp("steps")
+    for run in ("golden", "gelu_tanh"):
+        for step in range(2):
+            shutil.copytree(DUMPS / run / "step0", folder / run / f"step{step}")
+    opened = lakeprobe.open(folder / "lake", create=True)
+    opened.compare(folder / "gelu_tanh", folder / "golden", name="c", ranks=[0, 1])
+    opened.compact("golden")
+    return opened
+
+
+def test_first_difference(lake: Lake) -> None:
+    whole = lake.comparison("c").first_difference().ranks.filter("step = 1").order("ALL").fetchall()
+    of_step = lake.comparison("c").first_difference(steps=[1])
+    assert len(whole) == 2
+    assert of_step.ranks.order("ALL").fetchall() == whole
+
+
+def test_communication(lake: Lake) -> None:
+    whole = lake.communication("c").summary.filter("step = 1").order("ALL").fetchall()
+    assert whole != []
+    assert lake.communication("c", step=1).summary.order("ALL").fetchall() == whole
+
+
+def test_no_other_step_is_read(lake: Lake) -> None:
+    """The files of the other step are damaged, and nobody notices."""
+    for run in ("golden", "gelu_tanh"):
+        folder = layout.unit_folder(lake.path, UnitKey(run, 0, 0))
+        for table in ("ops", "tensors"):
+            (folder / f"{table}.parquet").write_bytes(b"damaged")
+    assert lake.comparison("c").first_difference(steps=[1]).ranks.fetchall() != []
+    assert lake.communication("gelu_tanh", step=1).summary.fetchall() != []
