@@ -14,6 +14,7 @@ from lakeprobe.commands.options import (
     NoSyncOption,
     RanksOption,
     ReplaceOption,
+    ShardOption,
     StepsOption,
     Tensors,
     TensorsOption,
@@ -32,6 +33,7 @@ def ingest(
     jobs: JobsOption = None,
     rank: RanksOption = None,
     step: StepsOption = None,
+    shard: ShardOption = None,
     no_sync: NoSyncOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read, and in which format, without reading it.")
@@ -51,7 +53,7 @@ def ingest(
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
     from lakeprobe.lake import store
-    from lakeprobe.reports.terminal import ingest_lines
+    from lakeprobe.reports.terminal import ingest_lines, shard_line
     from lakeprobe.system import files
     from lakeprobe.work import default_jobs
 
@@ -66,6 +68,7 @@ def ingest(
             replace=replace,
             steps=numbers(step),
             ranks=numbers(rank),
+            shard=shard,
             jobs=jobs or default_jobs(),
             progress=progress,
         )
@@ -73,7 +76,9 @@ def ingest(
         diagnostics.note(line)
     for unit in report.units:
         diagnostics.detail(f"  {unit.key} ({', '.join(unit.formats)}): {unit.ops} ops, {unit.dump_bytes} bytes")
-    if report.read:
+    if report.pending:
+        diagnostics.note(shard_line(report.pending))
+    elif report.read:
         diagnostics.note(_next(store.choose(lake)))
 
 

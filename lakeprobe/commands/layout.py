@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
     "Watch a training": ("watch",),
-    "Keep the lake": ("ls", "rm", "rename", "note", "check", "recover", "doctor", "rules"),
+    "Keep the lake": ("ls", "rm", "rename", "note", "publish", "check", "recover", "doctor", "rules"),
 }  # fmt: skip
 """The groups of commands in the help, in the order in which a user meets them."""
 

@@ -29,6 +29,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.system import files, owner
+from lakeprobe.work import Progress
 
 _MOST_ATTEMPTS = 10
 _PLACES = "places.json"
@@ -83,6 +84,18 @@ def staged(lake: Path, label: str) -> Iterator[Session]:
             _clear(lake, session.folder)
 
 
+def renewing(session: Session, progress: Progress | None) -> Progress:
+    """Return a `progress` that also renews the session's lease, for processes that cannot look this one up."""
+
+    def renew(done: int, total: int) -> None:
+        with suppress(OSError):  # only a day without a sign counts
+            os.utime(session.folder)
+        if progress:
+            progress(done, total)
+
+    return renew
+
+
 def publish(
     session: Session,
     what: str,
@@ -131,6 +144,8 @@ def _move(folder: Path, target: Path) -> None:
             folder.rename(target)
         except FileNotFoundError:  # an empty parent folder was removed meanwhile
             if not folder.exists():
+                if target.exists():  # NFS may have lost the reply to a rename that succeeded
+                    return
                 raise
         else:
             return
@@ -246,6 +261,19 @@ def is_present(lake: Path, label: str) -> bool:
 
 
 # ---- what is left over ------------------------------------------------------------------------------------
+
+
+def sessions(lake: Path) -> Iterator[tuple[Path, float]]:
+    """Yield the folders of the sessions of living processes, with the seconds since their last sign of life."""
+    for path in _children(layout.staging_folder(lake)):
+        if path.is_dir() and not path.name.startswith(f"{_ENDED}.") and _is_in_use(lake, path):
+            with suppress(OSError):
+                yield path, max(0.0, time.time() - path.stat().st_mtime)
+
+
+def hidden(lake: Path, label: str) -> Path:
+    """Return a path in .staging that is removed when this process has ended, at the latest."""
+    return layout.staging_folder(lake) / f"{label}.{uuid.uuid4().hex}.{owner.me()}"
 
 
 def sweep(lake: Path) -> None:

@@ -70,7 +70,8 @@ def check_place(path: Path) -> Path:
     if "\\" in str(path):
         raise LakeError(f"{path} cannot be a lake: DuckDB takes a backslash for a slash; choose another folder")
     try:
-        if path.exists() and not all(child.name in (".staging", "log", FILE) for child in path.iterdir()):
+        is_other = path.exists() and not all(child.name in (".staging", "log", FILE) for child in path.iterdir())
+        if is_other and not exists(path):  # otherwise another process has just made it
             raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
