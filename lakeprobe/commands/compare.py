@@ -13,6 +13,7 @@ import typer
 from lakeprobe import forms
 from lakeprobe.commands.complete import rule_names, run_names
 from lakeprobe.commands.options import (
+    EngineOption,
     JobsOption,
     LakeOption,
     NoiseOption,
@@ -142,6 +143,7 @@ def compare(
     ] = False,
     jobs: JobsOption = None,
     shard: ShardOption = None,
+    engine: EngineOption = None,
     no_sync: NoSyncOption = False,
 ) -> None:
     """Compare a target run with a golden run, and name the first op that differs.
@@ -156,8 +158,10 @@ def compare(
     from lakeprobe.compare.run import compare as run_compare
     from lakeprobe.reports.terminal import shard_line
     from lakeprobe.system import files
-    from lakeprobe.work import default_jobs
+    from lakeprobe.work import default_jobs, use_engine
 
+    if engine:
+        use_engine(engine)
     if no_sync:
         files.leave_sync_to_the_system()
     if format is not None and output is None:

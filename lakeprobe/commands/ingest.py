@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import (
+    EngineOption,
     Format,
     JobsOption,
     LakeOption,
@@ -34,6 +35,7 @@ def ingest(
     rank: RanksOption = None,
     step: StepsOption = None,
     shard: ShardOption = None,
+    engine: EngineOption = None,
     no_sync: NoSyncOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read, and in which format, without reading it.")
@@ -55,8 +57,10 @@ def ingest(
     from lakeprobe.lake import store
     from lakeprobe.reports.terminal import ingest_lines, shard_line
     from lakeprobe.system import files
-    from lakeprobe.work import default_jobs
+    from lakeprobe.work import default_jobs, use_engine
 
+    if engine:
+        use_engine(engine)
     if no_sync:
         files.leave_sync_to_the_system()
     with diagnostics.progress("reading") as progress:

@@ -66,6 +66,16 @@ ShardOption = Annotated[
         show_default="all of it",
     ),
 ]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        envvar="LAKEPROBE_ENGINE",
+        metavar="ENGINE",
+        help="Where the work is done: local, or a Ray cluster: ray, ray://ADDRESS:PORT.",
+        show_default="local",
+    ),
+]
 NoSyncOption = Annotated[
     bool,
     typer.Option("--no-sync", help="Let the system decide when files reach the disk. For scratch lakes."),

@@ -30,6 +30,9 @@ from lakeprobe.system.files import expanded
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
+_BYTES_TO_COMPARE, _BYTES_PER_BYTE = 400 << 20, 32
+"""Memory that a pair of units takes: so much, and so many bytes for each byte of their tables of tensors."""
+
 if TYPE_CHECKING:
     from lakeprobe.ingest import IngestReport
 
@@ -194,9 +197,9 @@ def _make(
         tasks = _tasks(there, shard.share(wanted.pairs) if shard else wanted.pairs, folder, wanted, jobs)
         signs = staging.renewing(session, progress)
         if wanted.seconds is None and wanted.memory is None:
-            reports = run_all(compare_units, tasks, jobs, signs)
+            reports = run_all(compare_units, tasks, jobs, signs, memory=_memory)
         else:
-            reports = run_all(compare_units_isolated, tasks, jobs, signs, isolated=True)
+            reports = run_all(compare_units_isolated, tasks, jobs, signs, isolated=True, memory=_memory)
         described = _described(wanted, reports)
         if shard:
             parts = {f"{layout.comparison_name(wanted.name)}/{task.staged.relative_to(folder)}": task.staged
@@ -209,6 +212,14 @@ def _make(
         check = partial(_check_free, name=wanted.name, runs=wanted.runs, pairs=wanted.pairs, replace=wanted.replace)
         staging.publish(session, f"compare {wanted.runs[0]} {wanted.runs[1]}", put, before=check)
     return reports, None
+
+
+def _memory(task: PairTask) -> int:
+    """Return the bytes of memory to ask a cluster for: the limit, or an estimate from the sizes of both tables."""
+    if task.memory is not None:
+        return task.memory
+    tables = sum((folder / "tensors.parquet").stat().st_size for folder in (task.target_folder, task.golden_folder))
+    return _BYTES_TO_COMPARE + _BYTES_PER_BYTE * tables
 
 
 def _plan(wanted: _Wanted, there: Snapshot) -> str:

@@ -28,6 +28,7 @@ _Unit = tuple[UnitKey, tuple[Source, ...]]
 """A unit, and the sources to read into it."""
 
 _SECONDS_TO_START = 0.7
+_BYTES_TO_READ = 400 << 20
 _JSON_PER_SECOND = 40e6
 _TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
 """Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
@@ -248,8 +249,9 @@ def _read_units(
         for number, (key, sources) in enumerate(units)
     ]
     return tasks, run_all(
-        ingest_unit, tasks, _worthwhile(jobs, tasks), staging.renewing(session, progress), meanwhile=meanwhile
-    )
+        ingest_unit, tasks, _worthwhile(jobs, tasks), staging.renewing(session, progress), meanwhile=meanwhile,
+        memory=_memory,
+    )  # fmt: skip
 
 
 def _units_of(runs: Mapping[str, Located]) -> list[_Unit]:
@@ -284,6 +286,11 @@ def _storage(lake: Path, key: UnitKey) -> str:
 def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:
     """Return `jobs`, or 1 if everything is read before another process would have started."""
     return jobs if sum(_seconds(task) for task in tasks) > _SECONDS_TO_START else 1
+
+
+def _memory(task: UnitTask) -> int:
+    """Return the bytes of memory to ask a cluster for: reading keeps little of a dump (benchmarks/README.md)."""
+    return _BYTES_TO_READ + sum(file.stat().st_size for source in task.sources for file in source.files) // 4
 
 
 def _seconds(task: UnitTask) -> float:
