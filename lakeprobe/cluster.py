@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,19 +38,17 @@ def run_all(
     address: str,
     *,
     memory: Callable[[Task], int],
-    alone: bool,
     progress: Callable[[int, int], None],
     meanwhile: Callable[[], object],
 ) -> list[Report]:
     """Return `function` of every task, in the order of `tasks`, from the cluster at `address` (`ray`, `ray://…`).
 
-    A task gets one core and the bytes of `memory(task)`; with `alone`, a process that ends with it. Raises the first
-    error of a task, and LakeError if the cluster fails.
+    A task gets one core and the bytes of `memory(task)`. Raises the first error of a task, and LakeError if the cluster
+    fails.
     """
-    with _connected(address) as ray:
-        # a worker that has run a task with limits has them for ever
-        remote = ray.remote(num_cpus=1, max_retries=_MOST_RETRIES, retry_exceptions=False, max_calls=1 if alone else 0)
-        attempt = remote(_attempt)
+    # Ray prints what it thinks of workers to stdout, where results go
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), _connected(address) as ray:
+        attempt = ray.remote(num_cpus=1, max_retries=_MOST_RETRIES, retry_exceptions=False)(_attempt)
         settings = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         places = {
             attempt.options(memory=memory(task)).remote(function, task, settings, __version__): place

@@ -71,7 +71,7 @@ def run_all(
         from lakeprobe import cluster
 
         return cluster.run_all(
-            function, tasks, address, memory=memory, alone=isolated, progress=progress or (lambda done, total: None),
+            function, tasks, address, memory=memory, progress=progress or (lambda done, total: None),
             meanwhile=meanwhile or (lambda: None),
         )  # fmt: skip
     if min(jobs, len(tasks)) <= 1 and not isolated:
