@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
 from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, check_free, ingest_unit, known_fingerprint
 from lakeprobe.lake import layout, shards, staging, store
@@ -22,6 +22,7 @@ from lakeprobe.readers import archive
 from lakeprobe.readers.locate import Located, locate
 from lakeprobe.readers.source import Source
 from lakeprobe.system.files import absolute
+from lakeprobe.system.storage import RemotePath
 from lakeprobe.work import Progress, run_all
 
 _Unit = tuple[UnitKey, tuple[Source, ...]]
@@ -169,11 +170,22 @@ def opened(path: Path, tensors: str) -> Iterator[Path]:
 
     Raises DumpError and UsageError.
     """
-    if path.is_file() and archive.is_archive(path):
+    if isinstance(path, RemotePath) and tensors == "link":
+        raise UsageError(f"{path}: tensors on remote storage cannot be linked to; use --tensors copy or none")
+    if _is_file(path) and archive.is_archive(path):
+        if isinstance(path, RemotePath):
+            raise UsageError(f"{path} is an archive on remote storage; copy it to this machine, or unpack it there")
         with archive.opened(path, tensors) as top:
             yield top
     else:
         yield path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # of remote storage, which answers late or not at all
+        raise DumpError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[str, Located]:

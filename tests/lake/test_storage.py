@@ -1,0 +1,180 @@
+"""Dumps and lakes on object storage: the same rows as from a folder, whatever the network does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto")
+
+import object_store
+import s3fs
+from object_store import Store
+from plain_dumps import leftovers, without_publication, write_run
+
+import lakeprobe
+from lakeprobe.compare import run as comparing
+from lakeprobe.errors import DumpError, LakeError, UsageError
+from lakeprobe.ingest import ingest
+from lakeprobe.ingest.survey import survey
+from lakeprobe.lake import layout
+from lakeprobe.system import storage
+from lakeprobe.system.files import absolute
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with object_store.running() as running, patch.dict(os.environ, running.environment):
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def calm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)  # lakeprobe asks again too
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    store.faults.strike("", "", 0)
+    store.faults.requests.clear()
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("dumps") / "npu", ops=3, steps=2, ranks=2)
+
+
+@pytest.fixture(scope="module")
+def address(store: Store, dump: Path) -> str:
+    return store.upload(dump, "jobs/npu")
+
+
+def units(lake: Path) -> dict[str, bytes]:
+    """The files of the units without dumps.parquet, which says where the dump is and when its files changed."""
+    return {
+        path: data
+        for path, data in without_publication(lake).items()
+        if path.startswith("run=") and not path.endswith("dumps.parquet")
+    }
+
+
+@pytest.fixture(scope="module")
+def here(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The units of the same dump in a folder."""
+    lake = tmp_path_factory.mktemp("lakes") / "here"
+    ingest(dump, lake=lake)
+    return units(lake)
+
+
+def test_paths(store: Store, address: str) -> None:
+    path = absolute(address) / "step0"
+    assert str(path) == "s3://bucket/jobs/npu/step0"
+    assert str(absolute(Path(address))) == address  # pathlib drops a slash
+    assert (path.name, str(path.parent), path.absolute(), path.resolve()) == ("step0", address, path, path)
+    assert sorted(child.name for child in path.iterdir()) == ["rank0", "rank1"]
+    assert (path.exists(), path.is_dir(), path.is_file()) == (True, True, False)
+    file = path / "rank0/construct.json"
+    assert (file.exists(), file.is_dir(), file.is_file()) == (True, False, True)
+    assert (file.read_bytes(), file.read_text(), file.stat().st_size) == (b"{}", "{}", 2)
+    assert file.stat().st_mtime > 1e9
+    assert not (path / "rank7").exists()
+    with pytest.raises(FileNotFoundError, match=r"rank7/dump\.json"):
+        (path / "rank7/dump.json").open()
+    with pytest.raises(OSError, match="not written in place"):
+        file.open("wb")
+
+
+def test_a_dump_gives_the_same_units(store: Store, address: str, tmp_path: Path, here: dict[str, bytes]) -> None:
+    lake = tmp_path / "lake"
+    report = ingest(address, lake=lake)
+    assert report.runs == ("npu",)
+    assert units(lake) == here
+    assert leftovers(lake) == []
+    with lakeprobe.open(lake) as opened:
+        assert opened.sql("SELECT DISTINCT source FROM dumps").fetchall() == [(address,)]
+    assert ingest(address, lake=lake).read == ()  # the same dump
+
+
+def test_only_what_is_asked_for_is_read(store: Store, address: str, tmp_path: Path) -> None:
+    ingest(address, lake=tmp_path / "lake", ranks=[1], steps=[0], tensors="none")
+    read = {request for request in store.faults.requests if request.startswith("GET /bucket/jobs")}
+    assert read == {f"GET /bucket/jobs/npu/step0/rank1/{name}.json" for name in ("dump", "stack", "construct")}
+
+
+def test_each_file_is_fetched_once(store: Store, address: str, tmp_path: Path) -> None:
+    ingest(address, lake=tmp_path / "lake", ranks=[1], steps=[0])
+    fetched = [request for request in store.faults.requests if request.startswith("GET /bucket/jobs")]
+    assert len(fetched) == len(set(fetched)) == 6
+
+
+def test_other_processes(address: str, tmp_path: Path, here: dict[str, bytes]) -> None:
+    with patch("lakeprobe.ingest.run._SECONDS_TO_START", 0.0):
+        ingest(address, lake=tmp_path / "lake", jobs=2)
+    assert units(tmp_path / "lake") == here
+
+
+@pytest.mark.parametrize("kind", ["busy", "cut", "slow"])
+@pytest.mark.parametrize("key", ["step0/rank0/dump.json", ".npy"])
+def test_faults_that_pass(
+    store: Store, address: str, tmp_path: Path, here: dict[str, bytes], kind: str, key: str
+) -> None:
+    times = 1 if kind == "slow" else 3
+    store.faults.strike(kind, key, times)
+    ingest(address, lake=tmp_path / "lake")
+    assert store.faults.struck == times
+    assert units(tmp_path / "lake") == here
+
+
+@pytest.mark.parametrize("kind", ["busy", "cut"])
+def test_faults_that_stay(store: Store, address: str, tmp_path: Path, kind: str) -> None:
+    store.faults.strike(kind, "rank1/dump.json", times=10**6)
+    with pytest.raises((LakeError, DumpError), match=r"s3://bucket/jobs/npu/step0/rank1/dump\.json.*5 attempts"):
+        ingest(address, lake=tmp_path / "lake", steps=[0])
+    assert layout.units(tmp_path / "lake") == []
+    assert leftovers(tmp_path / "lake") == []
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(DumpError, match=r"^s3://elsewhere/npu cannot be read: .*127\.0\.0\.1:9"):
+        ingest("s3://elsewhere/npu", lake=tmp_path / "lake")
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_what_is_not_there(address: str, tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match=r"s3://bucket/jobs/none does not exist; give a dump"):
+        ingest("s3://bucket/jobs/none", lake=tmp_path / "lake")
+    with pytest.raises(UsageError, match="tensors on remote storage cannot be linked to; use --tensors copy or none"):
+        ingest(address, lake=tmp_path / "lake", tensors="link")
+    with pytest.raises(UsageError, match=r"nosuch://bucket/npu.*Protocol not known: nosuch"):
+        ingest("nosuch://bucket/npu", lake=tmp_path / "lake")
+    with pytest.raises(UsageError, match=r"gs://bucket/npu cannot be reached: .*; install it with: pip install gcsfs"):
+        ingest("gs://bucket/npu", lake=tmp_path / "lake")
+
+
+def test_an_archive(store: Store, dump: Path, tmp_path: Path) -> None:
+    import tarfile
+
+    with tarfile.open(tmp_path / "npu.tar", "w") as packed:
+        packed.add(dump, "npu")
+    store.client.put_object(Bucket="bucket", Key="npu.tar", Body=(tmp_path / "npu.tar").read_bytes())
+    with pytest.raises(UsageError, match="is an archive on remote storage; copy it to this machine"):
+        ingest("s3://bucket/npu.tar", lake=tmp_path / "lake")
+
+
+def test_what_would_be_read(address: str) -> None:
+    assert [(item.step, item.rank, str(item.path)) for item in survey(Path(address))] == [
+        (step, rank, f"{address}/step{step}/rank{rank}") for step in (0, 1) for rank in (0, 1)
+    ]
+
+
+def test_comparing_addresses(store: Store, dump: Path, address: str, tmp_path: Path) -> None:
+    report = comparing.compare(address, dump, lake=tmp_path / "lake", name="c", steps=[0], ranks=[1])
+    assert [pair.rows for pair in report.pairs] == [3]
+    again = comparing.compare(address, dump, lake=tmp_path / "lake", name="c", steps=[0], ranks=[1])
+    assert all(not ingested.read for ingested in again.ingested)
