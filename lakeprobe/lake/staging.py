@@ -29,6 +29,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.system import files, owner
+from lakeprobe.system.storage import RemotePath
 from lakeprobe.work import Progress
 
 _MOST_ATTEMPTS = 10
@@ -53,8 +54,10 @@ class Session:
 def unchanged(lake: Path) -> Iterator[None]:
     """Turn an error of the file system (full disk, no permission) into a LakeError.
 
-    It says that nothing has changed.
+    It says that nothing has changed. Nothing is changed in a lake on remote storage.
     """
+    if isinstance(lake, RemotePath):
+        raise store.read_only(lake)
     try:
         yield
     except OSError as error:
@@ -281,6 +284,8 @@ def sweep(lake: Path) -> None:
 
     What cannot be removed stays for the next sweep.
     """
+    if isinstance(lake, RemotePath):
+        return
     with suppress(OSError):
         for path in left_over(lake):
             with suppress(OSError, LakeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import uuid
 from pathlib import Path
@@ -16,19 +15,16 @@ from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
 from lakeprobe.system import files, owner
 from lakeprobe.system.files import absolute
+from lakeprobe.system.storage import RemotePath
 
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
 FILE = "lake.yaml"
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
     """Return the absolute path of the lake: `path`, else $LAKEPROBE_LAKE, else ./lake."""
-    chosen = path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
-    if _ADDRESS.match(str(chosen)):
-        raise LakeError(f"{chosen} is an address, but a lake is a folder; mount it and give the folder")
-    return absolute(chosen)
+    return absolute(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
 
 
 def exists(path: Path) -> bool:
@@ -38,6 +34,8 @@ def exists(path: Path) -> bool:
 
 def is_writable(path: Path) -> bool:
     """Return whether the lake at `path` can be written to. True if it does not exist yet."""
+    if isinstance(path, RemotePath):
+        return False
     return not exists(path) or os.access(path, os.W_OK)
 
 
@@ -46,6 +44,8 @@ def shadow(lake: Path) -> Path:
 
     Each unit is a link of its own, so that a unit whose dump has changed can be read again here.
     """
+    if isinstance(lake, RemotePath):
+        raise read_only(lake)
     path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
     places = {name: place for name, place in log.read(lake).places.items() if not name.startswith("comparisons/")}
     put = {}
@@ -78,8 +78,17 @@ def check_place(path: Path) -> Path:
     return path
 
 
+def read_only(lake: Path) -> LakeError:
+    """Return the error for a change of a lake on remote storage."""
+    return LakeError(
+        f"{lake} is on remote storage, where lakes can be read only; write into a lake in a folder, and copy that there"
+    )
+
+
 def create(path: Path) -> Path:
     """Return the lake at `path`, which is created if there is none. Raises LakeError."""
+    if isinstance(path, RemotePath):
+        raise read_only(path)
     if exists(check_place(path)):
         return path
     try:

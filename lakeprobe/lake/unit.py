@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError
 from lakeprobe.schema import arrow_schema, table
+from lakeprobe.system.storage import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +82,7 @@ def read_dump(folder: Path) -> dict[str, Any]:
 
     path = folder / "dumps.parquet"
     try:
-        with pq.ParquetFile(path) as file:  # pq.read_table would import pyarrow.dataset, which takes 0.2 s
+        with pq.ParquetFile(readable(path)) as file:  # pq.read_table would import pyarrow.dataset, which takes 0.2 s
             row: dict[str, Any] = file.read().to_pylist()[0]
     except (FileNotFoundError, pa.ArrowInvalid, IndexError) as error:
         raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error

@@ -16,6 +16,7 @@ from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import UNIT_TABLES, table
+from lakeprobe.system import storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,6 +46,7 @@ _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents
 def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None:
     """Define the views of a lake as it is now, or as in the snapshot, and one view per comparison and table."""
     snapshot = layout.snapshot_of(lake)
+    storage.connect(connection, snapshot.lake)
     connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(snapshot.lake).count("/") + 1})
     for name in (*UNIT_TABLES, *_PARTITIONS):
         _define(connection, name, _files(snapshot, name))
@@ -73,6 +75,8 @@ def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnectio
 
 def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
     """Define the view `name` over these Parquet files of one comparison, …/step=S/rank=K/FILE."""
+    if files:
+        storage.connect(connection, files[0])
     connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
     query = f"""
         SELECT

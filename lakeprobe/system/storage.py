@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import re
 import shutil
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path, PosixPath
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar, cast
 
 from lakeprobe.errors import UsageError
 from lakeprobe.system.window import PathInFile, Window
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
+
+    import duckdb
 
 Result = TypeVar("Result")
 
@@ -45,6 +50,8 @@ _FIRST_PAUSE = 0.1
 """Seconds before the second attempt. Each pause is three times as long as the one before: 4 s in all."""
 _BLOCK = 4 << 20
 """Bytes that are asked for at once."""
+_MOST_FETCHED = 2 << 30
+"""Bytes of files of lakes that are kept on this machine."""
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:
@@ -58,10 +65,9 @@ class RemotePath(PosixPath, PathInFile):
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return the address. pathlib drops the second slash."""
+        """Return the address, of which pathlib drops the second slash, or what is left relative to one."""
         match = _ADDRESS.match(super().__str__())
-        assert match is not None, super().__str__()
-        return f"{match['scheme']}://{match['rest']}"
+        return f"{match['scheme']}://{match['rest']}" if match else super().__str__()
 
     def is_absolute(self) -> bool:
         """Every address is."""
@@ -81,19 +87,18 @@ class RemotePath(PosixPath, PathInFile):
 
     def _info(self) -> dict[str, Any]:
         system, key = _system(str(self))
-        return cast(dict[str, Any], _persistently(str(self), lambda: system.info(key)))
+        return cast(dict[str, Any], persistently(str(self), lambda: system.info(key)))
 
     def names(self) -> dict[str, bool]:
         """Return the names in the folder, and whether each is a folder. Raises OSError."""
         system, key = _system(str(self))
         try:
-            found = _persistently(str(self), lambda: system.ls(key, detail=True, refresh=True))
+            found = persistently(str(self), lambda: system.ls(key, detail=True, refresh=True))
         except TypeError:  # a file system without a cache has no `refresh`
-            found = _persistently(str(self), lambda: system.ls(key, detail=True))
-        names = {entry["name"].rstrip("/").rpartition("/")[2]: entry["type"] == "directory" for entry in found}
-        own = key.rstrip("/").rpartition("/")[2]
-        is_this = {entry["name"].rstrip("/") for entry in found} == {key.rstrip("/")}
-        return {} if is_this and own in names else {name: names[name] for name in sorted(names)}
+            found = persistently(str(self), lambda: system.ls(key, detail=True))
+        below = [entry for entry in found if entry["name"].strip("/") != key.strip("/")]
+        names = {entry["name"].rstrip("/").rpartition("/")[2]: entry["type"] == "directory" for entry in below}
+        return {name: names[name] for name in sorted(names)}
 
     def iterdir(self) -> Generator[Self, None, None]:
         """Yield the paths in the folder."""
@@ -133,6 +138,25 @@ class RemotePath(PosixPath, PathInFile):
         exact = {"st_mtime": seconds, "st_mtime_ns": round(seconds * 1e9)}
         return os.stat_result((stat.S_IFREG | 0o400, 0, 0, 1, 0, 0, int(info["size"]), 0, int(seconds), 0), exact)
 
+    def glob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
+        """Yield the paths below that match `pattern`, whose parts have the wildcards of fnmatch."""
+        first, _, rest = pattern.partition("/")
+        names = self.names() if self.is_dir() else {}
+        for name, is_folder in names.items():
+            if fnmatchcase(name, first) and (is_folder or not pattern.endswith("/")):
+                yield from (self / name).glob(rest) if rest else (self / name,)
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> NoReturn:
+        """Raise OSError: nothing is written in place."""
+        raise self._refusal()
+
+    def touch(self, mode: int = 0o666, exist_ok: bool = True) -> NoReturn:
+        """Raise OSError: nothing is written in place."""
+        raise self._refusal()
+
+    def _refusal(self) -> OSError:
+        return OSError(errno.EROFS, "files on remote storage are not written in place", str(self))
+
     def lstat(self) -> os.stat_result:
         """Return the same as `stat`."""
         return self.stat()
@@ -147,10 +171,10 @@ class RemotePath(PosixPath, PathInFile):
     ) -> IO[Any]:
         """Return the file, to read from."""
         if mode not in ("r", "rt", "rb"):
-            raise OSError(errno.EROFS, "files on remote storage are not written in place", str(self))
+            raise self._refusal()
         if _copies.are_kept:
             return open(_copies.of(self), mode, buffering, encoding, errors, newline)
-        raw = _File(self)
+        raw = RemoteFile(self)
         if mode == "rb":
             return cast(BinaryIO, raw if buffering == 0 else io.BufferedReader(raw, _BLOCK))
         return io.TextIOWrapper(io.BufferedReader(raw, _BLOCK), encoding or "utf-8", errors, newline)
@@ -163,7 +187,7 @@ class RemotePath(PosixPath, PathInFile):
         return RemotePath, (str(self),)
 
 
-class _File(io.RawIOBase):
+class RemoteFile(io.RawIOBase):
     """A remote file, read in ranges."""
 
     def __init__(self, path: RemotePath) -> None:
@@ -173,19 +197,24 @@ class _File(io.RawIOBase):
         self.name, self._length, self._position = str(path), int(info["size"]), 0
 
     def readable(self) -> bool:
+        """True."""
         return True
 
     def seekable(self) -> bool:
+        """True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As that of a file."""
         self._position = offset + (0, self._position, self._length)[whence]
         return self._position
 
     def tell(self) -> int:
+        """As that of a file."""
         return self._position
 
     def readinto(self, buffer: Any) -> int:
+        """Read at most a block."""
         view = memoryview(buffer).cast("B")
         data = read_range(self.name, self._position, min(self._length, self._position + min(len(view), _BLOCK)))
         view[: len(data)] = data
@@ -205,8 +234,47 @@ def read_range(address: str, start: int, end: int) -> bytes:
         if start + sum(map(len, parts)) < end:
             raise OSError(errno.EIO, "the connection ended before the file did", address)
 
-    _persistently(address, read_rest)
+    persistently(address, read_rest)
     return b"".join(parts)
+
+
+def descriptor_of_range(address: str, start: int, length: int) -> int:
+    """Return a descriptor of a file of this machine that has these bytes of the remote one, at the same place.
+
+    It has no name, so it goes when it is closed. Raises OSError.
+    """
+    from tempfile import TemporaryFile
+
+    size = RemotePath(address).stat().st_size
+    end = min(start + length, size)
+    with TemporaryFile(prefix="lakeprobe-") as file:
+        file.truncate(size)  # no room is taken by what is not written
+        file.seek(start)
+        for first in range(start, end, _BLOCK):
+            file.write(read_range(address, first, min(first + _BLOCK, end)))
+        file.flush()
+        return os.dup(file.fileno())
+
+
+def readable(path: Path) -> Path | BinaryIO:
+    """Return what pyarrow reads `path` from."""
+    return cast(BinaryIO, path.open("rb")) if isinstance(path, RemotePath) else path
+
+
+def connect(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Let a connection read the files below `path`, which is in a lake, if that is an address."""
+    if isinstance(path, RemotePath):
+        system, _ = _system(str(path))
+        from lakeprobe.system.published_files import published_files  # fsspec, which few lakes need
+
+        protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+        if not any(map(connection.filesystem_is_registered, protocols)):
+            connection.register_filesystem(published_files(system))
+
+
+def fetched(address: str) -> str:
+    """Return a copy on this machine of a small file that never changes. Raises OSError."""
+    return _fetched.of(RemotePath(address))
 
 
 # ---- copies on this machine -------------------------------------------------------------------------------
@@ -215,23 +283,34 @@ def read_range(address: str, start: int, end: int) -> bytes:
 class _Copies:
     """Copies of the files that a unit is made of. Some are read twice, and tensors at an offset, by a descriptor."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf) -> None:
+        """Keep `most` bytes, the newest ones, and the last file in any case."""
         self.are_kept = False
         self.folder: TemporaryDirectory[str] | None = None
         self._files: dict[str, str] = {}
+        self._most, self._lock = most, threading.Lock()
 
     def of(self, path: RemotePath) -> str:
-        from tempfile import TemporaryDirectory
+        """Return the copy of `path`, which is fetched if there is none. Raises OSError."""
+        with self._lock:
+            address = str(path)
+            if address not in self._files:
+                self._files[address] = self._fetch(path)
+                while len(self._files) > 1 and sum(map(os.path.getsize, self._files.values())) > self._most:
+                    Path(self._files.pop(next(iter(self._files)))).unlink()  # who has it open can read on
+            return self._files[address]
+
+    def _fetch(self, path: RemotePath) -> str:
+        from tempfile import NamedTemporaryFile, TemporaryDirectory
 
         if self.folder is None:
             self.folder = TemporaryDirectory(prefix="lakeprobe-")
-        address = str(path)
-        if address not in self._files:
-            copy = Path(self.folder.name, str(len(self._files)))
-            with io.BufferedReader(_File(path), _BLOCK) as source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target, _BLOCK)
-            self._files[address] = str(copy)
-        return self._files[address]
+        with (
+            NamedTemporaryFile(dir=self.folder.name, delete=False) as target,
+            io.BufferedReader(RemoteFile(path), _BLOCK) as source,
+        ):
+            shutil.copyfileobj(source, target, _BLOCK)
+            return target.name
 
     def clear(self) -> None:
         if self.folder is not None:
@@ -243,6 +322,8 @@ class _Copies:
 
 
 _copies = _Copies()
+_fetched = _Copies(most=_MOST_FETCHED)
+"""Copies of the small files of lakes, until the process ends."""
 
 
 @contextmanager
@@ -279,7 +360,7 @@ def _system(address: str) -> tuple[Any, str]:
         raise UsageError(f"{address}: {error}") from None
 
 
-def _persistently(address: str, action: Callable[[], Result]) -> Result:
+def persistently(address: str, action: Callable[[], Result]) -> Result:
     """Return what `action` returns, after some attempts if the network or the server fails. Raises OSError."""
     pause = _FIRST_PAUSE
     for attempt in range(1, _ATTEMPTS + 1):

@@ -178,3 +178,109 @@ def test_comparing_addresses(store: Store, dump: Path, address: str, tmp_path: P
     assert [pair.rows for pair in report.pairs] == [3]
     again = comparing.compare(address, dump, lake=tmp_path / "lake", name="c", steps=[0], ranks=[1])
     assert all(not ingested.read for ingested in again.ingested)
+
+
+# ---- lakes ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lake(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake in a folder, with a comparison."""
+    top = tmp_path_factory.mktemp("lakes") / "lake"
+    other = write_run(tmp_path_factory.mktemp("dumps") / "gpu", ops=4, steps=1, ranks=2)
+    with lakeprobe.open(top, create=True) as opened:
+        opened.ingest(dump)
+        opened.ingest(other)
+        opened.compare("npu", "gpu", steps=[0], name="pairing")
+        opened.note("npu", "from the farm")
+    return top
+
+
+@pytest.fixture(scope="module")
+def there(store: Store, lake: Path) -> str:
+    """The same lake at an address."""
+    return store.upload(lake, "lakes/one")
+
+
+@pytest.fixture(scope="module")
+def both(lake: Path, there: str) -> Iterator[tuple[lakeprobe.Lake, lakeprobe.Lake]]:
+    """The lake in the folder and the one at the address, open."""
+    with lakeprobe.open(lake) as local, lakeprobe.open(there) as remote:
+        yield local, remote
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT run, step, rank, count(*) FROM tensors GROUP BY ALL ORDER BY ALL",
+        "SELECT run, step, rank, op FROM ops WHERE rank = 1 ORDER BY ALL",
+        "FROM pairing ORDER BY ALL",
+        "FROM results ORDER BY ALL",
+        "SELECT content, octet_length(data) FROM values ORDER BY ALL",
+    ],
+)
+def test_a_query_has_the_same_rows(both: tuple[lakeprobe.Lake, lakeprobe.Lake], question: str) -> None:
+    local, remote = both
+    assert remote.sql(question).fetchall() == local.sql(question).fetchall() != []
+
+
+def test_contents_are_read_in_ranges(store: Store, both: tuple[lakeprobe.Lake, lakeprobe.Lake]) -> None:
+    question = """
+        SELECT content, tensor_metrics(reference, reference).max_abs_error FROM tensor_references
+        WHERE run = 'gpu' AND rank = 1 ORDER BY ALL
+    """
+    local, remote = both
+    rows = local.sql(question).fetchall()
+    store.faults.requests.clear()
+    assert remote.sql(question).fetchall() == rows
+    assert [value for _, value in rows] == [0.0] * 4
+    fetched = [request for request in store.faults.requests if "values-0" in request and request.startswith("GET")]
+    assert 4 <= len(fetched) <= 8  # no more than once for each side of each pair
+
+
+def test_answers_are_the_same(store: Store, both: tuple[lakeprobe.Lake, lakeprobe.Lake]) -> None:
+    local, remote = both
+    assert (remote.runs, remote.comparisons) == (["gpu", "npu"], ["pairing"])
+    for answer in (str, lambda result: str(result.first_difference()), lambda result: str(result.blame())):
+        assert answer(remote.comparison("pairing")) == answer(local.comparison("pairing")) != ""
+    op = ("npu", "Torch.add.1.forward")
+    assert remote.tensor(*op, "input.0").tolist() == local.tensor(*op, "input.0").tolist() == [1.0] * 1000
+    assert remote.check() == []
+    heads = [request for request in store.faults.requests if request.startswith("HEAD") and "parquet" in request]
+    assert len(heads) <= 2 * len(store.keys("lakes/one"))  # not at every query
+    assert remote.note("npu") == "from the farm"
+    assert str(remote.ls()) == str(local.ls()).replace(str(local.path), str(remote.path))
+
+
+def test_a_lake_at_an_address_is_read_only(there: str, store: Store, dump: Path) -> None:
+    before = store.keys("lakes/one")
+    with lakeprobe.open(there) as remote:
+        for change in (
+            lambda: remote.ingest(dump, run="new"),
+            lambda: remote.compare("npu", "gpu"),
+            lambda: remote.rm("npu"),
+            lambda: remote.rename("npu", "other"),
+            lambda: remote.note("npu", "other"),
+        ):
+            with pytest.raises(LakeError, match=r"s3://bucket/lakes/one is on remote storage, where lakes can be read"):
+                change()
+    assert store.keys("lakes/one") == before
+    assert not Path("s3:").exists()
+
+
+def test_what_is_published_later_is_seen(store: Store, lake: Path, dump: Path, tmp_path: Path) -> None:
+    """An open lake asks for the next publication by its name, whatever was listed before."""
+    grown = tmp_path / "grown"
+    ingest(dump, lake=grown, run="first", steps=[0])
+    address = store.upload(grown, "lakes/grown")
+    with lakeprobe.open(address) as remote:
+        assert remote.runs == ["first"]
+        ingest(dump, lake=grown, run="second", steps=[1])
+        store.upload(grown, "lakes/grown")
+        assert remote.runs == ["first", "second"]
+        assert remote.sql("SELECT DISTINCT run FROM ops ORDER BY run").fetchall() == [("first",), ("second",)]
+
+
+def test_no_lake_at_an_address() -> None:
+    with pytest.raises(LakeError, match="there is no lake at s3://bucket/nothing"):
+        lakeprobe.open("s3://bucket/nothing")
