@@ -29,7 +29,7 @@ from lakeprobe.lake.connection import (
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
-from lakeprobe.system import files
+from lakeprobe.system import files, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -112,6 +112,7 @@ def compare_units(task: PairTask) -> PairReport:
     target, golden = task.target_folder, task.golden_folder
     task.staged.mkdir(parents=True)
     connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
+    storage.connect(connection, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"
     try:
         limits.set_spill_folder(connection, task.staged / "spill")
@@ -142,7 +143,8 @@ def compare_units(task: PairTask) -> PairReport:
     finally:
         connection.close()
         writer.close()
-    shutil.copyfile(target / STACKS_FILE, task.staged / STACKS_FILE)
+    with (target / STACKS_FILE).open("rb") as source, (task.staged / STACKS_FILE).open("wb") as copy:
+        shutil.copyfileobj(source, copy)
     files.sync_tree(task.staged)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)

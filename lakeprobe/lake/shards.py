@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import staging
+from lakeprobe.lake import staging, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.staging import Session
 from lakeprobe.output import ranges
@@ -118,7 +118,8 @@ def plan_of(*asked: object) -> str:
 
 
 def begin(session: Session, kind: str, name: str, shard: Shard) -> None:
-    """Note which shard the session works on, for `pending`."""
+    """Note which shard the session works on, for `pending`. Raises UsageError for a lake on remote storage."""
+    store.must_be_local(session.lake, "shards cannot meet")
     _write(session.folder / _FILE, {"place": _place(kind, name, shard)})
 
 

@@ -23,12 +23,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
-from lakeprobe.system import files, owner
+from lakeprobe.system import files, owner, storage
 from lakeprobe.system.storage import RemotePath
 from lakeprobe.work import Progress
 
@@ -54,10 +55,8 @@ class Session:
 def unchanged(lake: Path) -> Iterator[None]:
     """Turn an error of the file system (full disk, no permission) into a LakeError.
 
-    It says that nothing has changed. Nothing is changed in a lake on remote storage.
+    It says that nothing has changed.
     """
-    if isinstance(lake, RemotePath):
-        raise store.read_only(lake)
     try:
         yield
     except OSError as error:
@@ -71,13 +70,18 @@ def unchanged(lake: Path) -> Iterator[None]:
 def staged(lake: Path, label: str) -> Iterator[Session]:
     """Yield a session with a new folder under LAKE/.staging. At the end, what the session left over is removed.
 
-    What sessions of ended processes left over is removed first.
+    What sessions of ended processes left over is removed first. For a lake on remote storage, the folder is on this
+    machine.
     """
+    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+    if isinstance(lake, RemotePath):
+        with TemporaryDirectory(prefix="lakeprobe-") as folder:
+            yield Session(lake, Path(folder), publication)
+        return
     files.make_folders(layout.staging_folder(lake))
     if store.exists(lake):
         store.adopt(lake)
     sweep(lake)
-    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     session = Session(lake, layout.staging_folder(lake) / f"{label}.{publication}.{owner.me()}", publication)
     session.folder.mkdir()
     try:
@@ -126,6 +130,11 @@ def publish(
         _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
 
     note_down(log.read(lake))
+    if isinstance(lake, RemotePath):
+        for name, folder in put.items():
+            storage.upload(folder, lake / places[name].path)
+        log.append(lake, what, places, removed, note_down)
+        return
     for name, folder in put.items():
         _move(folder, lake / places[name].path)
     for note, original in notes.items():
@@ -170,6 +179,9 @@ def locked(lake: Path, label: str) -> Iterator[None]:
     The lock ends with its process, for whatever reason. It only saves duplicate work. The log prevents conflicting
     publications, also on file systems without locks.
     """
+    if isinstance(lake, RemotePath):
+        yield
+        return
     path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -323,12 +335,15 @@ def unfit(lake: Path) -> list[str]:
     """Return where the folders of `lake` do not match its log, a line for each."""
     found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
     found += [f"cannot be read: {path}" for path in log.damaged(lake)]
+    if isinstance(lake, RemotePath):  # where nobody can tell what is left over from what is being written
+        return found
     found += [f"left over: {path}" for path in left_over(lake)]
     return found + [f"left over: {lake / path}" for path in orphans(lake)]
 
 
 def repair(lake: Path) -> list[str]:
     """Make the log fit the folders, and remove what is left over. Returns what was done, one line each."""
+    store.must_be_local(lake, "nothing is repaired")
     store.adopt(lake)
     sweep(lake)
     done = log.rebuild(lake)

@@ -10,10 +10,10 @@ from pathlib import Path
 import yaml
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
-from lakeprobe.system import files, owner
+from lakeprobe.system import files, owner, storage
 from lakeprobe.system.files import absolute
 from lakeprobe.system.storage import RemotePath
 
@@ -35,7 +35,7 @@ def exists(path: Path) -> bool:
 def is_writable(path: Path) -> bool:
     """Return whether the lake at `path` can be written to. True if it does not exist yet."""
     if isinstance(path, RemotePath):
-        return False
+        return True
     return not exists(path) or os.access(path, os.W_OK)
 
 
@@ -44,8 +44,6 @@ def shadow(lake: Path) -> Path:
 
     Each unit is a link of its own, so that a unit whose dump has changed can be read again here.
     """
-    if isinstance(lake, RemotePath):
-        raise read_only(lake)
     path = create(Path(tempfile.mkdtemp(prefix="lakeprobe-")))
     places = {name: place for name, place in log.read(lake).places.items() if not name.startswith("comparisons/")}
     put = {}
@@ -78,20 +76,21 @@ def check_place(path: Path) -> Path:
     return path
 
 
-def read_only(lake: Path) -> LakeError:
-    """Return the error for a change of a lake on remote storage."""
-    return LakeError(
-        f"{lake} is on remote storage, where lakes can be read only; write into a lake in a folder, and copy that there"
-    )
+def must_be_local(lake: Path, what: str) -> None:
+    """Raise UsageError for something that a lake on remote storage does not offer."""
+    if isinstance(lake, RemotePath):
+        raise UsageError(f"{lake} is on remote storage, where {what}; do it in a lake in a folder")
 
 
 def create(path: Path) -> Path:
     """Return the lake at `path`, which is created if there is none. Raises LakeError."""
-    if isinstance(path, RemotePath):
-        raise read_only(path)
     if exists(check_place(path)):
         return path
     try:
+        if isinstance(path, RemotePath):
+            log.begin(path)
+            storage.write(path / FILE, _description().encode())
+            return path
         changed = files.make_folders(layout.staging_folder(path))
         log.begin(path)
         _describe(path)
@@ -105,11 +104,15 @@ def _describe(path: Path) -> None:
     """Write lake.yaml. The draft's name contains the owner, so that it is removed if the process is killed."""
     draft = layout.staging_folder(path) / f"{FILE}.{uuid.uuid4().hex}.{owner.me()}"
     try:
-        draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
+        draft.write_text(_description(), encoding="utf-8")
         files.sync(draft)
         draft.replace(path / FILE)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _description() -> str:
+    return yaml.safe_dump({"format": FORMAT_VERSION})
 
 
 def adopt(path: Path) -> None:

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
+from inspect import signature
 from pathlib import Path, PosixPath
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar, cast
 
@@ -254,6 +256,39 @@ def descriptor_of_range(address: str, start: int, length: int) -> int:
             file.write(read_range(address, first, min(first + _BLOCK, end)))
         file.flush()
         return os.dup(file.fileno())
+
+
+def create(path: RemotePath, data: bytes) -> bool:
+    """Write a file that does not exist yet, by a conditional put. Returns False if it exists. Raises OSError.
+
+    The reply to a put that succeeded may be lost, so a file with these bytes counts as ours: they must be unique.
+    Raises UsageError if the file system would replace a file that exists.
+    """
+    system, key = _system(str(path))
+    if "mode" not in signature(getattr(system, "_pipe_file", system.pipe_file)).parameters:
+        raise UsageError(
+            f"{path}: {type(system).__name__} cannot create a file exclusively, so no lake is written there"
+        )
+    try:
+        persistently(str(path), lambda: system.pipe_file(key, data, mode="create"))
+    except FileExistsError:
+        return path.read_bytes() == data
+    return True
+
+
+def write(path: RemotePath, data: bytes) -> None:
+    """Write a file, in place of another if there is one. Raises OSError."""
+    system, key = _system(str(path))
+    persistently(str(path), lambda: system.pipe_file(key, data))
+
+
+def upload(folder: Path, target: RemotePath) -> None:
+    """Write the files of a folder of this machine below `target`. Raises OSError."""
+    for top, _, names in os.walk(folder):
+        for name in sorted(names):
+            source = Path(top, name)
+            system, key = _system(str(target / source.relative_to(folder)))
+            persistently(key, partial(system.put_file, str(source), key))
 
 
 def readable(path: Path) -> Path | BinaryIO:

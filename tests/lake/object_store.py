@@ -21,15 +21,16 @@ class Faults:
     kind: str = ""
     key: str = ""
     times: int = 0
+    method: str = "GET"
     struck: int = 0
     requests: list[str] = field(default_factory=list)
     """The method and path of every request."""
 
-    def strike(self, kind: str, key: str, times: int) -> None:
-        self.kind, self.key, self.times, self.struck = kind, key, times, 0
+    def strike(self, kind: str, key: str, times: int, method: str = "GET") -> None:
+        self.kind, self.key, self.times, self.method, self.struck = kind, key, times, method, 0
 
-    def strikes(self, path: str) -> bool:
-        if self.kind and self.key in path and self.struck < self.times:
+    def strikes(self, method: str, path: str) -> bool:
+        if self.kind and method == self.method and self.key in path and self.struck < self.times:
             self.struck += 1
             return True
         return False
@@ -59,9 +60,11 @@ def _faulty(application: Callable[..., Iterable[bytes]], faults: Faults) -> Call
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         faults.requests.append(f"{environ['REQUEST_METHOD']} {path}")
-        if environ["REQUEST_METHOD"] != "GET" or not faults.strikes(path):
+        if not faults.strikes(environ["REQUEST_METHOD"], path):
             return application(environ, start_response)
-        if faults.kind == "busy":
+        if faults.kind == "lost":  # what was asked for is done, and nobody is told
+            b"".join(application(environ, lambda *_: None))
+        if faults.kind in ("busy", "lost"):
             start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_BUSY)))])
             return [_BUSY]
         body = b"".join(application(environ, start_response))

@@ -253,8 +253,6 @@ def test_an_address_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(UsageError, match=r"s3://bucket/lake/lake\.yaml cannot be reached: .*pip install s3fs"):
         store.check(store.choose("s3://bucket/lake"))
-    with pytest.raises(LakeError, match="s3://bucket/lake is on remote storage, where lakes can be read only"):
-        store.create(store.choose("s3://bucket/lake"))
 
 
 def test_what_the_disk_is_asked_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -22,7 +23,7 @@ from lakeprobe.compare import run as comparing
 from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.ingest.survey import survey
-from lakeprobe.lake import layout
+from lakeprobe.lake import layout, staging
 from lakeprobe.system import storage
 from lakeprobe.system.files import absolute
 
@@ -252,19 +253,85 @@ def test_answers_are_the_same(store: Store, both: tuple[lakeprobe.Lake, lakeprob
     assert str(remote.ls()) == str(local.ls()).replace(str(local.path), str(remote.path))
 
 
-def test_a_lake_at_an_address_is_read_only(there: str, store: Store, dump: Path) -> None:
-    before = store.keys("lakes/one")
+def downloaded(store: Store, address: str, folder: Path) -> Path:
+    """The objects of a lake as files."""
+    key = address.removeprefix("s3://bucket/")
+    for each in store.keys(key):
+        path = folder / each.removeprefix(f"{key}/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(store.client.get_object(Bucket="bucket", Key=each)["Body"].read())
+    return folder
+
+
+def test_a_lake_is_written_there(store: Store, dump: Path, lake: Path, tmp_path: Path) -> None:
+    """Ingest and compare make the same objects as they make files, and each is one entry of the log."""
+    address = "s3://bucket/lakes/written"
+    ingest(dump, lake=address)
+    other = write_run(tmp_path / "gpu", ops=4, steps=1, ranks=2)
+    ingest(other, lake=address)
+    comparing.compare("npu", "gpu", lake=address, steps=[0], name="pairing")
+    here = downloaded(store, address, tmp_path / "copy")
+    mine, local = without_publication(here), without_publication(lake)
+    local.pop("run=npu/note.txt")
+    assert mine.keys() == local.keys()
+    times = {path for path in local if path.endswith("dumps.parquet")}  # say where the dump is
+    assert {path for path in local if mine[path] != local[path]} <= times
+    assert len(list((here / "log").iterdir())) == 4
+    with lakeprobe.open(address) as opened:
+        assert opened.check() == []
+        opened.rm("gpu")
+        assert opened.runs == ["npu"]
+
+
+def test_two_writers_of_one_unit(store: Store, dump: Path, tmp_path: Path) -> None:
+    """The second finds its number taken, looks, and gives up: nothing is replaced."""
+    address = "s3://bucket/lakes/race"
+    ingest(dump, lake=address, run="a", steps=[0])
+    usual = staging.publish
+
+    def overtaken(*arguments: Any, **options: Any) -> None:
+        with patch.object(staging, "publish", usual):
+            ingest(dump, lake=address, run="b", steps=[0])
+        usual(*arguments, **options)
+
+    other = write_run(tmp_path / "other", ops=5, steps=1)
+    with patch.object(staging, "publish", overtaken), pytest.raises(LakeError, match="was written by another process"):
+        ingest(other, lake=address, run="b")
+    with lakeprobe.open(address) as opened:
+        assert opened.sql("SELECT run, count(*) FROM ops GROUP BY run ORDER BY run").fetchall() == [("a", 6), ("b", 6)]
+
+
+@pytest.mark.parametrize(("kind", "key"), [("busy", "tensors.parquet"), ("busy", "/log/"), ("lost", "/log/")])
+def test_faults_while_writing(store: Store, dump: Path, kind: str, key: str) -> None:
+    """A lost reply to the put that publishes is not taken for another writer's."""
+    address = f"s3://bucket/lakes/faults-{kind}-{len(key)}"
+    store.faults.strike(kind, key, times=2, method="PUT")
+    ingest(dump, lake=address, steps=[0], tensors="none")
+    assert store.faults.struck == 2
+    assert len(layout.units(absolute(address), "npu")) == 2
+    assert len([name for name in store.keys(address.removeprefix("s3://bucket/")) if "/log/" in name]) == 2
+
+
+def test_a_writer_that_fails_leaves_nothing_to_see(store: Store, dump: Path) -> None:
+    address = "s3://bucket/lakes/failed"
+    ingest(dump, lake=address, run="first", steps=[0], tensors="none")
+    store.faults.strike("busy", "rank=1", times=10**6, method="PUT")
+    with pytest.raises(LakeError, match=r"5 attempts.*s3://bucket/lakes/failed is as it was before"):
+        ingest(dump, lake=address, run="second", steps=[0], tensors="none")
+    store.faults.strike("", "", 0)
+    assert layout.runs(absolute(address)) == ["first"]
+    ingest(dump, lake=address, run="second", steps=[0], tensors="none")
+    assert layout.runs(absolute(address)) == ["first", "second"]
+
+
+def test_what_a_lake_at_an_address_cannot(there: str, dump: Path) -> None:
     with lakeprobe.open(there) as remote:
-        for change in (
-            lambda: remote.ingest(dump, run="new"),
-            lambda: remote.compare("npu", "gpu"),
-            lambda: remote.rm("npu"),
-            lambda: remote.rename("npu", "other"),
-            lambda: remote.note("npu", "other"),
-        ):
-            with pytest.raises(LakeError, match=r"s3://bucket/lakes/one is on remote storage, where lakes can be read"):
-                change()
-    assert store.keys("lakes/one") == before
+        with pytest.raises(UsageError, match="is on remote storage, where nothing is renamed; do it in a lake"):
+            remote.rename("npu", "other")
+        with pytest.raises(UsageError, match="notes are not written"):
+            remote.note("npu", "other")
+        with pytest.raises(UsageError, match="shards cannot meet"):
+            remote.ingest(dump, run="new", shard="0/2")
     assert not Path("s3:").exists()
 
 
