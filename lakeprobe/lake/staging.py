@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from lakeprobe.errors import LakeError
@@ -75,6 +74,8 @@ def staged(lake: Path, label: str) -> Iterator[Session]:
     """
     publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     if isinstance(lake, RemotePath):
+        from tempfile import TemporaryDirectory
+
         with TemporaryDirectory(prefix="lakeprobe-") as folder:
             yield Session(lake, Path(folder), publication)
         return
