@@ -29,6 +29,7 @@ from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
 from lakeprobe.commands.perturb import perturb
 from lakeprobe.commands.preflight import app as preflight
+from lakeprobe.commands.publish import publish
 from lakeprobe.commands.recover import recover
 from lakeprobe.commands.rename import rename
 from lakeprobe.commands.reproduce import reproduce
@@ -57,7 +58,7 @@ app = typer.Typer(
 )
 for command in (
     ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
-    unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, recover, doctor, run,
+    unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover, doctor, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")

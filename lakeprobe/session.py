@@ -29,14 +29,15 @@ from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
 from lakeprobe.checks import LIMIT, SEED, USUAL_MODES
-from lakeprobe.compare.run import CompareReport
+from lakeprobe.compare.run import CompareReport, publish_comparison
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
 from lakeprobe.journals import settle as settling
-from lakeprobe.lake import audits, guard, layout, log, staging, store, upkeep, views
+from lakeprobe.lake import audits, guard, layout, log, shards, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.lake.shards import Pending
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
 from lakeprobe.reports import files, notebook, op_text
@@ -179,6 +180,7 @@ class Lake:
         replace: bool = False,
         steps: Sequence[int] = (),
         ranks: Sequence[int] = (),
+        shard: str | None = None,
         jobs: int = 1,
     ) -> IngestReport:
         """Read what lies under `path` (folder, file or archive): dumps into runs, result tables into tables.
@@ -186,17 +188,38 @@ class Lake:
         A run is named after its folder, or `run` if there is one only. `tensors` says where tensor contents go: `copy`
         into the lake, `link` to the dump's files, or `none`. Of dumps only those of `steps` and `ranks` are read, if
         any are named. What is in the lake already is left alone; `replace` reads it again. `jobs` is the number of
-        processes; from a script, more than one needs the usual `if __name__ == "__main__":`.
+        processes; from a script, more than one needs the usual `if __name__ == "__main__":`. `shard`, such as "3/8",
+        reads a share of one run, which is in the lake once all shards have finished (`publish`).
 
         Raises DumpError, LakeError and UsageError; the lake is then as it was before.
         """
         from lakeprobe.ingest import ingest as run_ingest  # the readers, which a query does not need
 
         report = run_ingest(
-            path, lake=self.path, run=run, tensors=tensors, replace=replace, steps=steps, ranks=ranks, jobs=jobs
-        )
+            path, lake=self.path, run=run, tensors=tensors, replace=replace, steps=steps, ranks=ranks, shard=shard,
+            jobs=jobs,
+        )  # fmt: skip
         self._see_changes()
         return report
+
+    def publish(self, name: str) -> int:
+        """Put the run or comparison `name`, which was made in shards, into the lake. Return how many units it has.
+
+        The last shard to finish does this by itself, unless it was killed or did not see the others. Raises LakeError
+        unless all shards have finished, and UsageError if none waits.
+        """
+        if shards.whole(self.path, name).kind == "run":
+            from lakeprobe.ingest.run import publish_run
+
+            units = publish_run(self.path, name)
+        else:
+            units = publish_comparison(self.path, name)
+        self._see_changes()
+        return units
+
+    def pending(self) -> list[Pending]:
+        """Return the runs and comparisons that shards have begun and nobody has published, and how far they are."""
+        return shards.pending(self.path)
 
     def export(
         self,

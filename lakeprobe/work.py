@@ -1,4 +1,4 @@
-"""Runs one function over many independent tasks, on a pool of processes if that is faster."""
+"""Runs one function over many independent tasks: here, on a pool of processes if that is faster, or on a cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,34 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from typing import TypeVar
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
+_MEMORY = 1 << 29
+"""Bytes of memory of a task, unless its caller knows better."""
 Progress = Callable[[int, int], None]
 """A callback that receives the number of tasks that are done, and of all tasks."""
+
+
+ENGINE = "LAKEPROBE_ENGINE"
+"""The environment variable that names the engine: local, ray, or ray://ADDRESS:PORT."""
+
+
+def use_engine(engine: str) -> None:
+    """Run tasks on `engine` from here on, also in child processes."""
+    os.environ[ENGINE] = engine
+    _cluster()
+
+
+def _cluster() -> str | None:
+    """Return the address of the cluster that $LAKEPROBE_ENGINE names. None for this machine. Raises UsageError."""
+    engine = os.environ.get(ENGINE, "")
+    if engine in ("", "local"):
+        return None
+    if engine == "ray" or engine.startswith("ray://"):
+        return engine
+    raise UsageError(f"the engine {engine!r} does not exist; use local, ray, or ray://ADDRESS:PORT")
 
 
 def default_jobs() -> int:
@@ -32,17 +54,26 @@ def run_all(
     progress: Progress | None = None,
     isolated: bool = False,
     meanwhile: Callable[[], object] | None = None,
+    memory: Callable[[Task], int] = lambda _: _MEMORY,
 ) -> list[Report]:
     """Return `function` of every task, in the order of `tasks`.
 
     It runs here if there is one task or `jobs` is 1, otherwise in other processes. `isolated` forces other processes,
-    for tasks that may be killed. While others work, `meanwhile` is called here, once.
+    for tasks that may be killed. While others work, `meanwhile` is called here, once. If $LAKEPROBE_ENGINE names a
+    cluster, several tasks run there, each with as many bytes as `memory` says.
 
     The first exception of a task ends the work and is raised. Other processes return all of their memory when they end,
     so the next part of a command starts with all of it.
     """
     if progress:
         progress(0, len(tasks))
+    if len(tasks) > 1 and (address := _cluster()):
+        from lakeprobe import cluster
+
+        return cluster.run_all(
+            function, tasks, address, memory=memory, progress=progress or (lambda done, total: None),
+            meanwhile=meanwhile or (lambda: None),
+        )  # fmt: skip
     if min(jobs, len(tasks)) <= 1 and not isolated:
         reports = []
         for task in tasks:

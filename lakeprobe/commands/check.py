@@ -25,7 +25,7 @@ def check(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.journals.settle import tell_set_aside
-    from lakeprobe.lake import audits, staging, store
+    from lakeprobe.lake import audits, shards, staging, store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
@@ -44,6 +44,8 @@ def check(
             output.text(f"{audit.name}: {audit.promise}")
             output.text(output.aligned(columns, rows))
         set_aside = tell_set_aside(opened.path)
+    for waiting in shards.pending(path):
+        diagnostics.note(str(waiting))
     diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")
     if violations or set_aside:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

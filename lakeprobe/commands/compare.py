@@ -13,11 +13,13 @@ import typer
 from lakeprobe import forms
 from lakeprobe.commands.complete import rule_names, run_names
 from lakeprobe.commands.options import (
+    EngineOption,
     JobsOption,
     LakeOption,
     NoiseOption,
     NoSyncOption,
     RanksOption,
+    ShardOption,
     StepsOption,
     Tensors,
     numbers,
@@ -140,6 +142,8 @@ def compare(
         bool, typer.Option("--replace", help="Read the dumps again, and replace a comparison of that name.")
     ] = False,
     jobs: JobsOption = None,
+    shard: ShardOption = None,
+    engine: EngineOption = None,
     no_sync: NoSyncOption = False,
 ) -> None:
     """Compare a target run with a golden run, and name the first op that differs.
@@ -152,9 +156,12 @@ def compare(
     """
     from lakeprobe import diagnostics
     from lakeprobe.compare.run import compare as run_compare
+    from lakeprobe.reports.terminal import shard_line
     from lakeprobe.system import files
-    from lakeprobe.work import default_jobs
+    from lakeprobe.work import default_jobs, use_engine
 
+    if engine:
+        use_engine(engine)
     if no_sync:
         files.leave_sync_to_the_system()
     if format is not None and output is None:
@@ -174,10 +181,15 @@ def compare(
             asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
             steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
             tensors=tensors.value if tensors else None,
-            replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
+            replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, shard=shard,
+            progress=progress,
         )  # fmt: skip
     _report(report)
     diagnostics.detail(f"comparing: {report.seconds:.2f} s")
+    if report.pending:
+        diagnostics.note(shard_line(report.pending))
+        if not report.pending.is_whole:
+            return
     covered = _answer(report, output, format.value if format else "csv", layout.value)
     if fail_on is not None and (covered.has_errors if fail_on is FailOn.ERROR else covered.has_warnings):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

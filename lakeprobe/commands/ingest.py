@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.options import (
+    EngineOption,
     Format,
     JobsOption,
     LakeOption,
     NoSyncOption,
     RanksOption,
     ReplaceOption,
+    ShardOption,
     StepsOption,
     Tensors,
     TensorsOption,
@@ -32,6 +34,8 @@ def ingest(
     jobs: JobsOption = None,
     rank: RanksOption = None,
     step: StepsOption = None,
+    shard: ShardOption = None,
+    engine: EngineOption = None,
     no_sync: NoSyncOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read, and in which format, without reading it.")
@@ -51,10 +55,12 @@ def ingest(
     from lakeprobe import diagnostics
     from lakeprobe.ingest import ingest as run_ingest
     from lakeprobe.lake import store
-    from lakeprobe.reports.terminal import ingest_lines
+    from lakeprobe.reports.terminal import ingest_lines, shard_line
     from lakeprobe.system import files
-    from lakeprobe.work import default_jobs
+    from lakeprobe.work import default_jobs, use_engine
 
+    if engine:
+        use_engine(engine)
     if no_sync:
         files.leave_sync_to_the_system()
     with diagnostics.progress("reading") as progress:
@@ -66,6 +72,7 @@ def ingest(
             replace=replace,
             steps=numbers(step),
             ranks=numbers(rank),
+            shard=shard,
             jobs=jobs or default_jobs(),
             progress=progress,
         )
@@ -73,7 +80,9 @@ def ingest(
         diagnostics.note(line)
     for unit in report.units:
         diagnostics.detail(f"  {unit.key} ({', '.join(unit.formats)}): {unit.ops} ops, {unit.dump_bytes} bytes")
-    if report.read:
+    if report.pending:
+        diagnostics.note(shard_line(report.pending))
+    elif report.read:
         diagnostics.note(_next(store.choose(lake)))
 
 

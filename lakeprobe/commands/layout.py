@@ -18,7 +18,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
     "Watch a training": ("watch",),
-    "Keep the lake": ("ls", "rm", "rename", "compact", "note", "check", "recover", "doctor", "rules"),
+    "Keep the lake": (
+        "ls", "rm", "rename", "compact", "note", "publish", "check", "recover", "doctor", "rules",
+    ),
 }  # fmt: skip
 """The groups of commands in the help, in the order in which a user meets them."""
 

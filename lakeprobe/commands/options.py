@@ -57,6 +57,25 @@ NoiseOption = Annotated[
     ),
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what the lake already has.")]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Do the I-th of N shares, counted from 0; the last to finish publishes all.",
+        show_default="all of it",
+    ),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        envvar="LAKEPROBE_ENGINE",
+        metavar="ENGINE",
+        help="Where the work is done: local, or a Ray cluster: ray, ray://ADDRESS:PORT.",
+        show_default="local",
+    ),
+]
 NoSyncOption = Annotated[
     bool,
     typer.Option("--no-sync", help="Let the system decide when files reach the disk. For scratch lakes."),

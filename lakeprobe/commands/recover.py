@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.options import EngineOption, LakeOption
 
 
-def recover(lake: LakeOption = None) -> None:
+def recover(engine: EngineOption = None, lake: LakeOption = None) -> None:
     """Make units of what interrupted processes collected, including data that was set aside.
 
     Every command does this once by itself. Data that cannot become a unit is set aside with the reason, so that it does
@@ -17,7 +17,10 @@ def recover(lake: LakeOption = None) -> None:
     """
     from lakeprobe.journals import settle
     from lakeprobe.lake import store
+    from lakeprobe.work import use_engine
 
+    if engine:
+        use_engine(engine)
     code = settle.recover(store.check(store.choose(lake)), again=True)
     if code:
         raise typer.Exit(code)

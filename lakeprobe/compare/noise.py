@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _MEASURED = ("nearest", "ops", "leaves")
 """The queries of sql/noise that measure the error of each row, in order; each makes the table noise_NAME."""
 
-_JUDGED = ("repeat", "makers", "errors", "floors", "added", "shifts", "near_shifts", "gradients", "evidence", "suspects")
+_JUDGED = (
+    "repeat", "makers", "errors", "floors", "added", "shifts", "near_shifts", "gradients", "evidence", "suspects",
+)  # fmt: skip
 """The queries that decide from it which ops stand out."""
 
 

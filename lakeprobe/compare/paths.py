@@ -197,7 +197,7 @@ def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
     """Return whether the run's units of these steps and ranks, or else its first unit, were read from this dump."""
     keys = [key for place, _ in _units(dump) if layout.has_unit(lake, key := UnitKey(run, *place))]
     return all(
-        Path(_described(lake, key, "source")).resolve() == source_of(dump.sources).resolve()
+        expanded(_described(lake, key, "source")).resolve() == source_of(dump.sources).resolve()
         for key in keys or layout.units(lake, run)[:1]
     )
 
@@ -216,7 +216,7 @@ def _described(lake: Path, key: UnitKey, column: str) -> str:
 
 
 def _read_from(lake: Path, run: str) -> Path:
-    return Path(_described(lake, layout.units(lake, run)[0], "source"))
+    return expanded(_described(lake, layout.units(lake, run)[0], "source"))
 
 
 def _source(lake: Path, run: str) -> Path | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from dataclasses import replace as replaced
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,19 @@ from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.journals.settle import settle
-from lakeprobe.lake import comparison, layout, log, staging, store, views
+from lakeprobe.lake import comparison, layout, log, shards, staging, store, views
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
+from lakeprobe.lake.shards import Pending, Shard
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.schema import COMPARISON_VERSION
 from lakeprobe.system import files
 from lakeprobe.system.files import expanded
 from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
+
+_BYTES_TO_COMPARE, _BYTES_PER_BYTE = 400 << 20, 32
+"""Memory that a pair of units takes: so much, and so many bytes for each byte of their tables of tensors."""
 
 if TYPE_CHECKING:
     from lakeprobe.ingest import IngestReport
@@ -47,6 +52,8 @@ class CompareReport:
     lake: Path
     incomplete: tuple[UnitKey, ...] = ()
     """Units whose collecting process ended in the middle of the step."""
+    pending: Pending | None = None
+    """If this was a shard: how far all shards are. When they have finished, the comparison is in the lake."""
     remarks: tuple[str, ...] = ()
     """Remarks about the runs, for example that a run is the same dump as the folder of its name."""
 
@@ -62,7 +69,9 @@ class CompareReport:
             f"{key} is incomplete: the process that collected it ended in the middle of the step"
             for key in self.incomplete
         ]
-        idle = [line for line in self.pairs[0].idle if all(line in pair.idle for pair in self.pairs)]
+        idle = [
+            line for line in (self.pairs[0].idle if self.pairs else ()) if all(line in pair.idle for pair in self.pairs)
+        ]
         return [*self.remarks, *cut_off] + [
             f"the {mapping} names {name}, which the {side} run does not have" for mapping, side, name in idle
         ]
@@ -85,6 +94,7 @@ def compare(
     jobs: int = 1,
     timeout: float | None = None,
     memory: str | None = None,
+    shard: str | None = None,
     progress: Progress | None = None,
 ) -> CompareReport:
     """Compare the run `target` with the run `golden` by `rule`, and store the result as the comparison `name`.
@@ -100,8 +110,12 @@ def compare(
     The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
     (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own.
 
+    With `shard`, such as "3/8", this process compares its share of the pairs of units of two runs in the lake. They are
+    in the lake once all shards have finished: the last one publishes them (`publish_comparison`).
+
     Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
     """
+    part = Shard.of(shard) if shard else None
     started = time.monotonic()
     loaded = rules.load(rule) if rule else None
     mappings = mappings or Mappings()
@@ -109,11 +123,15 @@ def compare(
     if tensors is not None:
         layout.check_storage(tensors)
     path = store.choose(lake)
+    if part:
+        _check_shareable(path, target, golden)
     if store.is_writable(path):
         settle(path)
     else:
         path = store.shadow(store.check(path))
-    sides, ingested, remarks = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
+    sides, ingested, remarks = _sides(
+        path, (target, golden), (steps, ranks), tensors, replace and not part, jobs, progress
+    )
     sides = [_chosen(side, steps, ranks) for side in sides]
     pairs, unpaired = pair_units(sides[0].units, sides[1].units)
     if not pairs:
@@ -124,39 +142,133 @@ def compare(
     if path != store.choose(lake):
         remarks.append(f"{store.choose(lake)} is read-only; the comparison is in the lake {path}, with its runs")
     name = layout.check_name(name or f"{sides[0].label}_vs_{sides[1].label}", "comparison")
-    _check_free(log.read(path), name, sides, pairs, replace)
+    runs = (sides[0].run, sides[1].run)
+    _check_free(log.read(path), name, runs, pairs, replace)
+    wanted = _Wanted(name, runs, pairs, unpaired, loaded, mappings, search, noise, replace, timeout, most)
     try:
-        with staging.locked(path, f"comparison={name}"), staging.staged(path, "comparison") as session, \
-                staging.reading(path) as there:  # fmt: skip
-            folder = session.folder / "comparison"
-            folder.mkdir()
-            tasks = _tasks(there, pairs, folder, loaded, mappings, jobs)
-            noise_file = _noise_file(path, noise, sides[1].run)
-            tasks = [replaced(task, search=search, noise=noise_file) for task in tasks]
-            if timeout is None and most is None:
-                reports = run_all(compare_units, tasks, jobs, progress)
-            else:
-                tasks = [replaced(task, seconds=timeout, memory=most) for task in tasks]
-                reports = run_all(compare_units_isolated, tasks, jobs, progress, isolated=True)
-            comparison.describe(folder, _described(sides, mappings, reports, unpaired) | {"noise": noise})
-            files.sync_tree(folder)
-            put = {layout.comparison_name(name): folder}
-            check = partial(_check_free, name=name, sides=sides, pairs=pairs, replace=replace)
-            staging.publish(session, f"compare {sides[0].run} {sides[1].run}", put, before=check)
+        reports, pending = _make(path, wanted, part, jobs, progress)
     except OSError as error:
         raise LakeError.from_system(error, path, "no comparison was written") from error
-    if path == store.choose(lake):
-        _compare_beginnings(path, sides)
+    if pending and pending.is_whole:
+        publish_comparison(path, name)
+    elif path == store.choose(lake) and not part:
+        _compare_beginnings(path, runs)
     incomplete = tuple(key for report in reports for key in report.incomplete)
     seconds = time.monotonic() - started
-    return CompareReport(name, tuple(reports), tuple(unpaired), ingested, seconds, path, incomplete, tuple(remarks))
+    return CompareReport(
+        name, tuple(reports), tuple(unpaired), ingested, seconds, path, incomplete, pending, tuple(remarks)
+    )
 
 
-def _compare_beginnings(lake: Path, sides: list[Side]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A comparison to make: its name, the runs, their pairs of units and the units without one, and how to compare."""
+
+    name: str
+    runs: tuple[str, str]
+    pairs: list[Pair]
+    unpaired: list[UnitKey]
+    rule: rules.Rule | None
+    mappings: Mappings
+    search: bool
+    noise: str | None
+    replace: bool
+    seconds: float | None
+    memory: int | None
+
+
+def _make(
+    lake: Path, wanted: _Wanted, shard: Shard | None, jobs: int, progress: Progress | None
+) -> tuple[list[PairReport], Pending | None]:
+    """Compare all pairs and publish the comparison, or compare the pairs of a shard and keep them.
+
+    Returns a report per pair, and how far the shards are. Raises OSError.
+    """
+    label = f"comparison={wanted.name}{f',{shard.index} of {shard.count}' if shard else ''}"
+    with (
+        staging.locked(lake, label),
+        staging.staged(lake, "comparison") as session,
+        staging.reading(lake) as there,
+    ):
+        if shard:
+            shards.begin(session, "comparison", wanted.name, shard)
+        folder = session.folder / "comparison"
+        folder.mkdir()
+        tasks = _tasks(there, shard.share(wanted.pairs) if shard else wanted.pairs, folder, wanted, jobs)
+        signs = staging.renewing(session, progress)
+        if wanted.seconds is None and wanted.memory is None:
+            reports = run_all(compare_units, tasks, jobs, signs, memory=_memory)
+        else:
+            reports = run_all(compare_units_isolated, tasks, jobs, signs, isolated=True, memory=_memory)
+        described = _described(wanted, reports)
+        if shard:
+            parts = {f"{layout.comparison_name(wanted.name)}/{task.staged.relative_to(folder)}": task.staged
+                     for task in tasks}  # fmt: skip
+            kept = described | {"replace": wanted.replace}
+            return reports, shards.keep(session, "comparison", wanted.name, shard, _plan(wanted, there), parts, kept)
+        comparison.describe(folder, _assembled([described]))
+        files.sync_tree(folder)
+        put = {layout.comparison_name(wanted.name): folder}
+        check = partial(_check_free, name=wanted.name, runs=wanted.runs, pairs=wanted.pairs, replace=wanted.replace)
+        staging.publish(session, f"compare {wanted.runs[0]} {wanted.runs[1]}", put, before=check)
+    return reports, None
+
+
+def _memory(task: PairTask) -> int:
+    """Return the bytes of memory to ask a cluster for: the limit, or an estimate from the sizes of both tables."""
+    if task.memory is not None:
+        return task.memory
+    places = (task.target_place, task.golden_place)
+    tables = sum((place.folder / "tensors.parquet").stat().st_size for place in places)
+    return _BYTES_TO_COMPARE + _BYTES_PER_BYTE * tables
+
+
+def _plan(wanted: _Wanted, there: Snapshot) -> str:
+    """Return a hash of what the shards of a comparison must have been asked alike, in lakes at the same state."""
+    units = [(key, layout.unit_place(there, key).folder.name) for pair in wanted.pairs for key in pair]
+    return shards.plan_of(units, wanted.rule, wanted.mappings, wanted.search, wanted.noise, wanted.replace)
+
+
+def _check_shareable(lake: Path, target: str | os.PathLike[str], golden: str | os.PathLike[str]) -> None:
+    """Raise UsageError unless both sides are runs of a lake that can be written to, as shards need."""
+    if not store.is_writable(lake):
+        raise UsageError(f"{lake} is read-only, and shards meet in the lake; compare without --shard")
+    for side in (target, golden):
+        if not (isinstance(side, str) and _is_run_only(store.check(lake), side)):
+            raise UsageError(f"shards compare runs of the lake, and {side} is a path; read it first: lakeprobe ingest")
+
+
+def publish_comparison(lake: Path, name: str) -> int:
+    """Put everything that the shards of the comparison `name` have compared in the lake. Returns the number of pairs.
+
+    Raises LakeError unless all shards have finished, and UsageError if there are none.
+    """
+    with staging.unchanged(lake), staging.staged(lake, "comparison") as session:
+        made = shards.whole(lake, name)
+        parts = [dict(one.described) for one in made.finished]
+        described = _assembled(parts)
+        runs = (described["target"], described["golden"])
+        pairs = [
+            (UnitKey(runs[0], it["step"], it["rank"]), UnitKey(runs[1], it["golden_step"], it["golden_rank"]))
+            for it in described["pairs"]
+        ]
+        thing = layout.comparison_name(name)
+        check = partial(_check_free, name=name, runs=runs, pairs=pairs, replace=parts[0]["replace"])
+
+        def complete(top: Path) -> None:
+            comparison.describe(top / thing, described)
+            files.sync(top / thing / comparison.DESCRIPTION_FILE, top / thing)
+
+        shards.publish(session, made, [thing], check, complete)
+    _compare_beginnings(lake, runs)
+    return len(pairs)
+
+
+def _compare_beginnings(lake: Path, runs: tuple[str, str]) -> None:
     """Compare what the runs began with, where the lake has that of both (`layout.BEGINNINGS`)."""
     present = set(layout.runs(lake))
     for end in layout.BEGINNINGS:
-        target, golden = (f"{side.run}{end}" for side in sides)
+        target, golden = (f"{run}{end}" for run in runs)
         if target in present and golden in present:
             compare(target, golden, lake=lake, name=f"{target}_vs_{golden}", replace=False)
 
@@ -215,7 +327,7 @@ def _chosen(side: Side, steps: Sequence[int], ranks: Sequence[int]) -> Side:
     return replaced(side, units=tuple(chosen))
 
 
-def _check_free(lake: Snapshot, name: str, sides: list[Side], pairs: list[Pair], replace: bool) -> None:
+def _check_free(lake: Snapshot, name: str, runs: tuple[str, str], pairs: list[Pair], replace: bool) -> None:
     """Raise UsageError if `name` is taken: by something else or, unless `replace`, by a comparison of other units."""
     others = {"run": layout.runs(lake), "view": views.NAMES, "table": layout.tables(lake)}
     for what, names in others.items():
@@ -229,23 +341,23 @@ def _check_free(lake: Snapshot, name: str, sides: list[Side], pairs: list[Pair],
         return
     units = {(unit.step, unit.rank, unit.golden_step, unit.golden_rank) for unit in stored.units}
     asked = {(target.step, target.rank, golden.step, golden.rank) for target, golden in pairs}
-    if (stored.target, stored.golden) != (sides[0].run, sides[1].run) or units != asked:
+    if (stored.target, stored.golden) != runs or units != asked:
         raise UsageError(
             f"the comparison {name} exists already, of {stored.target} with {stored.golden} in {len(units)} "
             "(step, rank); give another --name, or --replace it"
         )
 
 
-def _tasks(
-    there: Snapshot, pairs: list[Pair], folder: Path, rule: rules.Rule | None, mappings: Mappings, jobs: int
-) -> list[PairTask]:
-    threads = max(1, default_jobs() // min(jobs, len(pairs)))
+def _tasks(there: Snapshot, pairs: list[Pair], folder: Path, wanted: _Wanted, jobs: int) -> list[PairTask]:
+    noise = _noise_file(there.lake, wanted.noise, wanted.runs[1])
+    threads = max(1, default_jobs() // max(1, min(jobs, len(pairs))))
     first = {run: layout.units(there, run)[0].step for run in {key.run for pair in pairs for key in pair}}
     return [
         PairTask(
             there.lake, target, golden, layout.unit_place(there, target), layout.unit_place(there, golden),
-            folder / f"step={target.step}" / f"rank={target.rank}", rule, mappings, threads,
-            target.step == first[target.run] and golden.step == first[golden.run],
+            folder / f"step={target.step}" / f"rank={target.rank}", wanted.rule, wanted.mappings, threads,
+            target.step == first[target.run] and golden.step == first[golden.run], wanted.search, noise,
+            wanted.seconds, wanted.memory,
         )
         for target, golden in pairs
     ]  # fmt: skip
@@ -260,34 +372,57 @@ def _noise_file(lake: Path, noise: str | None, golden: str) -> Path | None:
     return check(lake, noise, golden)
 
 
-def _described(
-    sides: list[Side], mappings: Mappings, reports: list[PairReport], unpaired: list[UnitKey]
-) -> dict[str, Any]:
-    rule = reports[0].rule
+def _described(wanted: _Wanted, reports: list[PairReport]) -> dict[str, Any]:
+    """Return what comparison.yaml says of these reports, which may be a shard's: `_assembled` makes a whole of it."""
     return {
-        "target": sides[0].run,
-        "golden": sides[1].run,
-        "rule": {"name": rule.name, "origin": rule.origin, "sql": rule.sql},
-        "mappings": {field.name: len(getattr(mappings, field.name)) for field in fields(mappings)},
+        "runs": wanted.runs,
+        "mappings": {field.name: len(getattr(wanted.mappings, field.name)) for field in fields(wanted.mappings)},
+        "rules": [asdict(report.rule) for report in reports[:1]],
+        "thresholds": [dict(report.thresholds) for report in reports[:1]],
+        "pairs": [_described_pair(report) for report in reports],
+        "metrics": [list(report.own_metrics) for report in reports],
+        "incomplete": [[asdict(key) for key in report.incomplete] for report in reports],
+        "unpaired": [asdict(key) for key in wanted.unpaired],
+        "noise": wanted.noise,
+    }
+
+
+def _described_pair(report: PairReport) -> dict[str, Any]:
+    return {
+        "step": report.target.step,
+        "rank": report.target.rank,
+        "golden_step": report.golden.step,
+        "golden_rank": report.golden.rank,
+        "kind": report.kind,
+        "rows": report.rows,
+        "is_rounding": report.is_rounding,
+        "dumped": report.dumped,
+        "is_structure": report.is_structure,
+        "cut_off": len(report.incomplete),
+    }
+
+
+def _assembled(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the content of comparison.yaml, from the descriptions of all shards in their order."""
+    first = parts[0]
+    rule = first["rules"][0]
+    return {
+        "target": first["runs"][0],
+        "golden": first["runs"][1],
+        "rule": {"name": rule["name"], "origin": rule["origin"], "sql": rule["sql"]},
+        "mappings": first["mappings"],
         "version": COMPARISON_VERSION,
         "lakeprobe": __version__,
-        "thresholds": dict(reports[0].thresholds),
-        "metrics": list(dict.fromkeys(metric for report in reports for metric in report.own_metrics)),
-        "pairs": [
-            {
-                "step": report.target.step,
-                "rank": report.target.rank,
-                "golden_step": report.golden.step,
-                "golden_rank": report.golden.rank,
-                "kind": report.kind,
-                "rows": report.rows,
-                "is_rounding": report.is_rounding,
-                "dumped": report.dumped,
-                "is_structure": report.is_structure,
-                "cut_off": len(report.incomplete),
-            }
-            for report in reports
-        ],
-        "unpaired": [asdict(key) for key in unpaired],
-        "incomplete": [asdict(key) for report in reports for key in report.incomplete],
+        "thresholds": first["thresholds"][0],
+        "metrics": list(dict.fromkeys(metric for own in _dealt(parts, "metrics") for metric in own)),
+        "pairs": _dealt(parts, "pairs"),
+        "unpaired": first["unpaired"],
+        "incomplete": [key for keys in _dealt(parts, "incomplete") for key in keys],
+        "noise": first["noise"],
     }
+
+
+def _dealt(parts: list[dict[str, Any]], what: str) -> list[Any]:
+    """Return the items of all shards in the order in which they were dealt out: one to each in turn."""
+    rounds = zip_longest(*(part[what] for part in parts))
+    return [item for given in rounds for item in given if item is not None]

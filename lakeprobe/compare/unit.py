@@ -30,7 +30,7 @@ from lakeprobe.lake.connection import (
 from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
-from lakeprobe.system import files
+from lakeprobe.system import files, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,6 +113,8 @@ def compare_units(task: PairTask) -> PairReport:
     target, golden = task.target_place, task.golden_place
     task.staged.mkdir(parents=True)
     connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
+    for opened in (connection, writer):
+        storage.connect(opened, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"
     try:
         set_spill_folder(connection, task.staged / "spill")
@@ -225,7 +227,8 @@ def _copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path)
     """Write the call stacks of the unit into `path`."""
     stacks = unit.folder / STACKS_FILE
     if unit.rank is None:
-        shutil.copyfile(stacks, path)
+        with stacks.open("rb") as source, path.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
         return
     rows = f"FROM read_parquet({quote_text(file_pattern(stacks))}) WHERE rank = {unit.rank} ORDER BY stack"
     writer.execute(f"COPY (SELECT * EXCLUDE (step, rank) {rows}) TO {quote_text(str(path))} (FORMAT parquet)")

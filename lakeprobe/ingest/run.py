@@ -10,19 +10,26 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
 from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, check_free, ingest_unit, known_fingerprint
-from lakeprobe.lake import layout, staging, store
+from lakeprobe.lake import layout, shards, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
+from lakeprobe.lake.shards import Pending, Shard
 from lakeprobe.lake.staging import Session
 from lakeprobe.readers import archive
 from lakeprobe.readers.locate import Located, locate
+from lakeprobe.readers.source import Source
 from lakeprobe.system.files import absolute
+from lakeprobe.system.storage import RemotePath
 from lakeprobe.work import Progress, run_all
 
+_Unit = tuple[UnitKey, tuple[Source, ...]]
+"""A unit, and the sources to read into it."""
+
 _SECONDS_TO_START = 0.7
+_BYTES_TO_READ = 400 << 20
 _JSON_PER_SECOND = 40e6
 _TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
 """Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
@@ -36,6 +43,9 @@ class IngestReport:
     units: tuple[UnitReport, ...]
     seconds: float
     tables: tuple[TableReport, ...] = ()
+    pending: Pending | None = None
+    """If this was a shard: how far all shards of the run are. When they have finished, the run is in the lake."""
+    remarks: tuple[str, ...] = ()
 
     @property
     def run(self) -> str:
@@ -53,7 +63,9 @@ class IngestReport:
     def notes(self) -> list[str]:
         """What was left out or assumed, each with its unit or table."""
         notes = [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
-        return notes + [f"table {table.name}: {note}" for table in self.tables for note in table.notes]
+        return [*self.remarks, *notes] + [
+            f"table {table.name}: {note}" for table in self.tables for note in table.notes
+        ]
 
 
 def ingest(
@@ -65,6 +77,7 @@ def ingest(
     replace: bool = False,
     steps: Sequence[int] = (),
     ranks: Sequence[int] = (),
+    shard: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> IngestReport:
@@ -75,20 +88,80 @@ def ingest(
     the lake already has is left alone, unless `replace` is set. `jobs` is the number of processes. In a script, more
     than one needs the usual `if __name__ == "__main__":`.
 
+    With `shard`, such as "3/8", this process reads its share of the units of one run. They are in the lake once all
+    shards have finished: the last one publishes them (`publish_run`).
+
     Raises DumpError, LakeError and UsageError. The lake is then as it was before.
     """
     layout.check_storage(tensors)
+    part = Shard.of(shard) if shard else None
     started = time.monotonic()
     with opened(absolute(path), tensors) as top:
         found = locate(top, steps, ranks)
         runs = named(top, found.runs, run)
+        if part and len(runs) != 1:
+            raise UsageError(f"{path} holds {len(runs)} runs, and shards read one together; give the folder of one run")
         into = store.create(store.choose(lake))
         again = Again.ALWAYS if replace else Again.NEVER
+        if part:
+            return _ingest_shard(into, runs, tensors, again, part, jobs, progress, _left_out(found.tables), started)
         with _session(into) as session:
             tables = read_tables(session, found.tables, replace, None if found.runs else run)
-            tasks, units = _read_units(session, runs, tensors, again, jobs, progress)
+            tasks, units = _read_units(session, _units_of(runs), tensors, again, jobs, progress)
             _publish(session, f"ingest {path}", tasks, units, tables)
         return IngestReport(tuple(runs), tuple(units), time.monotonic() - started, tuple(tables))
+
+
+def _ingest_shard(
+    lake: Path,
+    runs: Mapping[str, Located],
+    tensors: str,
+    again: Again,
+    shard: Shard,
+    jobs: int,
+    progress: Progress | None,
+    remarks: tuple[str, ...],
+    started: float,
+) -> IngestReport:
+    """Read one shard of the only run in `runs`, and publish the run if this shard is the last."""
+    [run] = runs
+    with _session(lake) as session:
+        shards.begin(session, "run", run, shard)
+        every = _units_of(runs)
+        tasks, units = _read_units(session, shard.share(every), tensors, again, jobs, progress)
+        put = {layout.unit_name(task.key): task.staged for task, unit in zip(tasks, units, strict=True) if unit.read}
+        plan = shards.plan_of(run, [key for key, _ in every], tensors, again)
+        pending = shards.keep(session, "run", run, shard, plan, put, {"again": again})
+    if pending.is_whole:
+        publish_run(lake, run)
+    return IngestReport((run,), tuple(units), time.monotonic() - started, (), pending, remarks)
+
+
+def _left_out(tables: Sequence[object]) -> tuple[str, ...]:
+    many = f"{len(tables)} result tables were left out; ingest them without --shard"
+    return (many,) if tables else ()
+
+
+def publish_run(lake: Path, run: str) -> int:
+    """Put everything that the shards of `run` have read in the lake at once. Returns the number of units.
+
+    Raises LakeError unless all shards have finished, and UsageError if there are none.
+    """
+    with _session(lake) as session:
+        made = shards.whole(lake, run)
+        names = sorted(name for one in made.finished for name in one.put)
+        is_new = Again(made.finished[0].described["again"]) is Again.NEVER
+
+        def check(snapshot: Snapshot) -> None:
+            taken = [name for name in names if is_new and name in snapshot.places]
+            if taken:
+                raise LakeError(
+                    f"{lake}: {taken[0]} came into the lake from elsewhere; nothing is replaced: "
+                    f"lakeprobe publish {run} --discard forgets the shards"
+                )
+
+        shards.publish(session, made, names, check)
+        return len(names)
 
 
 @contextmanager
@@ -97,11 +170,22 @@ def opened(path: Path, tensors: str) -> Iterator[Path]:
 
     Raises DumpError and UsageError.
     """
-    if path.is_file() and archive.is_archive(path):
+    if isinstance(path, RemotePath) and tensors == "link":
+        raise UsageError(f"{path}: tensors on remote storage cannot be linked to; use --tensors copy or none")
+    if _is_file(path) and archive.is_archive(path):
+        if isinstance(path, RemotePath):
+            raise UsageError(f"{path} is an archive on remote storage; copy it to this machine, or unpack it there")
         with archive.opened(path, tensors) as top:
             yield top
     else:
         yield path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # of remote storage, which answers late or not at all
+        raise DumpError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[str, Located]:
@@ -148,7 +232,7 @@ def read_dumps(
     called while other processes read.
     """
     with _session(lake) as session:
-        tasks, reports = _read_units(session, runs, tensors, again, jobs, progress, meanwhile)
+        tasks, reports = _read_units(session, _units_of(runs), tensors, again, jobs, progress, meanwhile)
         _publish(session, f"ingest {', '.join(runs)}", tasks, reports, ())
     return reports
 
@@ -162,26 +246,33 @@ def _session(lake: Path) -> Iterator[Session]:
 
 def _read_units(
     session: Session,
-    runs: Mapping[str, Located],
+    units: Sequence[_Unit],
     tensors: str | None,
     again: Again,
     jobs: int,
     progress: Progress | None,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[list[UnitTask], list[UnitReport]]:
-    """Read the located dumps of each run into folders of the session."""
-    units = [
-        (UnitKey(run, step, rank), tuple(sources))
-        for run, located in runs.items()
-        for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
-    ]
+    """Read each unit into a folder of the session."""
     tasks = [
         UnitTask(
             session.lake, key, sources, session.folder / str(number), tensors or _storage(session.lake, key), again
         )
         for number, (key, sources) in enumerate(units)
     ]
-    return tasks, run_all(ingest_unit, tasks, _worthwhile(jobs, tasks), progress, meanwhile=meanwhile)
+    return tasks, run_all(
+        ingest_unit, tasks, _worthwhile(jobs, tasks), staging.renewing(session, progress), meanwhile=meanwhile,
+        memory=_memory,
+    )  # fmt: skip
+
+
+def _units_of(runs: Mapping[str, Located]) -> list[_Unit]:
+    """Return the units that the located dumps of each run make, in order."""
+    return [
+        (UnitKey(run, step, rank), tuple(sources))
+        for run, located in runs.items()
+        for (step, rank), sources in groupby(located.sources, lambda source: (source.step, source.rank))
+    ]
 
 
 def _publish(
@@ -207,6 +298,11 @@ def _storage(lake: Path, key: UnitKey) -> str:
 def _worthwhile(jobs: int, tasks: Sequence[UnitTask]) -> int:
     """Return `jobs`, or 1 if everything is read before another process would have started."""
     return jobs if sum(_seconds(task) for task in tasks) > _SECONDS_TO_START else 1
+
+
+def _memory(task: UnitTask) -> int:
+    """Return the bytes of memory to ask a cluster for: reading keeps little of a dump (benchmarks/README.md)."""
+    return _BYTES_TO_READ + sum(file.stat().st_size for source in task.sources for file in source.files) // 4
 
 
 def _seconds(task: UnitTask) -> float:

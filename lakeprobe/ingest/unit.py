@@ -28,6 +28,7 @@ from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
 from lakeprobe.system import files
 from lakeprobe.system.files import blocks
+from lakeprobe.system.storage import copying
 from lakeprobe.version import __version__
 
 _NUMBERS = {
@@ -90,7 +91,7 @@ class UnitReport:
 def ingest_unit(task: UnitTask) -> UnitReport:
     """Read the sources of `task` into its staged folder. Raises DumpError and LakeError."""
     report = UnitReport(task.key, tuple(dict.fromkeys(source.format for source in task.sources)))
-    with staging.unchanged(task.lake):
+    with staging.unchanged(task.lake), copying():
         fingerprint = fingerprint_of(task.sources, task.tensors)
         known = None if task.again is Again.ALWAYS else known_fingerprint(task.lake, task.key)
         if known == (fingerprint, task.tensors):

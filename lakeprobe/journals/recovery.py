@@ -34,6 +34,7 @@ from lakeprobe.readers.source import Source
 from lakeprobe.readers.tables import Tables
 from lakeprobe.system import files, own_process
 from lakeprobe.system.files import blocks
+from lakeprobe.work import run_all
 
 FORMAT = "lakeprobe"
 """The value of dumps.format for a collected unit."""
@@ -59,17 +60,18 @@ def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[L
 
     Journals that were set aside, because no unit can be made of them, are retried only with `again`.
     """
-    made: list[Recovered] = []
-    errors: list[LakeprobeError] = []
-    for folder in journal.folders(lake):
-        if again or journal.set_aside(folder) is None:
-            try:
-                unit = build_or_set_aside(lake, folder)
-            except LakeprobeError as error:
-                errors.append(error)
-            else:
-                made += [unit] if unit else []
-    return made, errors
+    folders = [(lake, folder) for folder in journal.folders(lake) if again or journal.set_aside(folder) is None]
+    ended = run_all(_ended, folders, 1)
+    made = [it for it in ended if isinstance(it, Recovered)]
+    return made, [it for it in ended if isinstance(it, LakeprobeError)]
+
+
+def _ended(place: tuple[Path, Path]) -> Recovered | LakeprobeError | None:
+    """Return the unit that was made of the journal at (lake, folder), or the error: one must not keep others away."""
+    try:
+        return build_or_set_aside(*place)
+    except LakeprobeError as error:
+        return error
 
 
 def build_or_set_aside(lake: Path, folder: Path, *, wait: bool = False) -> Recovered | None:

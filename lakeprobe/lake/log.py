@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from lakeprobe.errors import LakeError
-from lakeprobe.system import files, owner
+from lakeprobe.system import files, owner, storage
+from lakeprobe.system.storage import RemotePath
 from lakeprobe.version import __version__
 
 _PUBLICATION = re.compile(r"(\d{10})\.json")
@@ -114,7 +115,8 @@ def is_current(snapshot: Snapshot) -> bool:
 
 def begin(lake: Path) -> None:
     """Begin the log of a new, empty lake. Raises OSError."""
-    folder_of(lake).mkdir(parents=True, exist_ok=True)
+    if not isinstance(lake, RemotePath):
+        folder_of(lake).mkdir(parents=True, exist_ok=True)
     _create(lake, 1, "new lake", {}, ())
 
 
@@ -335,8 +337,12 @@ def _apply(entry: _Entry, places: dict[str, Place]) -> None:
 
 def _create(lake: Path, number: int, what: str, put: Mapping[str, Place], removed: Iterable[str]) -> bool:
     """Write the publication `number`. Returns False if it exists."""
-    with _draft(lake, {"what": what, "put": _described(put), "removed": list(removed)}) as draft:
-        if not files.create_whole(draft, _file(lake, number)):
+    entry = {"what": what, "put": _described(put), "removed": list(removed)}
+    path = _file(lake, number)
+    if isinstance(path, RemotePath):
+        return storage.create(path, _text(entry | {"writer": uuid.uuid4().hex}).encode())
+    with _draft(lake, entry) as draft:
+        if not files.create_whole(draft, path):
             return False
     try:
         files.sync(folder_of(lake))
@@ -359,14 +365,18 @@ def _described(places: Mapping[str, Place]) -> dict[str, tuple[Any, ...]]:
 def _draft(lake: Path, entry: dict[str, Any]) -> Iterator[Path]:
     """Yield a file with `entry` that is flushed to the disk. It is removed at the end if it still has this name."""
     path = folder_of(lake) / f"{DRAFT}{uuid.uuid4().hex}.{owner.me()}"
-    described = {"lakeprobe": __version__, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | entry
     try:
-        path.write_text(json.dumps(described, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+        path.write_text(_text(entry), encoding="utf-8")
         files.sync(path)
         yield path
     finally:
         with suppress(OSError):  # what it was for may be done, and the next session removes it
             path.unlink(missing_ok=True)
+
+
+def _text(entry: dict[str, Any]) -> str:
+    described = {"lakeprobe": __version__, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | entry
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _write_state(lake: Path, number: int) -> None:
@@ -379,6 +389,10 @@ def _write_state(lake: Path, number: int) -> None:
         return
     for entry in entries:
         _apply(entry, places)
+    state = _state_file(lake, number)
+    if isinstance(state, RemotePath):  # older states stay, for those who are reading them
+        storage.write(state, _text({"put": _described(places)}).encode())
+        return
     with _draft(lake, {"put": _described(places)}) as draft:
         draft.replace(_state_file(lake, number))
     for older in states:

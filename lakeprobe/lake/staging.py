@@ -28,7 +28,9 @@ from types import MappingProxyType
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
-from lakeprobe.system import files, owner
+from lakeprobe.system import files, owner, storage
+from lakeprobe.system.storage import RemotePath
+from lakeprobe.work import Progress
 
 _MOST_ATTEMPTS = 10
 _PLACES = "places.json"
@@ -67,13 +69,20 @@ def unchanged(lake: Path) -> Iterator[None]:
 def staged(lake: Path, label: str) -> Iterator[Session]:
     """Yield a session with a new folder under LAKE/.staging. At the end, what the session left over is removed.
 
-    What sessions of ended processes left over is removed first.
+    What sessions of ended processes left over is removed first. For a lake on remote storage, the folder is on this
+    machine.
     """
+    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+    if isinstance(lake, RemotePath):
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="lakeprobe-") as folder:
+            yield Session(lake, Path(folder), publication)
+        return
     files.make_folders(layout.staging_folder(lake))
     if store.exists(lake):
         store.adopt(lake)
     sweep(lake)
-    publication = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     session = Session(lake, layout.staging_folder(lake) / f"{label}.{publication}.{owner.me()}", publication)
     session.folder.mkdir()
     try:
@@ -81,6 +90,18 @@ def staged(lake: Path, label: str) -> Iterator[Session]:
     finally:
         with suppress(OSError, LakeError):  # the next session removes it
             _clear(lake, session.folder)
+
+
+def renewing(session: Session, progress: Progress | None) -> Progress:
+    """Return a `progress` that also renews the session's lease, for processes that cannot look this one up."""
+
+    def renew(done: int, total: int) -> None:
+        with suppress(OSError):  # only a day without a sign counts
+            os.utime(session.folder)
+        if progress:
+            progress(done, total)
+
+    return renew
 
 
 def publish(
@@ -111,6 +132,11 @@ def publish(
         _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
 
     note_down(log.read(lake))
+    if isinstance(lake, RemotePath):
+        for name, folder in put.items():
+            storage.upload(folder, lake / places[name].path)
+        log.append(lake, what, places, removed, note_down)
+        return
     for name, folder in put.items():
         _move(folder, lake / places[name].path)
     for note, original in notes.items():
@@ -132,6 +158,8 @@ def _move(folder: Path, target: Path) -> None:
             folder.rename(target)
         except FileNotFoundError:  # an empty parent folder was removed meanwhile
             if not folder.exists():
+                if target.exists():  # NFS may have lost the reply to a rename that succeeded
+                    return
                 raise
         else:
             return
@@ -153,6 +181,9 @@ def locked(lake: Path, label: str) -> Iterator[None]:
     The lock ends with its process, for whatever reason. It only saves duplicate work. The log prevents conflicting
     publications, also on file systems without locks.
     """
+    if isinstance(lake, RemotePath):
+        yield
+        return
     path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -249,11 +280,26 @@ def is_present(lake: Path, label: str) -> bool:
 # ---- what is left over ------------------------------------------------------------------------------------
 
 
+def sessions(lake: Path) -> Iterator[tuple[Path, float]]:
+    """Yield the folders of the sessions of living processes, with the seconds since their last sign of life."""
+    for path in _children(layout.staging_folder(lake)):
+        if path.is_dir() and not path.name.startswith(f"{_ENDED}.") and _is_in_use(lake, path):
+            with suppress(OSError):
+                yield path, max(0.0, time.time() - path.stat().st_mtime)
+
+
+def hidden(lake: Path, label: str) -> Path:
+    """Return a path in .staging that is removed when this process has ended, at the latest."""
+    return layout.staging_folder(lake) / f"{label}.{uuid.uuid4().hex}.{owner.me()}"
+
+
 def sweep(lake: Path) -> None:
     """Remove what ended sessions, readers and locks left over, and what no reader needs any more.
 
     What cannot be removed stays for the next sweep.
     """
+    if isinstance(lake, RemotePath):
+        return
     with suppress(OSError):
         for path in left_over(lake):
             with suppress(OSError, LakeError):
@@ -291,12 +337,15 @@ def unfit(lake: Path) -> list[str]:
     """Return where the folders of `lake` do not match its log, a line for each."""
     found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
     found += [f"cannot be read: {path}" for path in log.damaged(lake)]
+    if isinstance(lake, RemotePath):  # where nobody can tell what is left over from what is being written
+        return found
     found += [f"left over: {path}" for path in left_over(lake)]
     return found + [f"left over: {lake / path}" for path in orphans(lake)]
 
 
 def repair(lake: Path) -> list[str]:
     """Make the log fit the folders, and remove what is left over. Returns what was done, one line each."""
+    store.must_be_local(lake, "nothing is repaired")
     store.adopt(lake)
     sweep(lake)
     done = log.rebuild(lake)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import uuid
 from pathlib import Path
@@ -11,24 +10,21 @@ from pathlib import Path
 import yaml
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
-from lakeprobe.system import files, owner
+from lakeprobe.system import files, owner, storage
 from lakeprobe.system.files import absolute
+from lakeprobe.system.storage import RemotePath
 
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
 FILE = "lake.yaml"
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/+")
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
     """Return the absolute path of the lake: `path`, else $LAKEPROBE_LAKE, else ./lake."""
-    chosen = path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
-    if _ADDRESS.match(str(chosen)):
-        raise LakeError(f"{chosen} is an address, but a lake is a folder; mount it and give the folder")
-    return absolute(chosen)
+    return absolute(path or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
 
 
 def exists(path: Path) -> bool:
@@ -38,6 +34,8 @@ def exists(path: Path) -> bool:
 
 def is_writable(path: Path) -> bool:
     """Return whether the lake at `path` can be written to. True if it does not exist yet."""
+    if isinstance(path, RemotePath):
+        return True
     return not exists(path) or os.access(path, os.W_OK)
 
 
@@ -70,11 +68,18 @@ def check_place(path: Path) -> Path:
     if "\\" in str(path):
         raise LakeError(f"{path} cannot be a lake: DuckDB takes a backslash for a slash; choose another folder")
     try:
-        if path.exists() and not all(child.name in (".staging", "log", FILE) for child in path.iterdir()):
+        is_other = path.exists() and not all(child.name in (".staging", "log", FILE) for child in path.iterdir())
+        if is_other and not exists(path):  # otherwise another process has just made it
             raise LakeError(f"{path} is not a lake and not empty; choose another folder with --lake")
     except OSError as error:
         raise LakeError(f"{path} cannot be made a lake: {error.strerror}") from error
     return path
+
+
+def must_be_local(lake: Path, what: str) -> None:
+    """Raise UsageError for something that a lake on remote storage does not offer."""
+    if isinstance(lake, RemotePath):
+        raise UsageError(f"{lake} is on remote storage, where {what}; do it in a lake in a folder")
 
 
 def create(path: Path) -> Path:
@@ -82,6 +87,10 @@ def create(path: Path) -> Path:
     if exists(check_place(path)):
         return path
     try:
+        if isinstance(path, RemotePath):
+            log.begin(path)
+            storage.write(path / FILE, _description().encode())
+            return path
         changed = files.make_folders(layout.staging_folder(path))
         log.begin(path)
         _describe(path)
@@ -95,11 +104,15 @@ def _describe(path: Path) -> None:
     """Write lake.yaml. The draft's name contains the owner, so that it is removed if the process is killed."""
     draft = layout.staging_folder(path) / f"{FILE}.{uuid.uuid4().hex}.{owner.me()}"
     try:
-        draft.write_text(yaml.safe_dump({"format": FORMAT_VERSION}), encoding="utf-8")
+        draft.write_text(_description(), encoding="utf-8")
         files.sync(draft)
         draft.replace(path / FILE)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _description() -> str:
+    return yaml.safe_dump({"format": FORMAT_VERSION})
 
 
 def adopt(path: Path) -> None:

@@ -18,6 +18,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
+from lakeprobe.system.storage import readable
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,7 +61,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredTable:
 
     path = file_of(lake, name)
     try:
-        footer = pq.read_metadata(path)
+        footer = pq.read_metadata(readable(path))
         origin = json.loads((footer.metadata or {})[_METADATA])
         origin = Origin(origin["kind"], tuple(origin["sources"]), origin["fingerprint"])
         return StoredTable(name, origin, footer.num_rows, path.stat().st_size)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import comparison, layout, log, staging, views
+from lakeprobe.lake import comparison, layout, log, staging, store, views
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.staging import Session
 from lakeprobe.system import files
@@ -54,6 +54,7 @@ def remove(lake: Path, name: str) -> None:
 
 def rename(lake: Path, name: str, new: str) -> None:
     """Rename a run or comparison. Comparisons follow a renamed run. Raises UsageError and LakeError."""
+    store.must_be_local(lake, "nothing is renamed")
     kept = find(lake, name)
     layout.check_name(new, kept.what)
 
@@ -145,6 +146,7 @@ def write_note(lake: Path, name: str, text: str) -> None:
 
     An empty text removes the note. Raises UsageError and LakeError.
     """
+    store.must_be_local(lake, "notes are not written")
     path = find(lake, name).note
     with staging.unchanged(lake):
         if text:

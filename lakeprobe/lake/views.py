@@ -16,6 +16,7 @@ from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import UNIT_TABLES, table
+from lakeprobe.system import storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,6 +50,7 @@ _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents
 def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None:
     """Define the views of a lake as it is now, or as in the snapshot, and one view per comparison and table."""
     snapshot = layout.snapshot_of(lake)
+    storage.connect(connection, snapshot.lake)
     connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(snapshot.lake).count("/") + 1})
     stale = _stale(snapshot)
     connection.execute(f"SET VARIABLE {_STALE} = $stale", {"stale": stale})
@@ -82,6 +84,8 @@ def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnectio
 
 def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
     """Define the view `name` over these Parquet files of one comparison, …/step=S/rank=K/FILE."""
+    if files:
+        storage.connect(connection, files[0])
     _set_files(connection, name, files)
     query = f"""
         SELECT

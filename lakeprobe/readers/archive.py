@@ -28,6 +28,7 @@ from lakeprobe.readers.archive_index import ARCHIVE, DAMAGED, LEFT_OUT, SPOOL, U
 from lakeprobe.readers.dump import TENSOR_FOLDER
 from lakeprobe.system.files import absolute, kind_of, leads_out, open_regular
 from lakeprobe.system.part_of_file import PartOfFile
+from lakeprobe.system.storage import RemotePath, is_copy
 from lakeprobe.system.window import PathInFile, Window
 
 MOST_UNPACKED_RATIO = 200
@@ -109,8 +110,8 @@ def notes(path: Path) -> tuple[str, ...]:
 
 
 def is_temporary(file: str) -> bool:
-    """Whether `file`, as a reference to a tensor names it, goes when its archive is closed."""
-    return any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
+    """Whether `file`, as a reference to a tensor names it, goes when its archive is closed or its unit was read."""
+    return is_copy(file) or any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,10 @@ def names_in(folder: Path, root: Path) -> Names:
     if isinstance(folder, ArchivePath):
         for name, member in folder.names().items():
             (names.folders if member is None else names.files).append(name)
+        return names
+    if isinstance(folder, RemotePath):
+        for name, is_folder in folder.names().items():
+            (names.folders if is_folder else names.files).append(name)
         return names
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.ingest import IngestReport
     from lakeprobe.ingest.unit import UnitReport
+    from lakeprobe.lake.shards import Pending
 
 _MOST_UNITS = 8
 """The most (step, rank) after the first that a summary names."""
@@ -59,6 +60,13 @@ def ingest_lines(report: IngestReport) -> Iterator[str]:
         yield from (f"  {note}" for note in table.notes)
     if several and (report.read or any(table.read for table in report.tables)):
         yield f"all read{took}"
+
+
+def shard_line(pending: Pending) -> str:
+    """Return how far the shards of a run or comparison are."""
+    if pending.is_whole:
+        return f"all {pending.count} shards have finished: the {pending.kind} {pending.name} is in the lake"
+    return str(pending)
 
 
 def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str]:

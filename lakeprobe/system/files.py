@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.system.storage import RemotePath, is_address
 from lakeprobe.system.window import PathInFile
 
 if TYPE_CHECKING or sys.platform != "win32":
@@ -272,6 +273,8 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     if isinstance(path, PathInFile):
         assert isinstance(path, Path)
         return path  # keeps its class, and is absolute
+    if is_address(path):
+        return RemotePath(path)
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
     if longest > _LONGEST_NAME:
         raise UsageError(

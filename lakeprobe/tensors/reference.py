@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from lakeprobe.bounds import LARGEST_REPEATED, MIB, MOST_AXES
 from lakeprobe.errors import TensorError
 from lakeprobe.system.files import descriptor_of, open_regular
+from lakeprobe.system.storage import descriptor_of_range, is_address
 from lakeprobe.system.window import PathInFile
 
 #: Element types that numpy lacks. Their dtype names are the ones torch and ml_dtypes share.
@@ -176,7 +177,11 @@ def check_reference(reference: TensorReference, file_size: int) -> None:
 def opened(reference: TensorReference) -> Iterator[int]:
     """Yield the open file descriptor of a checked reference. Raises TensorError if the file cannot be read."""
     try:
-        descriptor = descriptor_of(reference.file)
+        if is_address(reference.file):
+            needed = span(reference.shape, byte_strides(reference), numpy_dtype(reference.dtype).itemsize)
+            descriptor = descriptor_of_range(reference.file, reference.offset, min(needed, reference.length))
+        else:
+            descriptor = descriptor_of(reference.file)
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open {reference.file}: {reason(error)}; dump it again") from error
     try:

@@ -16,7 +16,7 @@ import yaml
 from plain_dumps import leftovers, write_run
 
 import lakeprobe
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import audits, layout, log, staging, store
 from lakeprobe.lake.connection import query_errors
@@ -249,9 +249,10 @@ def test_many_small_tensors_need_few_descriptors(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "400\n"), done.stderr
 
 
-def test_an_address_is_no_lake() -> None:
-    with pytest.raises(LakeError, match="s3://bucket/lake is an address, but a lake is a folder; mount it"):
-        store.choose("s3://bucket/lake")
+def test_an_address_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(UsageError, match=r"s3://bucket/lake/lake\.yaml cannot be reached: .*pip install s3fs"):
+        store.check(store.choose("s3://bucket/lake"))
 
 
 def test_what_the_disk_is_asked_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,12 +64,12 @@ def test_a_comparison_reads_one_state(tmp_path: Path, monkeypatch: pytest.Monkey
     other = write_run(tmp_path / "other", ops=9, steps=1)
     usual = comparing.run_all
 
-    def disturbed(function: object, tasks: list[object], *rest: object) -> object:
-        first = usual(function, tasks[:1], *rest)  # type: ignore[arg-type]
+    def disturbed(function: object, tasks: list[object], *rest: object, **how: object) -> object:
+        first = usual(function, tasks[:1], *rest, **how)  # type: ignore[arg-type]
         ingest(other, lake=lake, run="npu", replace=True)
         with lakeprobe.open(lake, create=True) as opened:
             opened.rm("gpu")
-        return first + usual(function, tasks[1:], *rest)  # type: ignore[arg-type]
+        return first + usual(function, tasks[1:], *rest, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(comparing, "run_all", disturbed)
     with lakeprobe.open(lake, create=True) as opened:

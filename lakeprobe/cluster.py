@@ -1,0 +1,141 @@
+"""Runs the tasks of `lakeprobe.work` on a Ray cluster. All machines see the lake and the dumps at the same paths.
+
+A task writes under a name of its own, which it gives up for the real one when it has finished. So a task that Ray runs
+twice, because it lost sight of a worker, leaves the result of one of them. Nothing is published by a worker.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.version import __version__
+
+Task = TypeVar("Task")
+Report = TypeVar("Report")
+
+_MOST_RETRIES = 3
+"""How often a task is run again after its worker was lost. An error of the task itself ends the work at once."""
+_PASSED_ON = "LAKEPROBE_"
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # no report to anybody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # leaves CUDA_VISIBLE_DEVICES as it is, as later releases do
+}
+
+
+def run_all(
+    function: Callable[[Task], Report],
+    tasks: Sequence[Task],
+    address: str,
+    *,
+    memory: Callable[[Task], int],
+    progress: Callable[[int, int], None],
+    meanwhile: Callable[[], object],
+) -> list[Report]:
+    """Return `function` of every task, in the order of `tasks`, from the cluster at `address` (`ray`, `ray://…`).
+
+    A task gets one core and the bytes of `memory(task)`. Raises the first error of a task, and LakeError if the cluster
+    fails.
+    """
+    # Ray prints what it thinks of workers to stdout, where results go
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), _connected(address) as ray:
+        attempt = ray.remote(num_cpus=1, max_retries=_MOST_RETRIES, retry_exceptions=False)(_attempt)
+        settings = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+        places = {
+            attempt.options(memory=memory(task)).remote(function, task, settings, __version__): place
+            for place, task in enumerate(tasks)
+        }
+        meanwhile()
+        reports: dict[int, Report] = {}
+        left = list(places)
+        try:
+            while left:
+                done, left = ray.wait(left)
+                for reference in done:
+                    reports[places[reference]] = _report(ray, reference)
+                progress(len(reports), len(tasks))
+        finally:
+            for reference in left:
+                ray.cancel(reference)
+            for task in tasks:
+                _remove_attempts(task)
+    return [reports[place] for place in range(len(tasks))]
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Yield ray, connected to a cluster: the one at `address`, or $RAY_ADDRESS, or a new one on this machine."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("Ray is not installed; install it with: pip install 'lakeprobe[ray]'") from None
+    if ray.is_initialized():  # by the caller of the library, who shuts it down too
+        yield ray
+        return
+    try:
+        ray.init(
+            None if address == "ray" else address,
+            log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False,
+        )  # fmt: skip
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise LakeError(f"{address}: there is no Ray cluster ({str(error).splitlines()[0]})") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _report(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise LakeError(f"a task was lost {_MOST_RETRIES + 1} times on the Ray cluster ({reason})") from error
+
+
+def _attempt(function: Callable[[Any], Report], task: Any, settings: Mapping[str, str], version: str) -> Report:
+    """Run one task in a worker."""
+    if version != __version__:
+        raise LakeError(f"the Ray cluster has lakeprobe {__version__}, and this is {version}; install the same on both")
+    os.environ.update(settings)
+    os.environ.pop("LAKEPROBE_ENGINE", None)
+    staged: Path | None = getattr(task, "staged", None)
+    if staged is None:
+        return function(task)
+    own = staged.with_name(f".{staged.name}.{uuid.uuid4().hex}")
+    try:
+        report = function(replace(task, staged=own))
+        if own.exists():  # a unit that the lake has is not written again
+            _give_name(own, staged)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    return report
+
+
+def _remove_attempts(task: Any) -> None:
+    """Remove what workers that were killed have left of a task."""
+    if staged := getattr(task, "staged", None):
+        for own in staged.parent.glob(f".{glob.escape(staged.name)}.*"):
+            shutil.rmtree(own, ignore_errors=True)
+
+
+def _give_name(own: Path, staged: Path) -> None:
+    """Rename `own` to `staged`, unless another attempt has done so."""
+    try:
+        own.rename(staged)
+    except OSError:
+        if not staged.exists():
+            raise
