@@ -176,8 +176,8 @@ def _scattered(x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:
 class ColumnLinear(nn.Linear):
     """A product whose outputs are split: this process has a part of the rows of the weight."""
 
-    def __init__(self, inputs: int, outputs: int, place: Place, axis: str = "tp") -> None:
-        super().__init__(inputs, outputs // getattr(place.cut, axis))
+    def __init__(self, inputs: int, outputs: int, place: Place, bias: bool = True) -> None:
+        super().__init__(inputs, outputs // place.cut.tp, bias)
         self.place, self.skips = place, False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -214,7 +214,7 @@ class Attention(nn.Module):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self.place, self.offset, self.dropout = place, place.at("cp") * LENGTH // place.cut.cp, 0.0
-        self.qkv = ColumnLinear(WIDTH, 3 * WIDTH, place)
+        self.qkv = ColumnLinear(WIDTH, 3 * WIDTH, place, bias=False)  # a key's bias has a gradient of rounding noise only
         self.proj = RowLinear(WIDTH, WIDTH, place)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
