@@ -134,6 +134,19 @@ class Gather(torch.autograd.Function):
         return _scattered(gradient, context.place, context.axis), None, None
 
 
+class GatherCopies(torch.autograd.Function):
+    """Concatenates what a group has along the sequence; the gradients are copies, of which each process cuts its part."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:
+        context.place, context.axis = place, axis
+        return _gathered(x, place, axis)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return context.place.part(gradient, context.axis, -2).contiguous(), None, None
+
+
 class Scatter(torch.autograd.Function):
     """Adds up what a group has, and cuts it along the sequence; the gradient is gathered."""
 
@@ -326,7 +339,7 @@ class Transformer(nn.Module):
             return x
         x = self.norm(x)
         if self.place.cut.sequence_parallel:
-            x = Gather.apply(x, self.place, "tp")
+            x = GatherCopies.apply(x, self.place, "tp")
         return self.head(x)
 
 

@@ -45,7 +45,6 @@ class _Made:
     written: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
     orders: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    cache: dict[Any, tuple[str, str | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +99,11 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
         _link(made, content, reference)
         return (op, slot, repeat, content, list(reference.shape), None, None, None, None, None, None)
     members = [_Member(tuple(row[4]), row[5], TensorReference.of(row[6])) for row in rows]
-    known = (tuple(member.content for member in members), tuple(ways), tuple(dimensions), factor, None if golden is None else golden["file"], None if golden is None else golden["offset"])
     theirs = None if golden is None else open_tensor(TensorReference.of(golden))
     try:
-        whole, order = _whole(made, members, ways, dimensions, axes, theirs)
+        whole, order = _whole(made, members, ways, dimensions, axes, theirs, factor)
     except ValueError as error:
         return (op, slot, repeat, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
-    del known
     if factor != 1.0 and whole.dtype.kind in "fcV":
         whole = (whole * whole.dtype.type(factor)).astype(whole.dtype)
     whole = plain(whole)
@@ -155,6 +152,7 @@ def _whole(
     dimensions: Sequence[int | None],
     axes: Sequence[Axis],
     golden: Array | None,
+    factor: float,
 ) -> tuple[Array, str | None]:
     """The members together, and how blocks are ordered if they are not simply one shard after the other."""
     arrays = {member.places: open_tensor(member.reference) for member in members}
@@ -164,15 +162,15 @@ def _whole(
 
     whole = together({})
     cut = [number for number, way in enumerate(ways) if way == SHARD]
-    if golden is None or not cut or golden.shape != whole.shape or whole.dtype.kind not in "fiuV" or _distance(whole, golden) <= _SAME:
+    if golden is None or not cut or golden.shape != whole.shape or whole.dtype.kind not in "fiuV" or _distance(whole, golden, factor) <= _SAME:
         return whole, None
-    best, chosen, least = whole, None, _distance(whole, golden)
+    best, chosen, least = whole, None, _distance(whole, golden, factor)
     for number in cut:
         dimension = dimensions[number] or 0
         part = next(iter(arrays.values())).shape[dimension]
         for blocks in _orders(made, number, part, whole.shape[dimension]):
             candidate = together({number: blocks})
-            distance = _distance(candidate, golden)
+            distance = _distance(candidate, golden, factor)
             if distance < least * 0.1:
                 best, chosen, least = candidate, (number, part, blocks), distance
     if chosen is None:
@@ -239,10 +237,10 @@ def _averaged(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
 _JOIN: dict[str, Callable[[Sequence[Array], int, int], Array]] = {SHARD: _joined, SUM: _summed, MEAN: _averaged}
 
 
-def _distance(ours: Array, theirs: Array) -> float:
-    """The norm of the difference, relative to golden's."""
+def _distance(ours: Array, theirs: Array, factor: float) -> float:
+    """The norm of the difference of ours, times a factor, and theirs, relative to theirs."""
     with np.errstate(all="ignore"):
         wide = theirs.astype(np.float64)
         scale = float(np.linalg.norm(wide))
-        distance = float(np.linalg.norm(ours.astype(np.float64) - wide))
+        distance = float(np.linalg.norm(ours.astype(np.float64) * factor - wide))
     return distance / scale if scale else distance

@@ -30,7 +30,7 @@ from lakeprobe.layouts import placements
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import MEAN, SHARD, SUM, Key, Leaf, Placement
+from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Key, Leaf, Placement
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
 from lakeprobe.version import __version__
@@ -147,7 +147,7 @@ class _Step:
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
         scales = self._scales(decided, leaves, order)
         self._keep_placements(decided, scales)
-        self._write(folder, report, decided, pieces, named, order)
+        self._write(folder, report, named, order)
         return report
 
     # -- what the run shows of its mesh -------------------------------------------------------------------------
@@ -316,10 +316,14 @@ class _Step:
             if leaf.direction == "backward" and leaf.kind == "tensor" and SHARD in decided[key].ways
         ]
         for _, key in sorted(first)[:20]:
-            [ratio] = self._query("layouts/ratio", {"op": key.op, "slot": key.slot, "repeat": key.repeat})[0]
+            leaf, ways = leaves[key], decided[key].ways
+            copies = prod(size for size, way in zip(leaf.present, ways, strict=True) if way == COPY)
+            asked = {"op": key.op, "slot": key.slot, "repeat": key.repeat, "copies": copies}
+            [(ratio,)] = self._query("layouts/ratio", asked)
             if ratio is None:
                 continue
-            sizes = [leaves[key].present[n] for n, way in enumerate(decided[key].ways) if way == SHARD]
+            data = [n for n, axis in enumerate(self._axes) if axis.name[:2] in ("dp", "cp")]
+            sizes = [leaf.present[n] for n in data if ways[n] == SHARD]
             for most in range(1 << len(sizes)):
                 product = prod(size for nth, size in enumerate(sizes) if most >> nth & 1)
                 if abs(ratio / product - 1) < 0.2:
@@ -367,8 +371,6 @@ class _Step:
         self,
         folder: Path,
         report: StepReport,
-        decided: Mapping[Key, Placement],
-        pieces: Sequence[Piece],
         named: Sequence[Sequence[Named]],
         order: Mapping[str, float],
     ) -> None:
@@ -376,7 +378,6 @@ class _Step:
 
         from lakeprobe.layouts.contents import merged_contents
 
-        del decided
         self._register("whole_order", sorted(order.items(), key=lambda item: (item[1], item[0])),
                        {"op": pa.string(), "place": pa.float64()})  # fmt: skip
         for variable, value in {"cut_run": self._run, "cut_step": self._step, **{
@@ -389,7 +390,7 @@ class _Step:
             "max": pa.float64(), "min": pa.float64(), "mean": pa.float64(), "norm": pa.float64(), "layout": pa.string(),
             "problem": pa.string()})  # fmt: skip
         self._keep("whole_rows", resources.sql("layouts/whole_rows"))
-        self._register("whole_parents", _parents(pieces, named), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
+        self._register("whole_parents", _parents(named), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
             "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(), "call": pa.int32(),
             "stem": pa.string()})  # fmt: skip
         self._keep("whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step})
@@ -478,7 +479,7 @@ def _by_op(leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> list[list[
     return [ops[op] for op in sorted(ops, key=lambda op: (order.get(op, 0.0), op))]
 
 
-def _parents(pieces: Sequence[Piece], named: Sequence[Sequence[Named]]) -> list[tuple[Any, ...]]:
+def _parents(named: Sequence[Sequence[Named]]) -> list[tuple[Any, ...]]:
     """What the rows of ops have of each op of the whole that follows from its name."""
     from lakeprobe.readers import names
 
@@ -493,6 +494,5 @@ def _parents(pieces: Sequence[Piece], named: Sequence[Sequence[Named]]) -> list[
                     op.whole, parent, parsed.api, parsed.api_type, parsed.kind, parsed.module_class, parsed.direction,
                     parsed.call, parsed.stem,
                 )  # fmt: skip
-    del pieces
     return list(rows.values())
 

@@ -55,12 +55,15 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The ops of ranks that run one program: stage, first expert, and for each its parameters' blocks in the optimizer."""
+    """The ops of ranks that run one program: its stage, its place among the ranks with experts, its ops.
+
+    `blocks`: the parameters (module path, slot) in the order in which the optimizer takes them.
+    """
 
     stage: int
     expert: int
     ops: tuple[Op, ...]
-    blocks: tuple[str, ...] = ()
+    blocks: tuple[tuple[str, str], ...] = ()
 
 
 class _Part(NamedTuple):
@@ -86,6 +89,9 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
             if op.kind in ("module", "parameters_grad"):
                 path = paths.whole(number, op.api)
                 call, micro = calls.whole(path, op.call)
+                if not path:
+                    named[number][place] = Named(op.op, None, 0, "it wraps the model", op.parent)
+                    continue
                 key = (path, op.direction, call)
                 name = modules.get(key) or f"{op.api_type}.{path}.{op.module_class}.{op.direction}.{call}"
                 whole_of[op.op] = (name, micro)
@@ -102,7 +108,7 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
                 )
     ours = _golden_scopes(golden)
     for key, parts in scopes.items():
-        _align(key, parts, ours.get(key, []), pieces, golden, calls.ratio, named, micro_of)
+        _align(key, parts, ours.get(key, []), pieces, golden, calls.ratio, named, micro_of, paths)
     for number, piece in enumerate(pieces):
         _name_backward(piece, named[number])
     return [[named[number][place] for place in range(len(piece.ops))] for number, piece in enumerate(pieces)]
@@ -135,7 +141,7 @@ class _Paths:
         cleaned = {}
         for own, path in paths.items():
             chunk = _CHUNK.fullmatch(path) if has_chunks else None
-            cleaned[own] = (int(chunk[1]), chunk[2]) if chunk else (0, path)
+            cleaned[own] = (int(chunk[1]), chunk[2]) if chunk else (0, "" if has_chunks else path)
         return cleaned
 
     def _layer_offsets(self) -> dict[tuple[int, int, str], int]:
@@ -237,12 +243,13 @@ def _align(
     ratio: int,
     named: list[dict[int, Named]],
     micro_of: list[dict[int, int]],
+    paths: _Paths,
 ) -> None:
     """Name the calls of one scope after golden's calls there."""
     for lane in _lanes(key, parts, ratio, micro_of):
         chosen = theirs
         for micro, piece_parts in lane:
-            if key[2] == "after" and golden is not None and _in_blocks(piece_parts, pieces, theirs, golden, named):
+            if key[2] == "after" and golden is not None and _in_blocks(piece_parts, pieces, theirs, golden, named, paths):
                 continue
             _align_in_order(micro, piece_parts, chosen, pieces, golden is not None, named)
 
@@ -317,6 +324,7 @@ def _in_blocks(
     theirs: Sequence[Op],
     golden: Piece,
     named: list[dict[int, Named]],
+    paths: _Paths,
 ) -> bool:
     """Name the calls of an optimizer parameter by parameter; False unless both sides repeat one block of calls."""
     piece = pieces[parts[0].piece]
@@ -328,10 +336,11 @@ def _in_blocks(
     wanted = [_token(op) for op in theirs]
     if size == 0 or len(own) != size * len(piece.blocks) or [part.token for part in own] != wanted[:size] * len(piece.blocks):
         return False
-    index = {name: place for place, name in enumerate(golden.blocks)}
+    index = {(stripped(path), slot): place for place, (path, slot) in enumerate(golden.blocks)}
+    names = [(paths.whole(parts[0].piece, path), slot) for path, slot in piece.blocks]
     chosen = {part.place for part in own}
     for nth, part in enumerate(own):
-        block = index.get(piece.blocks[nth // size])
+        block = index.get(names[nth // size])
         op = piece.ops[part.place]
         name = None if block is None else theirs[block * size + nth % size].op
         reason = None if name else "golden has no such parameter"

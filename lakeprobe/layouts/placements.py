@@ -100,7 +100,8 @@ class _State:
     rules: Sequence[Rule]
     of: dict[Key, Placement] = field(default_factory=dict)
     by_value: dict[int, Placement] = field(default_factory=dict)
-    parameters: dict[int, Placement] = field(default_factory=dict)
+    parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
+    means: dict[str, set[int]] = field(default_factory=dict)
 
 
 def decide(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis], rules: Sequence[Rule] = ()) -> dict[Key, Placement]:
@@ -126,6 +127,10 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         open_axes[leaf.key] = left
         own.update(number for number, way in enumerate(placement.ways) if way == SHARD)
     for leaf in tensors:
+        if leaf.direction == "backward" and leaf.shape is not None and prod(leaf.shape) == 1:
+            for number in state.means.get(stem, ()):  # the gradient of a mean of means is 1 in all, not on each rank
+                state.of[leaf.key].ways[number] = SUM
+                open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
         for number in open_axes[leaf.key]:
             _place_unequal(state, leaf, number, own)
         placement = state.of[leaf.key]
@@ -134,6 +139,11 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         if placement.resolved:
             placement.source, placement.certainty = "collective", "checked"
         state.by_value.setdefault(leaf.value, placement)
+        if leaf.role == "parameters":
+            module = leaf.key.op.rpartition(".forward")[0]
+            state.parameters.setdefault((module, leaf.key.slot.rpartition(".")[2]), placement)
+        if MEAN in placement.ways:
+            state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
     _place_numbers(state, leaves, tensors)
 
 
@@ -155,26 +165,54 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
             placement.problem = f"it has {len(leaf.shape)} axes, golden {len(leaf.whole)}"
             return placement, []
         left = list(there)
+        alike = _counterpart(state, leaf)
         for dimension, (part, whole) in enumerate(zip(leaf.shape, leaf.whole, strict=True)):
             if part == whole:
                 continue
-            chosen = _axes_of(axes, leaf, left, part, whole)
+            chosen = _axes_of(axes, leaf, left, part, whole, alike)
             if chosen is None:
                 placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
                 return placement, []
             for number in chosen:
                 placement.ways[number], placement.dimensions[number] = SHARD, dimension
                 left.remove(number)
-                if leaf.equal[number] and not leaf.is_constant:
+                is_data = axes[number].name[:2] in ("dp", "cp") and leaf.role == "input" and leaf.direction == "forward"
+                if leaf.equal[number] and not leaf.is_constant and is_data:
                     placement.problem = f"every rank along {axes[number].name} has the same shard"
         placement.source, placement.certainty = "shapes", "inferred"
         there = left
     return placement, [number for number in there if not leaf.equal[number]]
 
 
-def _axes_of(axes: Sequence[Axis], leaf: Leaf, left: Sequence[int], part: int, whole: int) -> tuple[int, ...] | None:
-    """The axes that cut an extent: those whose sizes give the ratio, unequal ones first, in the order of dimensions."""
-    order = sorted(left, key=lambda number: (leaf.equal[number], _DIMENSION_FIRST.get(axes[number].name, 9)))
+def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
+    """The placement of what a gradient is the gradient of, if it has the same shape."""
+    if leaf.direction == "forward":
+        return None
+    if leaf.role == "parameters_grad":
+        key = (leaf.key.op.rpartition(".parameters_grad")[0], leaf.key.slot.rpartition(".")[2])
+        found = state.parameters.get(key) or state.parameters.get((key[0], leaf.key.slot.split(".")[1] if "." in leaf.key.slot else ""))
+        return found
+    side, _, rest = leaf.key.slot.partition(".")
+    other = {"input": "output", "output": "input"}.get(side, side)
+    front, _, last = leaf.key.op.rpartition(".backward")
+    return state.of.get(Key(f"{front}.forward{last}", f"{other}.{rest}", leaf.key.repeat))
+
+
+def _axes_of(
+    axes: Sequence[Axis], leaf: Leaf, left: Sequence[int], part: int, whole: int, alike: Placement | None
+) -> tuple[int, ...] | None:
+    """The axes that cut an extent: those whose sizes give the ratio.
+
+    The axes that cut what a gradient is the gradient of come first, then unequal ones, in the order of dimensions.
+    """
+    order = sorted(
+        left,
+        key=lambda number: (
+            alike is not None and alike.ways[number] != SHARD,
+            leaf.equal[number],
+            _DIMENSION_FIRST.get(axes[number].name, 9),
+        ),
+    )
     for size in range(1, len(order) + 1):
         for chosen in combinations(order, size):
             parts = prod(leaf.present[number] for number in chosen)

@@ -44,7 +44,7 @@ WITH
             CAST(bit_xor(hash(rank, micro, sig)) >> 1 AS BIGINT) AS value,
             arg_min(members.value, (rank, micro)) AS number,
             arg_min(extra, (rank, micro)) AS extra,
-            coalesce(bool_and(max = min), false) AS is_constant
+            coalesce(bool_and(max = min), false) OR bool_or(lower(dtype) LIKE '%bool%') AS is_constant
         FROM cut_members AS members
         GROUP BY ALL
     )

@@ -22,12 +22,12 @@ WITH together AS (
         list_contains(any_value(ways), 'shard') AS is_cut,
         list_contains(any_value(ways), 'mean') AS is_mean,
         count(*) AS shards,
-        min(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE)))) AS least_elements,
-        sum(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE)))) AS elements,
+        min(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS least_elements,
+        sum(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS elements,
         max(max * factor) AS max,
         min(min * factor) AS min,
-        sum(mean * factor * list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))) ORDER BY rank, micro)
-        / sum(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE)))) AS mean,
+        sum(mean * factor * coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1) ORDER BY rank, micro)
+        / sum(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS mean,
         sqrt(sum(pow(norm * factor, 2) ORDER BY rank, micro)) AS norm,
         sum(max * factor ORDER BY rank, micro) AS total,
         first(rank ORDER BY rank, micro) AS first_rank,

@@ -14,8 +14,8 @@ WITH kept AS (
         coalesce(made.problem, merged.problem) AS problem,
         CASE
             WHEN merged.reason IS NOT NULL THEN merged.reason
-            WHEN merged.is_unknown THEN 'statistics of a partial sum do not tell those of the sum'
         END AS reason,
+        merged.is_unknown AND made.content IS NULL AS has_no_statistics,
         whole_order.place
     FROM merged
     JOIN whole_order
