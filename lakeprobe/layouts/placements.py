@@ -22,6 +22,9 @@ _WORDS = {SUM: "partial sum", MEAN: "partial mean", LAST: "last", DIFFER: "copie
 _DIMENSION_FIRST = {"dp": 0, "dp2": 0, MICRO: 1, "cp": 2, "ep": 3, "tp": 4}
 """Which axis cuts the earlier dimension: the batch, the sequence, then what is computed of each token."""
 
+_DATA = ("dp", "cp", MICRO)
+"""Axes whose ranks see other data: there the gradient of a copy is a partial sum."""
+
 _MEANS = re.compile(r"\.(cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|kl_div|binary_cross_entropy\w*|mean)\.\d")
 """Ops whose result is a mean over what they are given."""
 
@@ -241,7 +244,11 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> 
         placement.ways[number] = SUM
     elif known is not None and known.ways[number] in (SUM, MEAN):
         placement.ways[number], placement.source, placement.certainty = known.ways[number], known.source, "inferred"
-    elif leaf.role == "parameters_grad" or (number in shards and leaf.role != "input") or (number in shards and is_number):
+    elif (
+        leaf.role == "parameters_grad"
+        or (number in shards and (leaf.role != "input" or is_number))
+        or (leaf.direction == "backward" and axis.name[:2] in _DATA)
+    ):
         mean = is_number and leaf.direction == "forward" and bool(_MEANS.search(leaf.key.op))
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
