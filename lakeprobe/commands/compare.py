@@ -119,6 +119,10 @@ def compare(
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
     noise: NoiseOption = None,
+    cuts: Annotated[
+        str | None,
+        typer.Option("--cuts", metavar="auto|FILE", help="Merge TARGET's ranks first: inferred, or by a layout file."),
+    ] = None,
     rank: RanksOption = None,
     step: StepsOption = None,
     timeout: Annotated[
@@ -172,7 +176,7 @@ def compare(
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
             asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
-            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
+            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise, cuts=cuts,
             tensors=tensors.value if tensors else None,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from lakeprobe.lake import layout, tables
 from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
-from lakeprobe.schema import UNIT_TABLES, table
+from lakeprobe.schema import MERGED_TABLES, UNIT_TABLES, table
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,7 +35,7 @@ _BUNDLED = {
 }
 """Views of the tables that lakeprobe ships: the PyTorch counterparts of MindSpore's APIs, arguments and cells."""
 
-NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
+NAMES = frozenset((*UNIT_TABLES, *MERGED_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
 
 _DEPTH = "lake_depth"
@@ -46,7 +46,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
     """Define the views of a lake as it is now, or as in the snapshot, and one view per comparison and table."""
     snapshot = layout.snapshot_of(lake)
     connection.execute(f"SET VARIABLE {_DEPTH} = $depth", {"depth": str(snapshot.lake).count("/") + 1})
-    for name in (*UNIT_TABLES, *_PARTITIONS):
+    for name in (*UNIT_TABLES, *MERGED_TABLES, *_PARTITIONS):
         _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
@@ -65,7 +65,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
-    for name in (_DEPTH, *map(_variable, (*UNIT_TABLES, *_PARTITIONS))):
+    for name in (_DEPTH, *map(_variable, (*UNIT_TABLES, *MERGED_TABLES, *_PARTITIONS))):
         [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
         if value is not None:
             other.execute(f"SET VARIABLE {name} = $value", {"value": value})

@@ -24,6 +24,7 @@ from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
+from lakeprobe.layouts import layout_file
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
 from lakeprobe.layouts import placements
@@ -106,6 +107,27 @@ def merge_layout(
         files.sync_tree(session.folder)
         staging.publish(session, f"merge-layout {run}", put)
     return MergeReport(name, run, tuple(reports), time.monotonic() - started)
+
+
+def whole_of(lake: Path, target: str, golden: str, cuts: str) -> tuple[str, list[str]]:
+    """The name of the run that `target` is merged into for a comparison with `golden`, and remarks on what was merged.
+
+    `cuts` is "auto" or the path of a layout file. The run is TARGET_whole, and is made again each time. Raises UsageError
+    for a side that is no run of the lake, or for a run of that name that was not merged from `target`.
+    """
+    missing = [side for side in (target, golden) if side not in layout.runs(lake)]
+    if missing:
+        raise UsageError(f"{missing[0]} is no run of {lake}; ingest it first, and then compare by --cuts")
+    name = f"{target}_whole"
+    units = layout.units(lake, name)
+    if units and read_dump(layout.unit_folder(lake, units[0]))["format"] != FORMAT:
+        raise UsageError(f"{lake} has a run {name} that was not merged; rename it")
+    file = None if cuts == "auto" else layout_file.read(Path(cuts))
+    report = merge_layout(target, name=name, lake=lake, golden=golden, file=file, replace=True)
+    remarks = [f"{target} was merged into {name}: {report.steps[0].mesh}"]
+    for step in report.steps:
+        remarks += [f"step {step.step} {op}: {problem}" for op, problem in step.problems[:3]]
+    return name, remarks
 
 
 class _Step:

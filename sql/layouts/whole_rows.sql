@@ -1,9 +1,27 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
 -- parameters: after merged, made_contents, whole_order
-WITH kept AS (
+WITH
+differing AS (
     SELECT
-        merged.* EXCLUDE (contents, max, min, mean, norm, layout, problem, reason),
+        whole_op,
+        slot,
+        repeat,
+        list(rank ORDER BY rank, micro) AS ranks,
+        list(micro ORDER BY rank, micro) AS micros,
+        list(row ORDER BY rank, micro) AS rows
+    FROM resolved
+    WHERE list_contains(ways, 'differ')
+    GROUP BY whole_op, slot, repeat
+),
+kept AS (
+    SELECT
+        merged.* EXCLUDE (
+            contents, max, min, mean, norm, layout, problem, reason, shard_ranks, shard_micros, shard_rows
+        ),
+        coalesce(differing.ranks, merged.shard_ranks) AS shard_ranks,
+        coalesce(differing.micros, merged.shard_micros) AS shard_micros,
+        coalesce(differing.rows, merged.shard_rows) AS shard_rows,
         coalesce(made.max, merged.max) AS max,
         coalesce(made.min, merged.min) AS min,
         coalesce(made.mean, merged.mean) AS mean,
@@ -21,6 +39,8 @@ WITH kept AS (
     JOIN whole_order
         ON whole_order.op = merged.whole_op
     LEFT JOIN made_contents AS made
+        USING (whole_op, slot, repeat)
+    LEFT JOIN differing
         USING (whole_op, slot, repeat)
 ),
 source AS (
