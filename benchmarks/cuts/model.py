@@ -7,7 +7,6 @@ sequence (CP), experts held by different ranks (EP).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +50,9 @@ CUTS = {
     "tp2_pp2": Cut(tp=2, pp=2, micro=2),
     "dp2": Cut(dp=2),
     "dp2_tp2": Cut(dp=2, tp=2),
+    "dp2_sp2": Cut(dp=2, tp=2, sequence_parallel=True),
     "cp2": Cut(cp=2),
+    "cp2_tp2": Cut(cp=2, tp=2),
     "moe": Cut(experts=True),
     "ep2": Cut(ep=2, experts=True),
     "dp2_ep2": Cut(dp=2, ep=2, experts=True),
@@ -403,5 +404,3 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     drawn = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=generator)
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
-
-Plant = Callable[["Place", "list[Transformer]"], None]

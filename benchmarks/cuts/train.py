@@ -70,13 +70,14 @@ def train(case: str, place: Place, lake: Path, method: str, steps: int = 1) -> N
     torch.manual_seed(1)
     stages = cut.pp * cut.chunks
     weights = model.whole_weights(cut.experts)
-    chunks = []
+    chunks, first_layers = [], []
     for chunk in range(min(cut.chunks, LAYERS)):
         stage = chunk * cut.pp + place.at("pp")
         network = Transformer(place, _layers(stage, stages), stage == 0, stage == stages - 1)
-        model.load(network, place, sum(_layers(before, stages) for before in range(stage)), weights)
+        first_layers.append(sum(_layers(before, stages) for before in range(stage)))
+        model.load(network, place, first_layers[-1], weights)
         chunks.append(network)
-    defects.plant(place, chunks)
+    defects.plant(place, chunks, first_layers)
     parameters = [parameter for network in chunks for parameter in network.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
     watched = chunks[0] if len(chunks) == 1 else torch.nn.ModuleList(chunks)
@@ -101,8 +102,7 @@ def _step(place: Place, chunks: list[Transformer], step: int) -> None:
     tokens, labels = (place.part(one, "dp", 0) for one in (tokens, labels))
     tokens, labels = (place.part(one, "cp", 1).contiguous() for one in (tokens, labels))
     if place.defect == "wrong_batch" and place.at("dp") == 1:
-        tokens, labels = (one.roll(1, 0) for one in model.batch(step))
-        tokens, labels = tokens[:2], labels[:2]
+        tokens, labels = (one.chunk(place.cut.dp)[0] for one in model.batch(step))
     if place.cut.pp == 1:
         _loss(place, chunks[0](tokens), labels).backward()
         return
@@ -135,7 +135,7 @@ def _pipelined(place: Place, chunks: list[Transformer], tokens: Sequence[torch.T
         stage = chunk * cut.pp + place.at("pp")
         for nth in range(cut.micro):
             if place.defect == "lost_micro" and nth == 1 and stage == 0:
-                _received(place, stage + 1, tokens[nth])
+                _received(place, stage + 1, tokens[nth])  # and nothing is done with it
                 continue
             given, result = kept[chunk, nth]
             gradient = None if stage == stages - 1 else _received(place, stage + 1, tokens[nth])
