@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeprobe import strict_yaml
+from lakeprobe.errors import UsageError
 from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Rule
 
 _WAYS = {"copy": COPY, "partial sum": SUM, "partial mean": MEAN}
@@ -34,6 +35,8 @@ class LayoutFile:
 def read(path: Path) -> LayoutFile:
     """What the file at `path` says. Raises UsageError, which names the line."""
     top = strict_yaml.read(path)
+    if top is None:
+        raise UsageError(f"{path} is no layout file: it is empty; write axes: and tensors:")
     if not isinstance(top, strict_yaml.Mapping):
         raise top.error("is no layout file", "write axes: and tensors:")
     axes: dict[str, int] = {}

@@ -6,6 +6,8 @@ be: of copies that differ, the one that is farthest from golden carries it.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakeprobe.lake.comparison import StoredComparison
+
+_BLOCKS = re.compile(r"(\d+) blocks")
 
 _CARRIES = 10.0
 """A shard carries a difference if its own is so many times as large as the smallest one of another shard."""
@@ -64,7 +68,7 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     if not rows:
         return None
     slot, layout, problem, scale = rows[0][:4]
-    measured = [_measured(row, scale or 1.0) for row in rows]
+    measured = [_measured(nth, row, layout or "", scale or 1.0) for nth, row in enumerate(rows)]
     known = [error for _, _, _, error in measured if error is not None]
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     stands_out = most > _CARRIES * least and most > 0
@@ -75,25 +79,53 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     return Carried(op, slot, layout, problem, shards)
 
 
-def _measured(row: tuple[Any, ...], scale: float) -> tuple[int, int, str, float | None]:
-    """Rank, micro-batch, slice and relative difference of a shard."""
-    rank, micro, shard_shape, whole_shape, ours, theirs, distance = row[4:]
-    part, error = "", distance
-    if shard_shape and whole_shape and len(shard_shape) == len(whole_shape):
-        cut = [place for place, (own, whole) in enumerate(zip(shard_shape, whole_shape, strict=True)) if own != whole]
-        part = ", ".join(f"axis {place}: {shard_shape[place]} of {whole_shape[place]}" for place in cut)
-    if ours is not None and theirs is not None:
-        found = _nearest(ours, theirs, scale)
-        if found is not None:
-            error, at = found
-            part = at or part
-    return rank, micro, part, error
+def _measured(nth: int, row: tuple[Any, ...], layout: str, scale: float) -> tuple[int, int, str, float | None]:
+    """Rank, micro-batch, slice and relative difference of the shard `nth` of a row."""
+    rank, micro, shape, whole_shape, ours, theirs, distance = row[4:]
+    if not shape or not whole_shape or len(shape) != len(whole_shape):
+        return rank, micro, "", distance
+    indexes = _indexes(nth, shape, whole_shape, layout)
+    words = [_words(axis, one) for axis, one in enumerate(indexes) if len(one) != whole_shape[axis]]
+    error = distance
+    if ours is not None and theirs is not None and "partial" not in layout:
+        error = _difference(ours, theirs, indexes, scale)
+    return rank, micro, ", ".join(words), error
 
 
-def _nearest(ours: dict[str, Any], theirs: dict[str, Any], scale: float) -> tuple[float, str] | None:
-    """The difference of a shard from the slice of golden that it is nearest to, and that slice."""
-    import itertools
+def _indexes(nth: int, shape: Sequence[int], whole: Sequence[int], layout: str) -> list[list[int]]:
+    """The indexes along each axis of the whole that the shard `nth`, in the order of ranks, has."""
+    counts = [max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole, strict=True)]
+    places: list[int] = []
+    for count in reversed(counts):
+        nth, place = divmod(nth, count)
+        places.insert(0, place)
+    found = _BLOCKS.search(layout)
+    blocks = int(found[1]) if found else 1
+    indexes = []
+    for extent, count, place in zip(shape, counts, places, strict=True):
+        if count > 1 and "zig-zag" in layout:
+            half = extent // 2
+            starts, width = [place * half, (2 * count - 1 - place) * half], half
+        else:
+            each = blocks if count > 1 and extent % blocks == 0 else 1
+            width = extent // each
+            starts = [(block * count + place) * width for block in range(each)]
+        indexes.append([index for start in starts for index in range(start, start + width)])
+    return indexes
 
+
+def _words(axis: int, indexes: Sequence[int]) -> str:
+    """Indexes along an axis, as ranges: [8:16] of axis 0."""
+    starts = [index for nth, index in enumerate(indexes) if nth == 0 or indexes[nth - 1] != index - 1]
+    stops = [index + 1 for nth, index in enumerate(indexes) if nth + 1 == len(indexes) or indexes[nth + 1] != index + 1]
+    ranges = ", ".join(f"{start}:{stop}" for start, stop in zip(starts, stops, strict=True))
+    return f"[{ranges}] of axis {axis}"
+
+
+def _difference(
+    ours: dict[str, Any], theirs: dict[str, Any], indexes: Sequence[Sequence[int]], scale: float
+) -> float | None:
+    """The norm of the difference of a shard and golden's slice, relative to the slice's; None if they do not fit."""
     import numpy as np
 
     from lakeprobe.errors import TensorError
@@ -103,23 +135,9 @@ def _nearest(ours: dict[str, Any], theirs: dict[str, Any], scale: float) -> tupl
         shard, whole = (open_tensor(TensorReference.of(one)) for one in (ours, theirs))
     except TensorError:
         return None
-    if shard.ndim != whole.ndim or any(extent == 0 or have % extent for extent, have in zip(shard.shape, whole.shape, strict=True)):
+    if shard.shape != tuple(map(len, indexes)):
         return None
-    counts = [have // extent for extent, have in zip(shard.shape, whole.shape, strict=True)]
-    best: tuple[float, str] | None = None
-    wide = shard.astype(np.float64) * scale
-    for places in itertools.islice(itertools.product(*map(range, counts)), 64):
-        box = tuple(
-            slice(place * extent, (place + 1) * extent) for place, extent in zip(places, shard.shape, strict=True)
-        )
-        with np.errstate(all="ignore"):
-            slice_ = whole[box].astype(np.float64)
-            error = float(np.linalg.norm(wide - slice_)) / (float(np.linalg.norm(slice_)) or 1.0)
-        words = ", ".join(
-            f"[{own.start}:{own.stop}] of axis {axis}" for axis, own in enumerate(box) if counts[axis] > 1
-        )
-        if best is None or error < best[0]:
-            best = error, words
-    return best
-
-
+    with np.errstate(all="ignore"):
+        part = whole[np.ix_(*indexes)].astype(np.float64)
+        error = float(np.linalg.norm(shard.astype(np.float64) * scale - part))
+        return error / (float(np.linalg.norm(part)) or 1.0)

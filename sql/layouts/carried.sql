@@ -7,7 +7,7 @@ WITH
         SELECT *
         FROM results
         WHERE comparison = $comparison AND step = $step AND target_op = $op AND target_kind = 'tensor'
-        ORDER BY (difference = 'different') DESC, (role <> 'input') DESC, error DESC NULLS LAST, row
+        ORDER BY (difference = 'different') DESC, target_row
         LIMIT 1
     ),
     shards AS (
