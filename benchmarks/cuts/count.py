@@ -57,7 +57,10 @@ def main(arguments: list[str]) -> int:
             name = case.partition("+")[2]
             if not name:
                 clean.append(not suspects and share >= 0.98)
-                print(f"{case}: {'no finding' if not suspects else suspects[0]}, {share:.2%} of the rows compared", flush=True)
+                print(
+                    f"{case}: {'no finding' if not suspects else suspects[0]}, {share:.2%} of the rows compared",
+                    flush=True,
+                )
                 continue
             defect = DEFECTS[name]
             is_named = bool(suspects) and defect.is_named(suspects[0][0], suspects[0][1])
@@ -67,7 +70,10 @@ def main(arguments: list[str]) -> int:
             is_ranked = is_named and (wanted_ranks is None or (bool(ranks) and ranks <= wanted_ranks))
             total, named, ranked = total + 1, named + is_named, ranked + is_ranked
             mark = "named, rank too" if is_ranked else "named" if is_named else "MISSED"
-            print(f"{case}: {mark}: {suspects[0][:2] + suspects[0][3:] if suspects else None} ranks {sorted(ranks)}", flush=True)
+            print(
+                f"{case}: {mark}: {suspects[0][:2] + suspects[0][3:] if suspects else None} ranks {sorted(ranks)}",
+                flush=True,
+            )
     print(f"clean cuts without finding: {sum(clean)} of {len(clean)}; causes: {named} of {total}, with rank {ranked}")
     return 0
 

@@ -228,7 +228,9 @@ class Attention(nn.Module):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self.place, self.offset, self.dropout = place, place.at("cp") * LENGTH // place.cut.cp, 0.0
-        self.qkv = ColumnLinear(WIDTH, 3 * WIDTH, place, bias=False)  # a key's bias has a gradient of rounding noise only
+        self.qkv = ColumnLinear(
+            WIDTH, 3 * WIDTH, place, bias=False
+        )  # a key's bias has a gradient of rounding noise only
         self.proj = RowLinear(WIDTH, WIDTH, place)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -403,4 +405,3 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(100 + step)
     drawn = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=generator)
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
-

@@ -114,7 +114,9 @@ def _loss(place: Place, logits: torch.Tensor, labels: torch.Tensor) -> torch.Ten
     return loss
 
 
-def _pipelined(place: Place, chunks: list[Transformer], tokens: Sequence[torch.Tensor], labels: Sequence[torch.Tensor]) -> None:
+def _pipelined(
+    place: Place, chunks: list[Transformer], tokens: Sequence[torch.Tensor], labels: Sequence[torch.Tensor]
+) -> None:
     """All micro-batches forward, chunk after chunk, then all backward (GPipe)."""
     cut, stages = place.cut, place.cut.pp * place.cut.chunks
     kept: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor]] = {}

@@ -49,7 +49,6 @@ def blame(
             output.document(blame_json(found))
         else:
             output.text(blame_text(found, compared.beginnings()))
-            cause = found.suspects.fetchone()
-            if cause is not None:
-                op = dict(zip(found.suspects.columns, cause, strict=True))["op"]
-                output.text("\n".join(carried_lines(compared.shards(op, step=found.step) if op else None)))
+            causes = found.suspects.select("op").limit(1).fetchall()
+            shards = compared.shards(causes[0][0], step=found.step) if causes and causes[0][0] else None
+            output.text("\n".join(carried_lines(shards)))

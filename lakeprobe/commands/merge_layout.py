@@ -17,7 +17,9 @@ def merge_layout(
     like: Annotated[
         str | None,
         typer.Option(
-            "--like", metavar="GOLDEN", help="A run of one rank with the names and shapes of the whole.",
+            "--like",
+            metavar="GOLDEN",
+            help="A run of one rank with the names and shapes of the whole.",
             autocompletion=run_names,
         ),
     ] = None,

@@ -108,10 +108,24 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
         whole = (whole * whole.dtype.type(factor)).astype(whole.dtype)
     whole = plain(whole)
     if whole.nbytes > LARGEST_VALUE:
-        return (op, slot, repeat, None, list(whole.shape), None, None, None, None, None, "the whole is larger than 1 GiB")
+        return (
+            op,
+            slot,
+            repeat,
+            None,
+            list(whole.shape),
+            None,
+            None,
+            None,
+            None,
+            None,
+            "the whole is larger than 1 GiB",
+        )
     content = _keep(made, whole)
     statistics = measure_array(whole) if {SUM, MEAN} & set(ways) else {}
-    numbers = [None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")]
+    numbers = [
+        None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")
+    ]
     return (op, slot, repeat, content, list(whole.shape), *numbers, order, None)
 
 
@@ -162,7 +176,13 @@ def _whole(
 
     whole = together({})
     cut = [number for number, way in enumerate(ways) if way == SHARD]
-    if golden is None or not cut or golden.shape != whole.shape or whole.dtype.kind not in "fiuV" or _distance(whole, golden, factor) <= _SAME:
+    if (
+        golden is None
+        or not cut
+        or golden.shape != whole.shape
+        or whole.dtype.kind not in "fiuV"
+        or _distance(whole, golden, factor) <= _SAME
+    ):
         return whole, None
     best, chosen, least = whole, None, _distance(whole, golden, factor)
     for number in cut:

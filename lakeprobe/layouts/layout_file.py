@@ -1,10 +1,10 @@
 """Reads a user's layout file: the axes of the mesh, and how tensors lie over them.
 
-    axes: {pp: 2, dp: 2, tp: 2}        # the slowest first; left out, they are inferred
-    tensors:                           # an expression, searched for in the row's name: how the tensor lies
-      mlp\\.up\\.weight: {tp: shard 0}
-      mixed\\.output: {tp: partial sum}
-      hidden: b s[cp] h[tp]            # a dimension each, with the axis that cuts it
+axes: {pp: 2, dp: 2, tp: 2}        # the slowest first; left out, they are inferred
+tensors:                           # an expression, searched for in the row's name: how the tensor lies
+  mlp\\.up\\.weight: {tp: shard 0}
+  mixed\\.output: {tp: partial sum}
+  hidden: b s[cp] h[tp]            # a dimension each, with the axis that cuts it
 """
 
 from __future__ import annotations

@@ -158,7 +158,10 @@ class _Step:
         golden = self._piece(self._golden, 0, 0) if self._golden else None
         named = naming.whole_names(pieces, golden)
         has_micros = any(op.micro for ops in named for op in ops)
-        self._axes = (*mesh.cutting, *((Axis(MICRO, 1 + max(op.micro for ops in named for op in ops), "calls"),) if has_micros else ()))
+        self._axes = (
+            *mesh.cutting,
+            *((Axis(MICRO, 1 + max(op.micro for ops in named for op in ops), "calls"),) if has_micros else ()),
+        )
         self._columns = ["micro" if axis.name == MICRO else f"c{number}" for number, axis in enumerate(self._axes)]
         self._keep_names(mesh, piece_of, named)
         self._keep_members()
@@ -251,7 +254,9 @@ class _Step:
 
         rows = [(piece, *op[:4]) for piece, ops in enumerate(named) for op in ops]
         self._register(
-            "cut_names", rows, {"piece": pa.int32(), "op": pa.string(), "whole": pa.string(), "micro": pa.int32(), "reason": pa.string()}
+            "cut_names",
+            rows,
+            {"piece": pa.int32(), "op": pa.string(), "whole": pa.string(), "micro": pa.int32(), "reason": pa.string()},
         )
         types = {"rank": pa.int32(), "piece": pa.int32()}
         types |= {column: pa.int32() for column in self._columns if column != "micro"}
@@ -317,7 +322,25 @@ class _Step:
             f"FROM ({resources.sql('layouts/leaves')}) AS leaf{joins}"
         ).fetchall()
         found = {}
-        for op, slot, repeat, role, kind, direction, shape, shapes, whole, reduced, value, number, theirs, extra, is_constant, same, there in rows:
+        for (
+            op,
+            slot,
+            repeat,
+            role,
+            kind,
+            direction,
+            shape,
+            shapes,
+            whole,
+            reduced,
+            value,
+            number,
+            theirs,
+            extra,
+            is_constant,
+            same,
+            there,
+        ) in rows:
             key = Key(op, slot, repeat)
             found[key] = Leaf(
                 key, role, kind, direction, None if shape is None else tuple(shape), shapes,
@@ -328,7 +351,9 @@ class _Step:
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
-    def _scales(self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> float:
+    def _scales(
+        self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]
+    ) -> float:
         """What backward values are multiplied by: 1/n where each of n ranks averages its loss over its own data."""
         if self._golden is None:
             return 1.0
@@ -372,7 +397,8 @@ class _Step:
         self._keep("resolved", resources.sql("layouts/resolved"))
         coordinates = ", ".join(self._columns)
         picks = " AND ".join(
-            f"(ways[{n + 1}] IN ('shard', 'sum', 'mean') OR {column} = pick[{n + 1}])" for n, column in enumerate(self._columns)
+            f"(ways[{n + 1}] IN ('shard', 'sum', 'mean') OR {column} = pick[{n + 1}])"
+            for n, column in enumerate(self._columns)
         )
         wanted = ", ".join(
             f"CASE ways[{n + 1}] WHEN 'last' THEN max({column}) OVER leaf "
@@ -402,9 +428,15 @@ class _Step:
 
         self._register("whole_order", sorted(order.items(), key=lambda item: (item[1], item[0])),
                        {"op": pa.string(), "place": pa.float64()})  # fmt: skip
-        for variable, value in {"cut_run": self._run, "cut_step": self._step, **{
-            "golden_run": self._golden.run if self._golden else "", "golden_step": self._golden.step if self._golden else 0,
-            "golden_rank": self._golden.rank if self._golden else 0}}.items():
+        for variable, value in {
+            "cut_run": self._run,
+            "cut_step": self._step,
+            **{
+                "golden_run": self._golden.run if self._golden else "",
+                "golden_step": self._golden.step if self._golden else 0,
+                "golden_rank": self._golden.rank if self._golden else 0,
+            },
+        }.items():
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
         contents, changed = merged_contents(self._sql, folder, self._axes)
         self._register("made_contents", changed, {
@@ -517,4 +549,3 @@ def _parents(named: Sequence[Sequence[Named]]) -> list[tuple[Any, ...]]:
                     parsed.call, parsed.stem,
                 )  # fmt: skip
     return list(rows.values())
-

@@ -88,7 +88,9 @@ def given(ranks: Sequence[int], sizes: Mapping[str, int]) -> Mesh:
 def inferred(seen: Seen) -> Mesh:
     """The mesh that a run's own records show. Raises LakeError if they do not tell the ranks apart."""
     stage = _stages(seen)
-    by_stage = {number: [rank for rank in seen.ranks if stage[rank] == number] for number in sorted(set(stage.values()))}
+    by_stage = {
+        number: [rank for rank in seen.ranks if stage[rank] == number] for number in sorted(set(stage.values()))
+    }
     sizes = {len(ranks) for ranks in by_stage.values()}
     if len(sizes) != 1:
         raise LakeError(f"stages of {sorted(sizes)} ranks do not make a mesh; say the mesh in a layout file")
@@ -145,7 +147,9 @@ def _partitions(groups: Mapping[tuple[int, ...], bool], ranks: Sequence[int]) ->
 def _is_union(groups: Iterable[Collection[int]], smaller: Sequence[Groups]) -> bool:
     """Whether the groups are what two or more smaller axes span together."""
     sets = {frozenset(group) for group in groups}
-    return any(sets == _spanned(chosen) for count in range(2, len(smaller) + 1) for chosen in combinations(smaller, count))
+    return any(
+        sets == _spanned(chosen) for count in range(2, len(smaller) + 1) for chosen in combinations(smaller, count)
+    )
 
 
 def _spanned(axes: Sequence[Groups]) -> set[frozenset[int]]:
@@ -181,7 +185,9 @@ def _kind(seen: Seen, groups: Groups) -> str:
     return "cp" if same_parameters and (seen.cuts_sequence or (seen.cuts_sequence is None and is_within)) else "dp"
 
 
-def _follow_stages(seen: Seen, by_stage: Mapping[int, Sequence[int]], coordinates: Mapping[int, dict[str, int]]) -> None:
+def _follow_stages(
+    seen: Seen, by_stage: Mapping[int, Sequence[int]], coordinates: Mapping[int, dict[str, int]]
+) -> None:
     """Give each rank of a later stage the coordinates of the rank of the first stage that it hears from."""
     for number, ranks in by_stage.items():
         for rank in ranks if number else ():

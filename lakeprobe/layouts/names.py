@@ -163,7 +163,12 @@ class _Paths:
 
     def _expert_counts(self) -> int:
         return max(
-            (int(match[2]) + 1 for local in self._local for _, path in local.values() if (match := _EXPERT.match(path))),
+            (
+                int(match[2]) + 1
+                for local in self._local
+                for _, path in local.values()
+                if (match := _EXPERT.match(path))
+            ),
             default=0,
         )
 
@@ -249,7 +254,11 @@ def _align(
     for lane in _lanes(key, parts, ratio, micro_of):
         chosen = theirs
         for micro, piece_parts in lane:
-            if key[2] == "after" and golden is not None and _in_blocks(piece_parts, pieces, theirs, golden, named, paths):
+            if (
+                key[2] == "after"
+                and golden is not None
+                and _in_blocks(piece_parts, pieces, theirs, golden, named, paths)
+            ):
                 continue
             _align_in_order(micro, piece_parts, chosen, pieces, golden is not None, named)
 
@@ -330,11 +339,19 @@ def _in_blocks(
     piece = pieces[parts[0].piece]
     if not piece.blocks or not golden.blocks or len(theirs) % len(golden.blocks):
         return False
-    own = [part for part in parts if not _OWN.match(piece.ops[part.place].op) or part.token in {_token(op) for op in theirs}]
+    own = [
+        part
+        for part in parts
+        if not _OWN.match(piece.ops[part.place].op) or part.token in {_token(op) for op in theirs}
+    ]
     size = len(theirs) // len(golden.blocks)
     own = own[len(own) - size * len(piece.blocks) :]
     wanted = [_token(op) for op in theirs]
-    if size == 0 or len(own) != size * len(piece.blocks) or [part.token for part in own] != wanted[:size] * len(piece.blocks):
+    if (
+        size == 0
+        or len(own) != size * len(piece.blocks)
+        or [part.token for part in own] != wanted[:size] * len(piece.blocks)
+    ):
         return False
     index = {(stripped(path), slot): place for place, (path, slot) in enumerate(golden.blocks)}
     names = [(paths.whole(parts[0].piece, path), slot) for path, slot in piece.blocks]
@@ -354,7 +371,11 @@ def _in_blocks(
 
 def _name_backward(piece: Piece, named: dict[int, Named]) -> None:
     """Name the backward of an API call after its forward call."""
-    forward = {(op.api_type, op.api, op.call): named[place] for place, op in enumerate(piece.ops) if place in named and op.kind == "api"}
+    forward = {
+        (op.api_type, op.api, op.call): named[place]
+        for place, op in enumerate(piece.ops)
+        if place in named and op.kind == "api"
+    }
     for place, op in enumerate(piece.ops):
         if place in named:
             continue

@@ -25,7 +25,9 @@ _DIMENSION_FIRST = {"dp": 0, "dp2": 0, MICRO: 1, "cp": 2, "ep": 3, "tp": 4}
 _DATA = ("dp", "cp", MICRO)
 """Axes whose ranks see other data: there the gradient of a copy is a partial sum."""
 
-_MEANS = re.compile(r"\.(cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|kl_div|binary_cross_entropy\w*|mean)\.\d")
+_MEANS = re.compile(
+    r"\.(cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|kl_div|binary_cross_entropy\w*|mean)\.\d"
+)
 """Ops whose result is a mean over what they are given."""
 
 
@@ -118,7 +120,11 @@ def decide(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis], rules: Sequence[
 
 def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]]) -> None:
     """Place the leaves of one op. `shards`: the axes along which an op has shards, by its name without direction."""
-    stem = leaves[0].key.op.rpartition(".")[0] if leaves[0].direction == "backward" else leaves[0].key.op.removesuffix(".forward")
+    stem = (
+        leaves[0].key.op.rpartition(".")[0]
+        if leaves[0].direction == "backward"
+        else leaves[0].key.op.removesuffix(".forward")
+    )
     if leaves[0].kind == "module":
         stem = leaves[0].key.op
     tensors = [leaf for leaf in leaves if leaf.kind == "tensor"]
@@ -174,7 +180,9 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
                 continue
             chosen = _axes_of(axes, leaf, left, part, whole, alike)
             if chosen is None:
-                placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+                placement.problem = (
+                    f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+                )
                 return placement, []
             for number in chosen:
                 placement.ways[number], placement.dimensions[number] = SHARD, dimension
@@ -193,7 +201,9 @@ def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
         return None
     if leaf.role == "parameters_grad":
         key = (leaf.key.op.rpartition(".parameters_grad")[0], leaf.key.slot.rpartition(".")[2])
-        found = state.parameters.get(key) or state.parameters.get((key[0], leaf.key.slot.split(".")[1] if "." in leaf.key.slot else ""))
+        found = state.parameters.get(key) or state.parameters.get(
+            (key[0], leaf.key.slot.split(".")[1] if "." in leaf.key.slot else "")
+        )
         return found
     side, _, rest = leaf.key.slot.partition(".")
     other = {"input": "output", "output": "input"}.get(side, side)
@@ -281,6 +291,8 @@ def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf
                 placement.number, placement.source = leaf.golden_number, "shapes"
     for leaf in tensors:
         placement = state.of[leaf.key]
-        is_local = not leaf.is_constant and any(placement.ways[number] == SHARD and leaf.equal[number] for number in by_rank)
+        is_local = not leaf.is_constant and any(
+            placement.ways[number] == SHARD and leaf.equal[number] for number in by_rank
+        )
         if is_local:
             placement.reason, placement.problem = "each rank counts from its own start", None

@@ -30,7 +30,7 @@ def carried_lines(found: Carried | None) -> Iterator[str]:
     """Which rank's shard carries the difference of the cause."""
     if found is None:
         return
-    yield f"{found.slot} was merged from ranks: {found.layout or 'copies'}."
+    yield f"{output.shown(found.slot)} of it was merged from the ranks ({found.layout or 'copies'})."
     if found.problem:
         yield f"  {found.problem}."
     for shard in found.shards:

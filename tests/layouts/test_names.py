@@ -6,7 +6,9 @@ from lakeprobe.readers import names
 
 def op(name, parent=None):
     parsed = names.parse(name)
-    return Op(name, parsed.kind, parsed.api_type, parsed.api, parsed.module_class, parsed.direction, parsed.call or 0, parent)
+    return Op(
+        name, parsed.kind, parsed.api_type, parsed.api, parsed.module_class, parsed.direction, parsed.call or 0, parent
+    )
 
 
 def piece(*ops, stage=0, expert=0, blocks=()):

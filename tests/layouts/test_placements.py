@@ -8,7 +8,9 @@ from lakeprobe.layouts.placements import Key, Leaf, decide
 DP, TP = Axis("dp", 2, ""), Axis("tp", 2, "")
 
 
-def leaf(slot, shape, whole, equal, *, op="Functional.linear.0.forward", value=None, reduced=(), present=(2, 2), **more):
+def leaf(
+    slot, shape, whole, equal, *, op="Functional.linear.0.forward", value=None, reduced=(), present=(2, 2), **more
+):
     role = slot.partition(".")[0]
     direction = "backward" if "backward" in op else "forward"
     if "parameters_grad" in op:
@@ -21,7 +23,9 @@ def leaf(slot, shape, whole, equal, *, op="Functional.linear.0.forward", value=N
 
 def texts(*ops):
     decided = decide([list(op) for op in ops], (DP, TP))
-    return {key.slot if len(ops) == 1 else f"{key.op} {key.slot}": placed.text((DP, TP)) for key, placed in decided.items()}
+    return {
+        key.slot if len(ops) == 1 else f"{key.op} {key.slot}": placed.text((DP, TP)) for key, placed in decided.items()
+    }
 
 
 def test_a_fraction_of_the_extent_is_a_shard_along_the_axis_that_differs():
