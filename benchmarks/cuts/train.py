@@ -178,8 +178,8 @@ def _reduce_gradients(place: Place, chunks: list[Transformer]) -> None:
 
 
 def _is_replicated(name: str) -> bool:
-    """Whether each process has all of a parameter, and a part of the sequence."""
-    return "norm" in name or name.endswith(("proj.bias", "down.bias")) or name.startswith("embedding")
+    """Whether each process has all of a parameter and uses it for a part of the sequence only."""
+    return "norm_b" in name or name.startswith("norm.") or name.endswith(("proj.bias", "down.bias"))
 
 
 if __name__ == "__main__":

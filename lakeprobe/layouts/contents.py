@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +184,9 @@ def _whole(
         or _distance(whole, golden, factor) <= _SAME
     ):
         return whole, None
+    swapped = _swapped(arrays, ways, dimensions, golden, factor, axes)
+    if swapped is not None:
+        return swapped
     best, chosen, least = whole, None, _distance(whole, golden, factor)
     for number in cut:
         dimension = dimensions[number] or 0
@@ -199,6 +202,31 @@ def _whole(
     made.orders[number, part, best.shape[dimensions[number] or 0]] = blocks
     words = "zig-zag" if blocks < 0 else f"{blocks} blocks"
     return best, f"{axes[number].name}: {words}"
+
+
+def _swapped(
+    arrays: dict[tuple[int, ...], Array],
+    ways: Sequence[str],
+    dimensions: Sequence[int | None],
+    golden: Array,
+    factor: float,
+    axes: Sequence[Axis],
+) -> tuple[Array, str] | None:
+    """The whole if axes of one size cut each other's dimensions, which shapes cannot tell; None if they do not."""
+    cut = [number for number, way in enumerate(ways) if way == SHARD]
+    for order in permutations([dimensions[number] for number in cut]):
+        tried = list(dimensions)
+        for number, dimension in zip(cut, order, strict=True):
+            tried[number] = dimension
+        if tried == list(dimensions):
+            continue
+        try:
+            candidate = _together(arrays, tuple(ways), tuple(tried), {})
+        except ValueError:
+            continue
+        if candidate.shape == golden.shape and _distance(candidate, golden, factor) <= _SAME:
+            return candidate, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut)
+    return None
 
 
 _ZIGZAG = -1

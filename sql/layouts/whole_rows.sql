@@ -28,7 +28,7 @@ kept AS (
         coalesce(made.norm, merged.norm) AS norm,
         made.content,
         made.shape AS made_shape,
-        nullif(concat_ws('; ', merged.layout, made.layout), '') AS layout,
+        nullif(concat_ws('; ', if(made.layout LIKE '%shard%', NULL, merged.layout), made.layout), '') AS layout,
         coalesce(made.problem, merged.problem) AS problem,
         CASE
             WHEN merged.reason IS NOT NULL THEN merged.reason
