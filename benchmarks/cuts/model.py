@@ -373,9 +373,7 @@ def load(network: nn.Module, place: Place, first_layer: int, weights: Weights) -
                 whole = order(whole, cut.tp, place.at("tp"))
             elif ".mlp.up." in name and not cut.experts:
                 whole = place.part(whole, "tp", 0)
-            elif name.endswith(("proj.weight", "down.weight")) and not cut.experts:
-                whole = place.part(whole, "tp", 1)
-            elif name.endswith("proj.weight"):
+            elif (name.endswith(("proj.weight", "down.weight")) and not cut.experts) or name.endswith("proj.weight"):
                 whole = place.part(whole, "tp", 1)
             parameter.copy_(whole)
 

@@ -6,9 +6,10 @@ together is written, one tensor at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, permutations
+from itertools import chain, permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _OWN_FILE = "values-0.parquet"
 _SAME = 1e-2
 """Relative difference from golden up to which the order of blocks is not in doubt."""
+
+_LEAST_TRIES, _MOST_ELEMENTS = 16, 1 << 26
+"""How many arrangements of a tensor are tried at least, and how many elements are read for them otherwise."""
 
 Row = dict[str, Any]
 Array = NDArray[Any]
@@ -171,10 +175,7 @@ def _whole(
     """The members together, and how blocks are ordered if they are not simply one shard after the other."""
     arrays = {member.places: open_tensor(member.reference) for member in members}
 
-    def together(blocks: dict[int, int]) -> Array:
-        return _together(arrays, tuple(ways), tuple(dimensions), blocks)
-
-    whole = together({})
+    whole = _together(arrays, tuple(ways), tuple(dimensions), {})
     cut = [number for number, way in enumerate(ways) if way == SHARD]
     if (
         golden is None
@@ -184,49 +185,56 @@ def _whole(
         or _distance(whole, golden, factor) <= _SAME
     ):
         return whole, None
-    swapped = _swapped(arrays, ways, dimensions, golden, factor, axes)
-    if swapped is not None:
-        return swapped
-    best, chosen, least = whole, None, _distance(whole, golden, factor)
-    for number in cut:
-        dimension = dimensions[number] or 0
-        part = next(iter(arrays.values())).shape[dimension]
-        for blocks in _orders(made, number, part, whole.shape[dimension]):
-            candidate = together({number: blocks})
-            distance = _distance(candidate, golden, factor)
-            if distance < least * 0.1:
-                best, chosen, least = candidate, (number, part, blocks), distance
-    if chosen is None:
+    least = _distance(whole, golden, factor)
+    best: tuple[Array, dict[int, int], list[int | None]] | None = None
+    shape = next(iter(arrays.values())).shape
+    for tried, blocks in _arrangements(made, cut, dimensions, shape, whole):
+        try:
+            candidate = _together(arrays, tuple(ways), tuple(tried), blocks)
+        except ValueError:  # other extents along the other dimension
+            continue
+        distance = _distance(candidate, golden, factor) if candidate.shape == golden.shape else math.inf
+        if distance < least * 0.1:
+            best, least = (candidate, blocks, tried), distance
+        if distance <= _SAME:
+            break
+    if best is None:
         return whole, None
-    number, part, blocks = chosen
-    made.orders[number, part, best.shape[dimensions[number] or 0]] = blocks
-    words = "zig-zag" if blocks < 0 else f"{blocks} blocks"
-    return best, f"{axes[number].name}: {words}"
+    found, blocks, tried = best
+    for number, count in blocks.items():
+        made.orders[number, shape[tried[number] or 0], found.shape[tried[number] or 0]] = count
+    words = [
+        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
+    ]
+    if tried != list(dimensions):
+        words.insert(0, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut))
+    return found, "; ".join(words)
 
 
-def _swapped(
-    arrays: dict[tuple[int, ...], Array],
-    ways: Sequence[str],
-    dimensions: Sequence[int | None],
-    golden: Array,
-    factor: float,
-    axes: Sequence[Axis],
-) -> tuple[Array, str] | None:
-    """The whole if axes of one size cut each other's dimensions, which shapes cannot tell; None if they do not."""
-    cut = [number for number, way in enumerate(ways) if way == SHARD]
+def _arrangements(
+    made: _Made, cut: Sequence[int], dimensions: Sequence[int | None], shape: Sequence[int], whole: Array
+) -> Iterator[tuple[list[int | None], dict[int, int]]]:
+    """How shards may lie otherwise: axes that cut each other's dimensions, and blocks along one or more, few first."""
+    dims = [list(dimensions)]
     for order in permutations([dimensions[number] for number in cut]):
         tried = list(dimensions)
         for number, dimension in zip(cut, order, strict=True):
             tried[number] = dimension
-        if tried == list(dimensions):
-            continue
-        try:
-            candidate = _together(arrays, tuple(ways), tuple(tried), {})
-        except ValueError:
-            continue
-        if candidate.shape == golden.shape and _distance(candidate, golden, factor) <= _SAME:
-            return candidate, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut)
-    return None
+        if tried not in dims:
+            dims.append(tried)
+    options = []
+    for tried in dims:
+        choices = [
+            [1, *_orders(made, number, shape[tried[number] or 0], whole.shape[tried[number] or 0])] for number in cut
+        ]
+        for chosen in product(*choices):
+            blocks = {number: count for number, count in zip(cut, chosen, strict=True) if count != 1}
+            if blocks or tried != dims[0]:
+                options.append((len(blocks), tried, blocks))
+    options.sort(key=lambda option: option[0])
+    most = max(_LEAST_TRIES, min(len(options), _MOST_ELEMENTS // max(1, whole.size)))
+    for _, tried, blocks in options[:most]:
+        yield tried, blocks
 
 
 _ZIGZAG = -1
@@ -236,7 +244,7 @@ def _orders(made: _Made, number: int, part: int, whole: int) -> Iterator[int]:
     """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves."""
     known = made.orders.get((number, part, whole))
     others = [blocks for blocks in range(2, min(part, 4096) + 1) if part % blocks == 0]
-    yield from dict.fromkeys(chain([] if known is None else [known], [_ZIGZAG] if part % 2 == 0 else [], others[:24]))
+    yield from dict.fromkeys(chain([] if known is None else [known], [_ZIGZAG] if part % 2 == 0 else [], others[:12]))
 
 
 def _together(

@@ -24,10 +24,9 @@ from lakeprobe.lake.connection import connect, query_errors
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
-from lakeprobe.layouts import layout_file
+from lakeprobe.layouts import layout_file, placements
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
-from lakeprobe.layouts import placements
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
@@ -431,11 +430,11 @@ class _Step:
         for variable, value in {
             "cut_run": self._run,
             "cut_step": self._step,
-            **{
+
                 "golden_run": self._golden.run if self._golden else "",
                 "golden_step": self._golden.step if self._golden else 0,
-                "golden_rank": self._golden.rank if self._golden else 0,
-            },
+                "golden_rank": self._golden.rank if self._golden else 0
+            ,
         }.items():
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
         contents, changed = merged_contents(self._sql, folder, self._axes)

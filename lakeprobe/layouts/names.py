@@ -154,7 +154,7 @@ class _Paths:
         offsets = {}
         for container, places in counts.items():
             seen: set[int] = set()
-            overlaps = any(seen & own or seen.update(own) for own in places.values()) if len(places) > 1 else False
+            overlaps = sum(map(len, places.values())) > len(seen.union(*places.values()))
             first = 0
             for chunk, stage in sorted(places):
                 offsets[chunk, stage, container] = first if overlaps else 0

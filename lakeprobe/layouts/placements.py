@@ -218,11 +218,13 @@ def _axes_of(
 
     The axes that cut what a gradient is the gradient of come first, then unequal ones, in the order of dimensions.
     """
+    is_weight = leaf.role == "parameters" or (leaf.role == "input" and not leaf.key.slot.startswith("input.0"))
     order = sorted(
         left,
         key=lambda number: (
             alike is not None and alike.ways[number] != SHARD,
             leaf.equal[number],
+            is_weight and axes[number].name[:2] in _DATA,
             _DIMENSION_FIRST.get(axes[number].name, 9),
         ),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
@@ -68,7 +69,7 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     if not rows:
         return None
     slot, layout, problem, scale = rows[0][:4]
-    measured = [_measured(nth, row, layout or "", scale or 1.0) for nth, row in enumerate(rows)]
+    measured = [_measured(nth, len(rows), row, layout or "", scale or 1.0) for nth, row in enumerate(rows)]
     known = [error for _, _, _, error in measured if error is not None]
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     stands_out = most > _CARRIES * least and most > 0
@@ -79,16 +80,23 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     return Carried(op, slot, layout, problem, shards)
 
 
-def _measured(nth: int, row: tuple[Any, ...], layout: str, scale: float) -> tuple[int, int, str, float | None]:
-    """Rank, micro-batch, slice and relative difference of the shard `nth` of a row."""
+def _measured(
+    nth: int, count: int, row: tuple[Any, ...], layout: str, scale: float
+) -> tuple[int, int, str, float | None]:
+    """Rank, micro-batch, slice and relative difference of the shard `nth` of a row of `count`.
+
+    If there are more shards than slices, some are copies: each is held against the slice that it is nearest to.
+    """
     rank, micro, shape, whole_shape, ours, theirs, distance = row[4:]
     if not shape or not whole_shape or len(shape) != len(whole_shape):
         return rank, micro, "", distance
-    indexes = _indexes(nth, shape, whole_shape, layout)
-    words = [_words(axis, one) for axis, one in enumerate(indexes) if len(one) != whole_shape[axis]]
-    error = distance
+    slices = prod(max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole_shape, strict=True))
+    candidates = [_indexes(one, shape, whole_shape, layout) for one in (range(slices) if slices < count else [nth])]
+    found: list[tuple[float | None, list[list[int]]]] = [(distance, candidates[0])]
     if ours is not None and theirs is not None and "partial" not in layout:
-        error = _difference(ours, theirs, indexes, scale)
+        found = [(_difference(ours, theirs, indexes, scale), indexes) for indexes in candidates]
+    error, indexes = min(found, key=lambda one: inf if one[0] is None else one[0])
+    words = [_words(axis, one) for axis, one in enumerate(indexes) if len(one) != whole_shape[axis]]
     return rank, micro, ", ".join(words), error
 
 
