@@ -56,8 +56,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, merge_layout, drift, watch,
-    unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, doctor, run,
+    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, merge_layout, drift,
+    watch, unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, doctor, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")

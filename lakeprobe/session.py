@@ -238,8 +238,8 @@ class Lake:
         one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
         Differences that repeats of golden show too, measured as `noise`, do not stand out.
 
-        With `cuts` the ranks of target, a run of the lake, are first merged into the run TARGET_whole, by golden's names
-        and shapes and what is inferred ("auto"), or by a layout file (docs/cuts.md).
+        With `cuts` the ranks of target, a run of the lake, are first merged into the run TARGET_whole, by golden's
+        names and shapes and what is inferred ("auto"), or by a layout file (docs/cuts.md).
 
         The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
         (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own. If the lake is
@@ -267,9 +267,9 @@ class Lake:
     ) -> MergeReport:
         """Merge the ranks of `run`, each of which has a part of the model or the data, into the run `name` of one rank.
 
-        `like` is a run of one rank that has the names and shapes of the whole, usually golden. `layout` is a layout file
-        with the axes and placements that cannot be inferred. The table `layouts` says how each row was cut, and of which
-        ranks' rows it was made (docs/cuts.md). Raises UsageError, and LakeError if the mesh cannot be told.
+        `like` is a run of one rank that has the names and shapes of the whole, usually golden. `layout` is a layout
+        file with the axes and placements that cannot be inferred. The table `layouts` says how each row was cut, and
+        of which ranks' rows it was made (docs/cuts.md). Raises UsageError, and LakeError if the mesh cannot be told.
         """
         from lakeprobe.layouts import layout_file
         from lakeprobe.layouts.merge import merge_layout as run_merge  # numpy, which a query does not need

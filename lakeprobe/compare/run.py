@@ -98,8 +98,8 @@ def compare(
     Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False. Differences that
     repeats of golden show too, measured as `noise` (`compare.repeats.measure`), do not stand out.
 
-    With `cuts` the ranks of `target` are first merged into one run by golden's names and shapes: "auto", or the path of a
-    layout file (`lakeprobe.layouts`).
+    With `cuts` the ranks of `target` are first merged into one run by golden's names and shapes: "auto", or the path of
+    a layout file (`lakeprobe.layouts`).
 
     The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
     (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own.

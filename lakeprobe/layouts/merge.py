@@ -244,8 +244,8 @@ class _Step:
         found: list[tuple[str, str]] = []
         for _, candidates in rows:
             fresh = [(path, slot) for path, slot in candidates if (path, slot) not in found]
-            if fresh and not any(tuple(candidate) == found[-1:] for candidate in candidates):
-                found.append((fresh[0][0], fresh[0][1]))
+            if fresh and (not found or list(found[-1]) not in candidates):
+                found.append(fresh[0])
         return tuple(found)
 
     def _keep_names(self, mesh: Mesh, piece_of: Mapping[int, int], named: Sequence[Sequence[Named]]) -> None:
@@ -430,11 +430,9 @@ class _Step:
         for variable, value in {
             "cut_run": self._run,
             "cut_step": self._step,
-
-                "golden_run": self._golden.run if self._golden else "",
-                "golden_step": self._golden.step if self._golden else 0,
-                "golden_rank": self._golden.rank if self._golden else 0
-            ,
+            "golden_run": self._golden.run if self._golden else "",
+            "golden_step": self._golden.step if self._golden else 0,
+            "golden_rank": self._golden.rank if self._golden else 0,
         }.items():
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
         contents, changed = merged_contents(self._sql, folder, self._axes)

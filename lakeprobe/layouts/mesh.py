@@ -72,14 +72,14 @@ class Seen:
 
 
 def given(ranks: Sequence[int], sizes: Mapping[str, int]) -> Mesh:
-    """The mesh that a layout file says: axes with their sizes, the slowest first. Raises LakeError if it has not all ranks."""
+    """The mesh of a layout file: axes with their sizes, the slowest first. Raises LakeError if it has other ranks."""
     if prod(sizes.values()) != len(ranks):
         text = " × ".join(f"{name} {size}" for name, size in sizes.items())
         raise LakeError(f"the layout file has {text} = {prod(sizes.values())} ranks, the run has {len(ranks)}")
     coordinates: dict[int, dict[str, int]] = {}
     for place, rank in enumerate(sorted(ranks)):
         rest, coordinates[rank] = place, {}
-        for name, size in reversed(sizes.items()):
+        for name, size in reversed(list(sizes.items())):
             rest, coordinates[rank][name] = divmod(rest, size)
     axes = tuple(Axis(name, size, "layout file") for name, size in sizes.items() if size > 1)
     return Mesh(axes, coordinates)

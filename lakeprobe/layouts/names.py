@@ -27,7 +27,8 @@ _OWN = re.compile(
 )
 """Calls that a cut adds to the program of the whole: collectives, and what prepares a tensor for them."""
 
-AFTER = ("", "after")
+_Scope = tuple[str, str, str]
+"""Where calls are made: the module's name in the whole; or, outside of modules, the parent and the phase of the step."""
 
 
 class Op(NamedTuple):
@@ -80,7 +81,7 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
     modules = _golden_modules(golden)
     calls = _calls(pieces, golden, paths)
     named: list[dict[int, Named]] = [{} for _ in pieces]
-    scopes: dict[tuple[str, str, str], list[_Part]] = defaultdict(list)
+    scopes: dict[_Scope, list[_Part]] = defaultdict(list)
     micro_of: list[dict[int, int]] = [{} for _ in pieces]
     for number, piece in enumerate(pieces):
         whole_of: dict[str, tuple[str, int]] = {}
@@ -106,9 +107,9 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
                 scopes["", op.parent or "", "after" if place > last else "before"].append(
                     _Part(number, place, _token(op))
                 )
-    ours = _golden_scopes(golden)
-    for key, parts in scopes.items():
-        _align(key, parts, ours.get(key, []), pieces, golden, calls.ratio, named, micro_of, paths)
+    ours, fresh = _golden_scopes(golden), _Fresh(golden)
+    for scope, parts in scopes.items():
+        _align(scope, parts, ours.get(scope, []), pieces, golden, calls.ratio, named, micro_of, paths, fresh)
     for number, piece in enumerate(pieces):
         _name_backward(piece, named[number])
     return [[named[number][place] for place in range(len(piece.ops))] for number, piece in enumerate(pieces)]
@@ -223,8 +224,8 @@ def _calls(pieces: Sequence[Piece], golden: Piece | None, paths: _Paths) -> _Cal
     return _Calls(usual[len(usual) // 2] if usual else 1, ratios)
 
 
-def _golden_scopes(golden: Piece | None) -> dict[tuple[str, str, str], list[Op]]:
-    scopes: dict[tuple[str, str, str], list[Op]] = defaultdict(list)
+def _golden_scopes(golden: Piece | None) -> dict[_Scope, list[Op]]:
+    scopes: dict[_Scope, list[Op]] = defaultdict(list)
     if golden is None:
         return scopes
     modules = {op.op for op in golden.ops if op.kind == "module"}
@@ -240,7 +241,7 @@ def _golden_scopes(golden: Piece | None) -> dict[tuple[str, str, str], list[Op]]
 
 
 def _align(
-    key: tuple[str, str, str],
+    key: _Scope,
     parts: Sequence[_Part],
     theirs: Sequence[Op],
     pieces: Sequence[Piece],
@@ -249,10 +250,10 @@ def _align(
     named: list[dict[int, Named]],
     micro_of: list[dict[int, int]],
     paths: _Paths,
+    fresh: _Fresh,
 ) -> None:
     """Name the calls of one scope after golden's calls there."""
     for lane in _lanes(key, parts, ratio, micro_of):
-        chosen = theirs
         for micro, piece_parts in lane:
             if (
                 key[2] == "after"
@@ -260,16 +261,14 @@ def _align(
                 and _in_blocks(piece_parts, pieces, theirs, golden, named, paths)
             ):
                 continue
-            _align_in_order(micro, piece_parts, chosen, pieces, golden is not None, named)
+            _align_in_order(key, micro, piece_parts, theirs, pieces, golden is not None, named, fresh)
 
 
 _Lane = list[tuple[int, list[_Part]]]
 
 
-def _lanes(
-    key: tuple[str, str, str], parts: Sequence[_Part], ratio: int, micro_of: list[dict[int, int]]
-) -> Iterable[_Lane]:
-    """The calls of a scope by micro-batch. Those outside of modules repeat for each; ranks that share a scope are apart."""
+def _lanes(key: _Scope, parts: Sequence[_Part], ratio: int, micro_of: list[dict[int, int]]) -> Iterable[_Lane]:
+    """The calls of a scope of each piece by micro-batch. Those outside of modules repeat for each."""
     by_piece: dict[int, list[_Part]] = defaultdict(list)
     for part in parts:
         by_piece[part.piece].append(part)
@@ -300,12 +299,14 @@ def _repeated(parts: Sequence[_Part], ratio: int) -> _Lane:
 
 
 def _align_in_order(
+    key: _Scope,
     micro: int,
     parts: Sequence[_Part],
     theirs: Sequence[Op],
     pieces: Sequence[Piece],
     has_golden: bool,
     named: list[dict[int, Named]],
+    fresh: _Fresh,
 ) -> None:
     whole: dict[int, str] = {}
     tokens = [part.token for part in parts]
@@ -316,15 +317,39 @@ def _align_in_order(
         else:
             for ours, other, size in SequenceMatcher(None, tokens, wanted, autojunk=False).get_matching_blocks():
                 whole.update({ours + nth: theirs[other + nth].op for nth in range(size)})
+    seen: dict[str, int] = defaultdict(int)
     for place, part in enumerate(parts):
-        op = pieces[part.piece].ops[part.place]
-        reason = None
-        name = whole.get(place)
-        if name is None:
-            is_own = bool(_OWN.match(op.op))
-            reason = "the cut adds it" if is_own else None
-            name = None if is_own else (op.op if not has_golden else f"{op.op}")
+        piece = pieces[part.piece]
+        op, name, reason = piece.ops[part.place], whole.get(place), None
+        if name is None and _is_own(op.op, has_golden):
+            reason = "the cut adds it"
+        elif name is None:
+            name = fresh.name(op, (key, piece.stage, part.token, seen[part.token]))
+            seen[part.token] += 1
         named[part.piece][part.place] = Named(op.op, name, micro, reason, op.parent)
+
+
+def _is_own(op: str, has_golden: bool) -> bool:
+    """Whether a call that golden does not make belongs to the cut. Without golden only collectives are known to."""
+    return bool(_OWN.match(op)) if has_golden else op.startswith("Distributed.")
+
+
+class _Fresh:
+    """Names of calls that golden does not make: the n-th of an API in a scope has the same on all ranks."""
+
+    def __init__(self, golden: Piece | None) -> None:
+        self._next: dict[str, int] = defaultdict(int)
+        for op in golden.ops if golden else ():
+            self._next[_token(op)] = max(self._next[_token(op)], op.call + 1)
+        self._known: dict[tuple[_Scope, int, str, int], str] = {}
+
+    def name(self, op: Op, place: tuple[_Scope, int, str, int]) -> str:
+        """The name of a call at a place: its scope, its stage, what it calls, and how many such were before it."""
+        if place not in self._known:
+            token = _token(op)
+            self._known[place] = f"{token}.{self._next[token]}.forward"
+            self._next[token] += 1
+        return self._known[place]
 
 
 def _in_blocks(
