@@ -1,3 +1,4 @@
+# ruff: noqa: E501 a defect is a line
 """Defects that only a cut run can have, each a change by name, with the ops that are its cause and where it sits.
 
 Most are bugs that TTrace (arXiv 2506.09280, table of bugs) or Megatron-LM's history report: a missing or doubled

@@ -136,7 +136,7 @@ class Gather(torch.autograd.Function):
 
 
 class GatherCopies(torch.autograd.Function):
-    """Concatenates what a group has along the sequence; the gradients are copies, of which each process cuts its part."""
+    """Concatenates what a group has along the sequence; of the gradients, which are copies, each takes its part."""
 
     @staticmethod
     def forward(context: Any, x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:

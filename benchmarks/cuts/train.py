@@ -43,7 +43,7 @@ def make(folder: Path, method: str, cases: Sequence[str], steps: int = 1) -> boo
         meeting.unlink(missing_ok=True)
         work = partial(_work, folder, method, tuple(group), size, steps)
         processes = [runs.fork(folder / f"{size}.{rank}.log", partial(work, rank)) for rank in range(size)]
-        made = not any([os.waitpid(process, 0)[1] for process in processes]) and made
+        made = max([os.waitpid(process, 0)[1] for process in processes]) == 0 and made
         meeting.unlink(missing_ok=True)
     return made
 
@@ -110,8 +110,7 @@ def _step(place: Place, chunks: list[Transformer], step: int) -> None:
 
 
 def _loss(place: Place, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    return loss
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
 def _pipelined(

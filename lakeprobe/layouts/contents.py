@@ -96,7 +96,7 @@ def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
 
 
 def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tuple[Any, ...]:
-    """Merge the contents of one leaf. Each row: key, place, places, content, reference, ways, dimensions, factor, golden."""
+    """Merge the contents of one leaf; its rows are those of sql/layouts/with_contents.sql."""
     op, slot, repeat, _, _, content, reference, ways, dimensions, factor, golden = rows[0]
     if len(rows) == 1 and factor == 1.0:
         reference = TensorReference.of(reference)

@@ -1,6 +1,6 @@
 """Makes one whole run of the ranks of a cut one: the mesh, the names, the layouts, then the tables of a unit.
 
-The whole run is a run of the lake like any other. Its table `layouts` says of each row which ranks' rows it was made of.
+The whole run is a run of the lake like any other. Its table `layouts` says which ranks' rows each row was made of.
 
 Statistics merge exactly over shards: max and min, the mean by counts, the norm by squares. Those of a partial sum do
 not, so they are taken from the collective that adds it up; without one, and without contents, the row is left out.
@@ -30,7 +30,7 @@ from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Key, Leaf, Placement
+from lakeprobe.layouts.placements import COPY, SHARD, Key, Leaf, Placement
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
 from lakeprobe.version import __version__
@@ -111,8 +111,8 @@ def merge_layout(
 def whole_of(lake: Path, target: str, golden: str, cuts: str) -> tuple[str, list[str]]:
     """The name of the run that `target` is merged into for a comparison with `golden`, and remarks on what was merged.
 
-    `cuts` is "auto" or the path of a layout file. The run is TARGET_whole, and is made again each time. Raises UsageError
-    for a side that is no run of the lake, or for a run of that name that was not merged from `target`.
+    `cuts` is "auto" or the path of a layout file. The run is TARGET_whole, and is made again each time. Raises
+    UsageError for a side that is no run of the lake, or for a run of that name that was not merged from `target`.
     """
     missing = [side for side in (target, golden) if side not in layout.runs(lake)]
     if missing:
@@ -381,9 +381,8 @@ class _Step:
         import pyarrow as pa
 
         rows = [
-            (*key, placed.ways, placed.dimensions, placed.text(self._axes) or None, placed.source, placed.certainty, placed.problem,
-             placed.reason, placed.number,
-             sorted(number for number, way in enumerate(placed.ways) if way in (SUM, MEAN)) if placed.resolved else None)
+            (*key, placed.ways, placed.dimensions, placed.text(self._axes) or None, placed.source, placed.certainty,
+             placed.problem, placed.reason, placed.number, placed.sums if placed.resolved else None)
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
@@ -407,7 +406,8 @@ class _Step:
         ordered = f"ORDER BY {coordinates}, rank" if coordinates else "ORDER BY rank"
         self._keep(
             "chosen",
-            f"SELECT * FROM (SELECT *, [{wanted}]::INTEGER[] AS pick, [{coordinates}]::INTEGER[] AS places FROM resolved "
+            f"SELECT * FROM (SELECT *, [{wanted}]::INTEGER[] AS pick, [{coordinates}]::INTEGER[] AS places "
+            "FROM resolved "
             f"WINDOW leaf AS (PARTITION BY whole_op, slot, repeat)) WHERE {picks or 'true'} {ordered}",
         )
         self._keep("merged", resources.sql("layouts/merged"))
@@ -437,12 +437,14 @@ class _Step:
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
         contents, changed = merged_contents(self._sql, folder, self._axes)
         self._register("made_contents", changed, {
-            "whole_op": pa.string(), "slot": pa.string(), "repeat": pa.int32(), "content": pa.string(), "shape": pa.list_(pa.int64()),
+            "whole_op": pa.string(), "slot": pa.string(), "repeat": pa.int32(), "content": pa.string(),
+            "shape": pa.list_(pa.int64()),
             "max": pa.float64(), "min": pa.float64(), "mean": pa.float64(), "norm": pa.float64(), "layout": pa.string(),
             "problem": pa.string()})  # fmt: skip
         self._keep("whole_rows", resources.sql("layouts/whole_rows"))
         self._register("whole_parents", _parents(named), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
-            "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(), "call": pa.int32(),
+            "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(),
+            "call": pa.int32(),
             "stem": pa.string()})  # fmt: skip
         self._keep("whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step})
         self._keep("whole_stacks", resources.sql("layouts/whole_stacks"), {"run": self._run, "step": self._step})
@@ -459,7 +461,8 @@ class _Step:
                 "format": FORMAT, "ops": counts[0], "tensor_rows": counts[1], "digests": counts[2], "files": counts[3],
                 "unreadable": 0, "contents": len(contents), "content_bytes": sum(one["length"] for one in contents),
                 "tensor_storage": "copy", "source": f"{self._run} ({report.mesh})", "fingerprint": self._fingerprint(),
-                "notes": [f"merged from {report.ranks} ranks of {self._run}: {report.mesh}"], "reader_version": __version__,
+                "notes": [f"merged from {report.ranks} ranks of {self._run}: {report.mesh}"],
+                "reader_version": __version__,
             }  # fmt: skip
             writer.write_rows("dumps", [row])
             writer.close()

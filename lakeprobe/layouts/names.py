@@ -22,13 +22,14 @@ _NUMBERED = re.compile(r"([^\d].*?)\.(\d+)(?=\.|$)")
 _CHUNK = re.compile(r"(\d+)\.(.+)")
 _EXPERT = re.compile(r"(.*?\bexperts)\.(\d+)(?=\.|$)")
 _OWN = re.compile(
-    r"(Distributed\.|Functional\.all_|Tensor\.(clone|contiguous|view_as|chunk|narrow|split|__getitem__|select|div_?|mul_?|"
-    r"__i?truediv__|__r?mul__|__imul__|detach|to|copy_)\b|Torch\.(chunk|split|narrow|cat|empty\w*|zeros\w*|stack|div|mul)\b)"
+    r"(Distributed\.|Functional\.all_|"
+    r"Tensor\.(clone|contiguous|view_as|chunk|narrow|split|__getitem__|select|div_?|mul_?|__i?truediv__|__r?mul__|__imul__|detach|to|copy_)\b|"
+    r"Torch\.(chunk|split|narrow|cat|empty\w*|zeros\w*|stack|div|mul)\b)"
 )
 """Calls that a cut adds to the program of the whole: collectives, and what prepares a tensor for them."""
 
 _Scope = tuple[str, str, str]
-"""Where calls are made: the module's name in the whole; or, outside of modules, the parent and the phase of the step."""
+"""Where calls are made: the module's name in the whole, or outside of modules the parent and the phase of the step."""
 
 
 class Op(NamedTuple):
@@ -135,7 +136,7 @@ class _Paths:
         self._experts = self._expert_counts()
 
     def _cleaned(self, piece: Piece) -> dict[str, tuple[int, str]]:
-        """The chunk and the path within it of each module. A list of chunks is what all paths begin with a number of."""
+        """The chunk of each module and its path within it. There are chunks if all paths begin with a number."""
         paths = {op.api: stripped(op.api) for op in piece.ops if op.kind in ("module", "parameters_grad")}
         has_chunks = bool(paths) and all(_CHUNK.fullmatch(path) or path.isdigit() for path in paths.values())
         has_chunks = has_chunks and not any(path in self._golden for path in paths.values())
@@ -146,7 +147,7 @@ class _Paths:
         return cleaned
 
     def _layer_offsets(self) -> dict[tuple[int, int, str], int]:
-        """What is added to the layer numbers of a container in a piece and chunk; stages that overlap follow another."""
+        """What is added to the numbers of a container's layers in a stage and chunk; those that overlap follow."""
         counts: dict[str, dict[tuple[int, int], set[int]]] = defaultdict(lambda: defaultdict(set))
         for number, local in enumerate(self._local):
             for chunk, path in local.values():

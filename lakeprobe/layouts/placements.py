@@ -78,6 +78,11 @@ class Placement:
     number: str | None = None
     resolved: bool = False
 
+    @property
+    def sums(self) -> list[int]:
+        """The axes along which it is a partial sum or mean."""
+        return [number for number, way in enumerate(self.ways) if way in (SUM, MEAN)]
+
     def text(self, axes: Sequence[Axis]) -> str:
         """The layout in words; axes with copies are left out."""
         parts = []
@@ -143,20 +148,19 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         for number in open_axes[leaf.key]:
             _place_unequal(state, leaf, number, own)
         placement = state.of[leaf.key]
-        sums = {number for number, way in enumerate(placement.ways) if way in (SUM, MEAN)}
-        placement.resolved = bool(sums) and sums <= leaf.reduced
+        placement.resolved = bool(placement.sums) and leaf.reduced.issuperset(placement.sums)
         if placement.resolved:
             placement.source, placement.certainty = "collective", "checked"
         state.by_value.setdefault(leaf.value, placement)
         if leaf.role == "parameters":
             module = leaf.key.op.rpartition(".forward")[0]
-            state.parameters.setdefault((module, leaf.key.slot.rpartition(".")[2]), placement)
+            state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
         if MEAN in placement.ways:
             state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
     _place_numbers(state, leaves, tensors)
 
 
-def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
+def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:  # noqa: C901 one case after the other
     """What shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     axes, count = state.axes, len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
@@ -195,16 +199,18 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
     return placement, [number for number in there if not leaf.equal[number]]
 
 
+def _parameter(slot: str) -> str:
+    """The name of a parameter in a slot: weight of parameters.weight, and of weight.0, as a gradient is called."""
+    return slot.removeprefix("parameters.").partition(".")[0]
+
+
 def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
     """The placement of what a gradient is the gradient of, if it has the same shape."""
     if leaf.direction == "forward":
         return None
     if leaf.role == "parameters_grad":
-        key = (leaf.key.op.rpartition(".parameters_grad")[0], leaf.key.slot.rpartition(".")[2])
-        found = state.parameters.get(key) or state.parameters.get(
-            (key[0], leaf.key.slot.split(".")[1] if "." in leaf.key.slot else "")
-        )
-        return found
+        key = (leaf.key.op.rpartition(".parameters_grad")[0], _parameter(leaf.key.slot))
+        return state.parameters.get(key)
     side, _, rest = leaf.key.slot.partition(".")
     other = {"input": "output", "output": "input"}.get(side, side)
     front, _, last = leaf.key.op.rpartition(".backward")
@@ -288,9 +294,8 @@ def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf
             by_rank.update(differs)
             names = ", ".join(state.axes[number].name for number in differs)
             placement.reason = f"an argument that differs along {names}"
-        elif leaf.number and leaf.golden_number and leaf.number != leaf.golden_number and leaf.number.isdigit():
-            if leaf.golden_number.isdigit() and int(leaf.golden_number) in extents.get(int(leaf.number), ()):
-                placement.number, placement.source = leaf.golden_number, "shapes"
+        elif _is_extent(leaf, extents):
+            placement.number, placement.source = leaf.golden_number, "shapes"
     for leaf in tensors:
         placement = state.of[leaf.key]
         is_local = not leaf.is_constant and any(
@@ -298,3 +303,9 @@ def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf
         )
         if is_local:
             placement.reason, placement.problem = "each rank counts from its own start", None
+
+
+def _is_extent(leaf: Leaf, extents: Mapping[int, set[int]]) -> bool:
+    """Whether an argument is the extent of a shard where golden's is that of the whole."""
+    ours, theirs = leaf.number or "", leaf.golden_number or ""
+    return ours != theirs and ours.isdigit() and theirs.isdigit() and int(theirs) in extents.get(int(ours), ())

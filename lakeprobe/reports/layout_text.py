@@ -17,7 +17,8 @@ _MOST_PROBLEMS = 5
 def merged_lines(report: MergeReport) -> Iterator[str]:
     """What was merged, a line each: the mesh, what was left out and why, and contradictions."""
     for step in report.steps:
-        yield f"{report.run} step {step.step}: {step.rows} rows from {step.ranks} ranks of {report.source} ({step.mesh})"
+        source = f"{step.ranks} ranks of {report.source} ({step.mesh})"
+        yield f"{report.run} step {step.step}: {step.rows} rows from {source}"
         for reason, count in step.left_out.items():
             yield f"  {count} left out: {reason}"
         for name, problem in step.problems[:_MOST_PROBLEMS]:

@@ -44,6 +44,6 @@ def test_axes_and_layouts(tmp_path):
     ],
 )
 def test_errors_name_the_file(tmp_path, text, message):
-    with pytest.raises(UsageError, match="layout.yaml") as raised:
+    with pytest.raises(UsageError, match=r"layout\.yaml") as raised:
         written(tmp_path, text)
     assert message in str(raised.value)

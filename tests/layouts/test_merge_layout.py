@@ -1,21 +1,17 @@
 """Runs that were really cut, over gloo, are merged into one and held against the whole run."""
 
 import sys
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-pytest.importorskip("torch")
-CHECKOUT = Path(__file__).resolve().parents[2]
-if not (CHECKOUT / "benchmarks").exists():
-    pytest.skip("the benchmarks are in the checkout only", allow_module_level=True)
-sys.path.insert(0, str(CHECKOUT))
-
 import lakeprobe
-from benchmarks.cuts import train
 from lakeprobe.cli import main
 from lakeprobe.errors import LakeError, UsageError
+
+pytest.importorskip("torch")
+
+from benchmarks.cuts import train
 
 CASES = ("single", "tp2", "pp2", "dp2", "cp2", "tp2+other_half", "tp2+no_forward_sum", "sp2+sp_norm_grads")
 
