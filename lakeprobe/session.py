@@ -247,10 +247,13 @@ class Lake:
 
         Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
         """
+        if cuts is not None:
+            from lakeprobe.layouts.merge import whole_of  # numpy, which other comparisons need not load
+
+            target, _ = whole_of(self.path, str(target), str(golden), cuts)
         report = run_compare(
             target, golden, lake=self.path, rule=rule, mappings=mappings, search=search, steps=steps, ranks=ranks,
-            name=name, noise=noise, cuts=cuts, tensors=tensors, replace=replace, jobs=jobs, timeout=timeout,
-            memory=memory,
+            name=name, noise=noise, tensors=tensors, replace=replace, jobs=jobs, timeout=timeout, memory=memory,
         )  # fmt: skip
         self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)

@@ -170,13 +170,15 @@ def compare(
         if output is None:
             diagnostics.note("the rows are in the lake; add -o ./output to write files, as msprobe does")
     asked = _asked(target, golden, compare_json, lake)
+    if cuts is not None:
+        asked = replaced(asked, target=_merged(asked, cuts, lake))
     mappings = _mappings(api=api_mapping, cell=cell_mapping, data=data_mapping, layer=layer_mapping)
     mappings = replaced(mappings, apis=asked.apis + mappings.apis)
     rule = sql or _rule(fuzzy_match, layer_mapping)
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
             asked.target, asked.golden, lake=lake, rule=rule, mappings=mappings, search=not no_search,
-            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise, cuts=cuts,
+            steps=numbers(step) or asked.steps, ranks=numbers(rank) or asked.ranks, name=name, noise=noise,
             tensors=tensors.value if tensors else None,
             replace=replace, jobs=jobs or default_jobs(), timeout=timeout, memory=memory, progress=progress,
         )  # fmt: skip
@@ -265,6 +267,19 @@ def _asked(target: str | None, golden: str | None, compare_json: Path | None, la
     chosen_target, chosen_golden, why = only_pair(store.choose(lake))
     diagnostics.note(f"{chosen_target} against {chosen_golden}, the two runs of the lake: {why}")
     return _Asked(chosen_target, chosen_golden)
+
+
+def _merged(asked: _Asked, cuts: str, lake: Path | None) -> str:
+    """Merge the ranks of the target, and return the name of the merged run."""
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store
+    from lakeprobe.layouts.merge import whole_of
+
+    with diagnostics.working("merging the ranks"):
+        name, remarks = whole_of(store.check(store.choose(lake)), str(asked.target), str(asked.golden), cuts)
+    for remark in remarks:
+        diagnostics.note(remark)
+    return name
 
 
 def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:

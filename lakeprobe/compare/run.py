@@ -80,7 +80,6 @@ def compare(
     ranks: Sequence[int] = (),
     name: str | None = None,
     noise: str | None = None,
-    cuts: str | None = None,
     tensors: str | None = None,
     replace: bool = False,
     jobs: int = 1,
@@ -98,9 +97,6 @@ def compare(
     Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False. Differences that
     repeats of golden show too, measured as `noise` (`compare.repeats.measure`), do not stand out.
 
-    With `cuts` the ranks of `target` are first merged into one run by golden's names and shapes: "auto", or the path of
-    a layout file (`lakeprobe.layouts`).
-
     The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
     (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own.
 
@@ -117,13 +113,7 @@ def compare(
         settle(path)
     else:
         path = store.shadow(store.check(path))
-    merged: list[str] = []
-    if cuts is not None:
-        from lakeprobe.layouts.merge import whole_of  # only a comparison of a cut run needs it
-
-        target, merged = whole_of(path, str(target), str(golden), cuts)
     sides, ingested, remarks = _sides(path, (target, golden), (steps, ranks), tensors, replace, jobs, progress)
-    remarks += merged
     sides = [_chosen(side, steps, ranks) for side in sides]
     pairs, unpaired = pair_units(sides[0].units, sides[1].units)
     if not pairs:

@@ -31,6 +31,7 @@ from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
 from lakeprobe.layouts.placements import COPY, SHARD, Key, Leaf, Placement
+from lakeprobe.output import shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
 from lakeprobe.version import __version__
@@ -125,7 +126,7 @@ def whole_of(lake: Path, target: str, golden: str, cuts: str) -> tuple[str, list
     report = merge_layout(target, name=name, lake=lake, golden=golden, file=file, replace=True)
     remarks = [f"{target} was merged into {name}: {report.steps[0].mesh}"]
     for step in report.steps:
-        remarks += [f"step {step.step} {op}: {problem}" for op, problem in step.problems[:3]]
+        remarks += [f"step {step.step} {shown(op)}: {problem}" for op, problem in step.problems[:3]]
     return name, remarks
 
 
