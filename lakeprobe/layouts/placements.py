@@ -170,8 +170,6 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:  # noqa
         for number, (way, dimension) in said.items():
             placement.ways[number], placement.dimensions[number] = way, dimension
         placement.source, placement.certainty = "layout file", "inferred"
-        if leaf.placements:
-            placement.source = "DTensor"
         there = [number for number in there if number not in said]
     elif leaf.whole is not None and leaf.shape is not None and leaf.shape != leaf.whole:
         if len(leaf.whole) != len(leaf.shape):
@@ -243,7 +241,7 @@ def _axes_of(
 
 
 def _said(state: _State, leaf: Leaf) -> dict[int, tuple[str, int | None]] | None:
-    """What the layout file or DTensor says of a leaf, by axis."""
+    """What the layout file says of a leaf, by axis."""
     name = f"{leaf.key.op}.{leaf.key.slot}"
     for rule in state.rules:
         if rule.pattern.search(name):
