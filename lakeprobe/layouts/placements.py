@@ -160,7 +160,7 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
     _place_numbers(state, leaves, tensors)
 
 
-def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:  # noqa: C901 one case after the other
+def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
     """What shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     axes, count = state.axes, len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
