@@ -26,7 +26,7 @@ from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.views import NOISE, PAIRS, PERTURBATIONS, RESULTS, SERIES, SUSPECTS, VERIFICATIONS
-from lakeprobe.schema import FORMAT_VERSION, UNIT_TABLES, Table, metrics, table
+from lakeprobe.schema import FORMAT_VERSION, MERGED_TABLES, UNIT_TABLES, Table, metrics, table
 
 FOLDER = Path(__file__).resolve().parent
 MADE = "<!-- Made by docs/generate.py: edit {source} and run it again. -->"
@@ -125,9 +125,9 @@ def lake_page() -> str:
         "",
         "| View | One row is |",
         "|---|---|",
-        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, *OTHER_TABLES)),
+        *(f"| [{name}](#{name}) | {table(name).grain} |" for name in (*UNIT_TABLES, *MERGED_TABLES, *OTHER_TABLES)),
     ]
-    for name in UNIT_TABLES:
+    for name in (*UNIT_TABLES, *MERGED_TABLES):
         lines += _table(table(name), UNIT_PARTITIONS)
     for name, partitions in OTHER_TABLES.items():
         lines += _table(table(name), partitions)

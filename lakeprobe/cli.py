@@ -24,6 +24,7 @@ from lakeprobe.commands.layout import Command, Group
 from lakeprobe.commands.ls import ls
 from lakeprobe.commands.map import map_
 from lakeprobe.commands.merge import merge
+from lakeprobe.commands.merge_layout import merge_layout
 from lakeprobe.commands.noise import noise
 from lakeprobe.commands.note import note
 from lakeprobe.commands.overflow import overflow
@@ -57,8 +58,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
-    unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover, doctor, run,
+    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, merge_layout, drift,
+    watch, unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover, doctor,
+    run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")

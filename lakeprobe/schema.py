@@ -24,6 +24,9 @@ COMPARISON_VERSION = 1
 UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")
 """The tables of a unit, each in a Parquet file of its name (values: in any number of files)."""
 
+MERGED_TABLES = ("layouts",)
+"""The tables that only a unit merged from the ranks of another run has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from lakeprobe.export import ExportReport
     from lakeprobe.ingest import IngestReport
     from lakeprobe.lake.compaction import CompactReport
+    from lakeprobe.layouts.merge import MergeReport
+    from lakeprobe.layouts.shards import Carried
     from lakeprobe.mapping.files import Mappings
     from lakeprobe.mapping.propose import Proposal
     from lakeprobe.view.cells import Cell
@@ -255,6 +257,7 @@ class Lake:
         ranks: Sequence[int] = (),
         name: str | None = None,
         noise: str | None = None,
+        cuts: str | None = None,
         tensors: str | None = None,
         replace: bool = False,
         jobs: int = 1,
@@ -271,18 +274,49 @@ class Lake:
         one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
         Differences that repeats of golden show too, measured as `noise`, do not stand out.
 
+        With `cuts` the ranks of target, a run of the lake, are first merged into the run TARGET_whole, by golden's
+        names and shapes and what is inferred ("auto"), or by a layout file (docs/cuts.md).
+
         The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
         (seconds) and `memory` ("4GB") limit each pair of units, which then runs in a process of its own. If the lake is
         read-only, the comparison is in a temporary one: `.lake` of the result.
 
         Raises UsageError, DumpError, RuleError and LakeError; the lake then stays as it was.
         """
+        if cuts is not None:
+            from lakeprobe.layouts.merge import whole_of  # numpy, which other comparisons need not load
+
+            target, _ = whole_of(self.path, str(target), str(golden), cuts)
         report = run_compare(
             target, golden, lake=self.path, rule=rule, mappings=mappings, search=search, steps=steps, ranks=ranks,
             name=name, noise=noise, tensors=tensors, replace=replace, jobs=jobs, timeout=timeout, memory=memory,
         )  # fmt: skip
         self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
+
+    def merge_layout(
+        self,
+        run: str,
+        name: str,
+        *,
+        like: str | None = None,
+        layout: str | os.PathLike[str] | None = None,
+        steps: Sequence[int] = (),
+        replace: bool = False,
+    ) -> MergeReport:
+        """Merge the ranks of `run`, each of which has a part of the model or the data, into the run `name` of one rank.
+
+        `like` is a run of one rank that has the names and shapes of the whole, usually golden. `layout` is a layout
+        file with the axes and placements that cannot be inferred. The table `layouts` says how each row was cut, and
+        of which ranks' rows it was made (docs/cuts.md). Raises UsageError, and LakeError if the mesh cannot be told.
+        """
+        from lakeprobe.layouts import layout_file
+        from lakeprobe.layouts.merge import merge_layout as run_merge  # numpy, which a query does not need
+
+        file = None if layout is None else layout_file.read(Path(layout))
+        report = run_merge(run, name=name, lake=self.path, golden=like, file=file, steps=steps, replace=replace)
+        self._see_changes()
+        return report
 
     def measure_noise(
         self,
@@ -799,6 +833,17 @@ class ComparisonResult:
         """
         with query_errors():
             return blaming.blame(self.lake._connection, self.lake.path, self.name, step, most, repeat, noise)
+
+    def shards(self, op: str, *, step: int | None = None) -> Carried | None:
+        """Say which ranks' shards carry the difference of `op`, if the target was merged; None if it was not.
+
+        Without `step` it is the first step. Raises LakeError if a file cannot be read.
+        """
+        from lakeprobe.layouts.shards import carried
+
+        first = min(unit.step for unit in self.stored.units) if step is None else step
+        with query_errors():
+            return carried(self.lake._connection, self.stored, op, first)
 
     def view(self, most: int = 8) -> Cell:
         """Return the page of this comparison for a notebook; `lake.view` writes it to a file."""

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
@@ -200,6 +201,8 @@ def _answer(
     keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
     _keep_hops(stages, comparison.name, step)
     suspects = answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs)
+    if not _has_suspect(stages):
+        suspects = _contradictions(connection, comparison, step, most, suspects)
     ops = [op for (op,) in suspects.select("op").fetchall() if op is not None]
     asked = {"ops": ops, "runs": list(runs.values()), "step": step}
     return Blame(
@@ -212,6 +215,27 @@ def _answer(
         coverage=covered,
         verified=answer(connection, stages, "blame/verified", asked),
     )
+
+
+def _contradictions(
+    connection: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    step: int,
+    most: int,
+    suspects: duckdb.DuckDBPyRelation,
+) -> duckdb.DuckDBPyRelation:
+    """Return the ops of a merged run whose copies on several ranks differ, or `suspects` if there are none.
+
+    Copies are equal to the last bit, so this counts where nothing stands out of rounding noise.
+    """
+    import pyarrow as pa
+
+    asked = {"target": comparison.target, "step": step, "most": most}
+    found = connection.sql(resources.sql("layouts/contradictions"), params=asked).to_arrow_table()
+    if not found.num_rows:
+        return suspects
+    columns = suspects.limit(0).to_arrow_table()
+    return connection.from_arrow(pa.concat_tables([columns, found], promote_options="permissive"))
 
 
 def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:

@@ -36,6 +36,7 @@ def blame(
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
+    from lakeprobe.reports.layout_text import carried_lines
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
@@ -48,3 +49,6 @@ def blame(
             output.document(blame_json(found))
         else:
             output.text(blame_text(found, compared.beginnings()))
+            causes = found.suspects.select("op").limit(1).fetchall()
+            shards = compared.shards(causes[0][0], step=found.step) if causes and causes[0][0] else None
+            output.text("\n".join(carried_lines(shards)))

@@ -121,6 +121,10 @@ def compare(
         str | None, typer.Option("--name", help="Name of the comparison.", show_default="TARGET_vs_GOLDEN")
     ] = None,
     noise: NoiseOption = None,
+    cuts: Annotated[
+        str | None,
+        typer.Option("--cuts", metavar="auto|FILE", help="Merge TARGET's ranks first: inferred, or by a layout file."),
+    ] = None,
     rank: RanksOption = None,
     step: StepsOption = None,
     timeout: Annotated[
@@ -172,7 +176,7 @@ def compare(
         target, golden = target_path, golden_path
         if output is None:
             diagnostics.note("the rows are in the lake; add -o ./output to write files, as msprobe does")
-    asked = _asked(target, golden, compare_json, lake)
+    asked = _merged(_asked(target, golden, compare_json, lake), cuts, lake)
     mappings = _mappings(api=api_mapping, cell=cell_mapping, data=data_mapping, layer=layer_mapping)
     mappings = replaced(mappings, apis=asked.apis + mappings.apis)
     rule = sql or _rule(fuzzy_match, layer_mapping)
@@ -273,6 +277,21 @@ def _asked(target: str | None, golden: str | None, compare_json: Path | None, la
     chosen_target, chosen_golden, why = only_pair(store.choose(lake))
     diagnostics.note(f"{chosen_target} against {chosen_golden}, the two runs of the lake: {why}")
     return _Asked(chosen_target, chosen_golden)
+
+
+def _merged(asked: _Asked, cuts: str | None, lake: Path | None) -> _Asked:
+    """Merge the ranks of the target if `cuts` says how it was cut, and ask for the merged run instead."""
+    if cuts is None:
+        return asked
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store
+    from lakeprobe.layouts.merge import whole_of
+
+    with diagnostics.working("merging the ranks"):
+        name, remarks = whole_of(store.check(store.choose(lake)), str(asked.target), str(asked.golden), cuts)
+    for remark in remarks:
+        diagnostics.note(remark)
+    return replaced(asked, target=name)
 
 
 def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:

@@ -14,7 +14,8 @@ from lakeprobe.table_text import fold
 GROUPS: dict[str, tuple[str, ...]] = {
     "Collect and read": ("run", "preflight", "ingest", "export"),
     "Compare, and find the cause": (
-        "compare", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce", "perturb",
+        "compare", "merge-layout", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce",
+        "perturb",
     ),
     "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
     "Watch a training": ("watch",),

@@ -28,7 +28,7 @@ from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.lake.log import Place, Snapshot
 from lakeprobe.lake.unit import UnitWriter, opened, read_batches
 from lakeprobe.resources import file_pattern, quote_text
-from lakeprobe.schema import UNIT_TABLES, arrow_schema
+from lakeprobe.schema import MERGED_TABLES, UNIT_TABLES, arrow_schema
 from lakeprobe.system import files
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _change(lake: Path, run: str, what: str, make: _Make) -> CompactReport:
     if run not in (runs := layout.runs(lake)):
         raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(runs) or 'none'})")
     with staging.unchanged(lake), staging.staged(lake, what) as session, staging.reading(lake) as before:
+        if any(before.files(f"run={run}/", lambda file: file.removesuffix(".parquet") in MERGED_TABLES)):
+            raise UsageError(f"{run} was merged from the ranks of another run: a step of it is one unit already")
         steps = groupby(layout.units(before, run), key=attrgetter("step"))
         with _file_errors(lake), closing(connect()) as connection:
             set_spill_folder(connection, session.folder / "spill")

@@ -15,7 +15,7 @@ from lakeprobe.lake import layout, tables
 from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
-from lakeprobe.schema import UNIT_TABLES, table
+from lakeprobe.schema import MERGED_TABLES, UNIT_TABLES, table
 from lakeprobe.system import storage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _BUNDLED = {
 }
 """Views of the tables that lakeprobe ships: the PyTorch counterparts of MindSpore's APIs, arguments and cells."""
 
-NAMES = frozenset((*UNIT_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
+NAMES = frozenset((*UNIT_TABLES, *MERGED_TABLES, *_BUNDLED, *_PARTITIONS, REFERENCES))
 """The views that every lake has."""
 
 OF_UNITS = ("ops", "tensors", "stacks", "undumped", "contents", REFERENCES)
@@ -56,7 +56,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
     connection.execute(f"SET VARIABLE {_STALE} = $stale", {"stale": stale})
     for name in UNIT_TABLES:
         _define_unit_table(connection, snapshot, name, has_stale=bool(stale))
-    for name in _PARTITIONS:
+    for name in (*MERGED_TABLES, *_PARTITIONS):
         _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
@@ -75,7 +75,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
-    variables = map(_variable, (*UNIT_TABLES, *map(_compacted, UNIT_TABLES), *_PARTITIONS))
+    variables = map(_variable, (*UNIT_TABLES, *map(_compacted, UNIT_TABLES), *MERGED_TABLES, *_PARTITIONS))
     for name in (_DEPTH, _STALE, *variables):
         [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
         if value is not None:
@@ -169,6 +169,8 @@ def _with_all_columns(name: str, query: str, *, with_partitions: bool = True) ->
 
 def _files(snapshot: Snapshot, name: str) -> list[Path]:
     """Return the files of a view that is not of units."""
+    if name in MERGED_TABLES:
+        return snapshot.files("run=", lambda file: file == f"{name}.parquet")
     if name == NOISE:
         return snapshot.files(layout.noise_name(""), lambda file: file == layout.NOISE_FILE)
     if name == SERIES:

@@ -1,0 +1,302 @@
+"""Puts the contents of shards together: one after the other along an axis, in blocks, or added up.
+
+A content that is the same on every rank is not copied: the unit gets a link to the file of its rank. What is put
+together is written, one tensor at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, permutations, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakeprobe import resources
+from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
+from lakeprobe.layouts.mesh import Axis
+from lakeprobe.layouts.placements import MEAN, SHARD, SUM
+from lakeprobe.system import files
+from lakeprobe.tensors.content import array_bytes, array_hash, plain
+from lakeprobe.tensors.reference import TensorReference, dtype_name, open_tensor
+from lakeprobe.tensors.statistics import measure_array
+
+if TYPE_CHECKING:
+    import duckdb
+
+_OWN_FILE = "values-0.parquet"
+_SAME = 1e-2
+"""Relative difference from golden up to which the order of blocks is not in doubt."""
+
+_LEAST_TRIES, _MOST_ELEMENTS = 16, 1 << 26
+"""How many arrangements of a tensor are tried at least, and how many elements are read for them otherwise."""
+
+Row = dict[str, Any]
+Array = NDArray[Any]
+
+
+@dataclass(slots=True)
+class _Made:
+    """The contents of the unit so far, the blocks that were found per axis and extents, and the links."""
+
+    folder: Path
+    writer: ValuesWriter
+    rows: dict[str, Row] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    orders: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A rank's tensor: its place along each axis, its content and where it lies."""
+
+    places: tuple[int, ...]
+    content: str
+    reference: TensorReference
+
+
+def merged_contents(
+    sql: duckdb.DuckDBPyConnection, folder: Path, axes: Sequence[Axis]
+) -> tuple[list[Row], list[tuple[Any, ...]]]:
+    """Write the contents of the merged leaves into `folder`.
+
+    Returns the rows of the table contents, and for each leaf with contents its key, content and shape, its statistics
+    where they were measured, how its blocks were ordered, and what is wrong with it.
+    """
+    sql.execute("CREATE OR REPLACE TEMP TABLE with_contents AS " + resources.sql("layouts/with_contents"))
+    found = sql.execute("FROM with_contents ORDER BY whole_op, slot, repeat, place").fetchall()
+    if not found:
+        return [], []
+    made = _Made(folder, ValuesWriter(folder / _OWN_FILE))
+    changed = [_merge(made, list(rows), axes) for rows in _by_leaf(found)]
+    if made.written:
+        offsets = made.writer.close()
+        for content in made.written:
+            made.rows[content] |= {"file": _OWN_FILE, "offset": offsets[content]}
+    else:
+        made.writer.close()
+        (folder / _OWN_FILE).unlink()
+    return list(made.rows.values()), changed
+
+
+def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    leaf: list[tuple[Any, ...]] = []
+    for row in rows:
+        if leaf and leaf[0][:3] != row[:3]:
+            yield leaf
+            leaf = []
+        leaf.append(row)
+    if leaf:
+        yield leaf
+
+
+def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tuple[Any, ...]:
+    """Merge the contents of one leaf; its rows are those of sql/layouts/with_contents.sql."""
+    op, slot, repeat, _, _, content, reference, ways, dimensions, factor, golden = rows[0]
+    if len(rows) == 1 and factor == 1.0:
+        reference = TensorReference.of(reference)
+        _link(made, content, reference)
+        return (op, slot, repeat, content, list(reference.shape), None, None, None, None, None, None)
+    members = [_Member(tuple(row[4]), row[5], TensorReference.of(row[6])) for row in rows]
+    theirs = None if golden is None else open_tensor(TensorReference.of(golden))
+    try:
+        whole, order = _whole(made, members, ways, dimensions, axes, theirs, factor)
+    except ValueError as error:
+        return (op, slot, repeat, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
+    if factor != 1.0 and whole.dtype.kind in "fcV":
+        whole = (whole * whole.dtype.type(factor)).astype(whole.dtype)
+    whole = plain(whole)
+    if whole.nbytes > LARGEST_VALUE:
+        return (
+            op,
+            slot,
+            repeat,
+            None,
+            list(whole.shape),
+            None,
+            None,
+            None,
+            None,
+            None,
+            "the whole is larger than 1 GiB",
+        )
+    content = _keep(made, whole)
+    statistics = measure_array(whole) if {SUM, MEAN} & set(ways) else {}
+    numbers = [
+        None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")
+    ]
+    return (op, slot, repeat, content, list(whole.shape), *numbers, order, None)
+
+
+def _link(made: _Made, content: str, reference: TensorReference) -> None:
+    """Take in a content of a rank as it is: the file is linked into the unit."""
+    if content in made.rows:
+        return
+    source = Path(reference.file)
+    name = reference.file
+    if source.name.startswith("values-") and source.suffix == ".parquet":
+        if reference.file not in made.links:
+            made.links[reference.file] = f"values-{len(made.links) + 1}.parquet"
+            files.link_or_copy(source, made.folder / made.links[reference.file])
+        name = made.links[reference.file]
+    made.rows[content] = {
+        "content": content, "dtype": reference.dtype, "shape": list(reference.shape),
+        "strides": None if reference.strides is None else list(reference.strides),
+        "file": name, "offset": reference.offset, "length": reference.length,
+    }  # fmt: skip
+
+
+def _keep(made: _Made, whole: Array) -> str:
+    content = array_hash(whole)
+    if content not in made.rows:
+        made.rows[content] = {
+            "content": content, "dtype": dtype_name(whole.dtype), "shape": list(whole.shape), "strides": None,
+            "length": whole.nbytes,
+        }  # fmt: skip
+        made.writer.add(content, array_bytes(whole))
+        made.written.append(content)
+    return content
+
+
+def _whole(
+    made: _Made,
+    members: Sequence[_Member],
+    ways: Sequence[str],
+    dimensions: Sequence[int | None],
+    axes: Sequence[Axis],
+    golden: Array | None,
+    factor: float,
+) -> tuple[Array, str | None]:
+    """The members together, and how blocks are ordered if they are not simply one shard after the other."""
+    arrays = {member.places: open_tensor(member.reference) for member in members}
+
+    whole = _together(arrays, tuple(ways), tuple(dimensions), {})
+    cut = [number for number, way in enumerate(ways) if way == SHARD]
+    if (
+        golden is None
+        or not cut
+        or golden.shape != whole.shape
+        or whole.dtype.kind not in "fiuV"
+        or _distance(whole, golden, factor) <= _SAME
+    ):
+        return whole, None
+    least = _distance(whole, golden, factor)
+    best: tuple[Array, dict[int, int], list[int | None]] | None = None
+    shape = next(iter(arrays.values())).shape
+    for tried, blocks in _arrangements(made, cut, dimensions, shape, whole):
+        try:
+            candidate = _together(arrays, tuple(ways), tuple(tried), blocks)
+        except ValueError:  # other extents along the other dimension
+            continue
+        distance = _distance(candidate, golden, factor) if candidate.shape == golden.shape else math.inf
+        if distance < least * 0.1:
+            best, least = (candidate, blocks, tried), distance
+        if distance <= _SAME:
+            break
+    if best is None:
+        return whole, None
+    found, blocks, tried = best
+    for number, count in blocks.items():
+        made.orders[number, shape[tried[number] or 0], found.shape[tried[number] or 0]] = count
+    words = [
+        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
+    ]
+    if tried != list(dimensions):
+        words.insert(0, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut))
+    return found, "; ".join(words)
+
+
+def _arrangements(
+    made: _Made, cut: Sequence[int], dimensions: Sequence[int | None], shape: Sequence[int], whole: Array
+) -> Iterator[tuple[list[int | None], dict[int, int]]]:
+    """How shards may lie otherwise: axes that cut each other's dimensions, and blocks along one or more, few first."""
+    dims = [list(dimensions)]
+    for order in permutations([dimensions[number] for number in cut]):
+        tried = list(dimensions)
+        for number, dimension in zip(cut, order, strict=True):
+            tried[number] = dimension
+        if tried not in dims:
+            dims.append(tried)
+    options = []
+    for tried in dims:
+        choices = [
+            [1, *_orders(made, number, shape[tried[number] or 0], whole.shape[tried[number] or 0])] for number in cut
+        ]
+        for chosen in product(*choices):
+            blocks = {number: count for number, count in zip(cut, chosen, strict=True) if count != 1}
+            if blocks or tried != dims[0]:
+                options.append((len(blocks), tried, blocks))
+    options.sort(key=lambda option: option[0])
+    most = max(_LEAST_TRIES, min(len(options), _MOST_ELEMENTS // max(1, whole.size)))
+    for _, tried, blocks in options[:most]:
+        yield tried, blocks
+
+
+_ZIGZAG = -1
+
+
+def _orders(made: _Made, number: int, part: int, whole: int) -> Iterator[int]:
+    """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves."""
+    known = made.orders.get((number, part, whole))
+    others = [blocks for blocks in range(2, min(part, 4096) + 1) if part % blocks == 0]
+    yield from dict.fromkeys(chain([] if known is None else [known], [_ZIGZAG] if part % 2 == 0 else [], others[:12]))
+
+
+def _together(
+    arrays: dict[tuple[int, ...], Array],
+    ways: tuple[str, ...],
+    dimensions: tuple[int | None, ...],
+    blocks: dict[int, int],
+    number: int = 0,
+) -> Array:
+    """Put arrays together, axis after axis, the first axis outermost."""
+    if number == len(ways):
+        return next(iter(arrays.values()))
+    by_place: dict[int, dict[tuple[int, ...], Array]] = {}
+    for places, array in arrays.items():
+        by_place.setdefault(places[number], {})[places] = array
+    parts = [_together(by_place[place], ways, dimensions, blocks, number + 1) for place in sorted(by_place)]
+    return _JOIN.get(ways[number], _first)(parts, dimensions[number] or 0, blocks.get(number, 1))
+
+
+def _first(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+    return parts[0]
+
+
+def _joined(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+    if blocks == 1:
+        return np.concatenate(parts, dimension)
+    if blocks == _ZIGZAG:
+        halves = [np.split(part, 2, dimension) for part in parts]
+        return np.concatenate([half[0] for half in halves] + [half[1] for half in reversed(halves)], dimension)
+    split = [np.split(part, blocks, dimension) for part in parts]
+    return np.concatenate([part[nth] for nth in range(blocks) for part in split], dimension)
+
+
+def _summed(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.asarray(total + part, parts[0].dtype)
+    return total
+
+
+def _averaged(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+    mean: Array = np.asarray(_summed(parts, dimension, blocks) / len(parts), parts[0].dtype)
+    return mean
+
+
+_JOIN: dict[str, Callable[[Sequence[Array], int, int], Array]] = {SHARD: _joined, SUM: _summed, MEAN: _averaged}
+
+
+def _distance(ours: Array, theirs: Array, factor: float) -> float:
+    """The norm of the difference of ours, times a factor, and theirs, relative to theirs."""
+    with np.errstate(all="ignore"):
+        wide = theirs.astype(np.float64)
+        scale = float(np.linalg.norm(wide))
+        distance = float(np.linalg.norm(ours.astype(np.float64) * factor - wide))
+    return distance / scale if scale else distance

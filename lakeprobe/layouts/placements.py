@@ -1,0 +1,309 @@
+"""Says how each tensor of a cut run lies over the axes of the mesh.
+
+A row of a rank has a shape, and golden has the shape of the whole: an extent that is a fraction is a shard. Where the
+shapes are equal, equal tensors are copies. Unequal ones are a partial sum if something says so (a collective reduces
+them, or an operand of the op is a shard); otherwise they are copies that differ, which is a finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from typing import NamedTuple
+
+from lakeprobe.layouts.mesh import MICRO, Axis
+
+COPY, SHARD, SUM, MEAN, LAST, DIFFER = "copy", "shard", "sum", "mean", "last", "differ"
+_WORDS = {SUM: "partial sum", MEAN: "partial mean", LAST: "last", DIFFER: "copies differ"}
+
+_DIMENSION_FIRST = {"dp": 0, "dp2": 0, MICRO: 1, "cp": 2, "ep": 3, "tp": 4}
+"""Which axis cuts the earlier dimension: the batch, the sequence, then what is computed of each token."""
+
+_DATA = ("dp", "cp", MICRO)
+"""Axes whose ranks see other data: there the gradient of a copy is a partial sum."""
+
+_MEANS = re.compile(
+    r"\.(cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|kl_div|binary_cross_entropy\w*|mean)\.\d"
+)
+"""Ops whose result is a mean over what they are given."""
+
+
+class Key(NamedTuple):
+    """A leaf of the whole."""
+
+    op: str
+    slot: str
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What the ranks have of a leaf, and golden.
+
+    `equal` and `present`: by axis, whether the members of each group have the same, and how many there are. `reduced`:
+    the axes over which a collective of the run adds the ranks' tensors up. `value` says which tensor of each rank this
+    is, so that the same value elsewhere has the same layout.
+    """
+
+    key: Key
+    role: str
+    kind: str
+    direction: str
+    shape: tuple[int, ...] | None
+    shapes: int
+    whole: tuple[int, ...] | None
+    equal: tuple[bool, ...]
+    present: tuple[int, ...]
+    reduced: frozenset[int]
+    value: int
+    number: str | None = None
+    golden_number: str | None = None
+    placements: str | None = None
+    is_constant: bool = False
+
+
+@dataclass(slots=True)
+class Placement:
+    """How a leaf lies over the axes: for each, one of the words above, and the dimension of a shard."""
+
+    ways: list[str]
+    dimensions: list[int | None]
+    source: str = "values"
+    certainty: str = "checked"
+    problem: str | None = None
+    reason: str | None = None
+    number: str | None = None
+    resolved: bool = False
+
+    @property
+    def sums(self) -> list[int]:
+        """The axes along which it is a partial sum or mean."""
+        return [number for number, way in enumerate(self.ways) if way in (SUM, MEAN)]
+
+    def text(self, axes: Sequence[Axis]) -> str:
+        """The layout in words; axes with copies are left out."""
+        parts = []
+        for axis, way, dimension in zip(axes, self.ways, self.dimensions, strict=True):
+            if way == SHARD:
+                parts.append(f"{axis.name}: shard {dimension}")
+            elif way != COPY:
+                parts.append(f"{axis.name}: {_WORDS[way]}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis."""
+
+    pattern: re.Pattern[str]
+    ways: Mapping[str, tuple[str, int | None]]
+
+
+@dataclass(slots=True)
+class _State:
+    """What was decided so far."""
+
+    axes: Sequence[Axis]
+    rules: Sequence[Rule]
+    of: dict[Key, Placement] = field(default_factory=dict)
+    by_value: dict[int, Placement] = field(default_factory=dict)
+    parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
+    means: dict[str, set[int]] = field(default_factory=dict)
+
+
+def decide(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis], rules: Sequence[Rule] = ()) -> dict[Key, Placement]:
+    """The placement of each leaf. `ops`: the leaves of each op of the whole, forward ops before their backward."""
+    state = _State(axes, rules)
+    shards: dict[str, set[int]] = {}
+    for leaves in ops:
+        _decide_op(state, leaves, shards)
+    return state.of
+
+
+def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]]) -> None:
+    """Place the leaves of one op. `shards`: the axes along which an op has shards, by its name without direction."""
+    stem = (
+        leaves[0].key.op.rpartition(".")[0]
+        if leaves[0].direction == "backward"
+        else leaves[0].key.op.removesuffix(".forward")
+    )
+    if leaves[0].kind == "module":
+        stem = leaves[0].key.op
+    tensors = [leaf for leaf in leaves if leaf.kind == "tensor"]
+    open_axes: dict[Key, list[int]] = {}
+    own = shards.setdefault(stem, set())
+    for leaf in tensors:
+        placement, left = _by_shape(state, leaf)
+        state.of[leaf.key] = placement
+        open_axes[leaf.key] = left
+        own.update(number for number, way in enumerate(placement.ways) if way == SHARD)
+    for leaf in tensors:
+        if leaf.direction == "backward" and leaf.shape is not None and prod(leaf.shape) == 1:
+            for number in state.means.get(stem, ()):  # the gradient of a mean of means is 1 in all, not on each rank
+                state.of[leaf.key].ways[number] = SUM
+                open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
+        for number in open_axes[leaf.key]:
+            _place_unequal(state, leaf, number, own)
+        placement = state.of[leaf.key]
+        placement.resolved = bool(placement.sums) and leaf.reduced.issuperset(placement.sums)
+        if placement.resolved:
+            placement.source, placement.certainty = "collective", "checked"
+        state.by_value.setdefault(leaf.value, placement)
+        if leaf.role == "parameters":
+            module = leaf.key.op.rpartition(".forward")[0]
+            state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
+        if MEAN in placement.ways:
+            state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
+    _place_numbers(state, leaves, tensors)
+
+
+def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
+    """What shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
+    axes, count = state.axes, len(state.axes)
+    placement = Placement([COPY] * count, [None] * count)
+    there = [number for number in range(count) if leaf.present[number] > 1]
+    said = _said(state, leaf)
+    if said is not None:
+        for number, (way, dimension) in said.items():
+            placement.ways[number], placement.dimensions[number] = way, dimension
+        placement.source, placement.certainty = "layout file", "inferred"
+        there = [number for number in there if number not in said]
+    elif leaf.whole is not None and leaf.shape is not None and leaf.shape != leaf.whole:
+        if len(leaf.whole) != len(leaf.shape):
+            placement.problem = f"it has {len(leaf.shape)} axes, golden {len(leaf.whole)}"
+            return placement, []
+        left = list(there)
+        alike = _counterpart(state, leaf)
+        for dimension, (part, whole) in enumerate(zip(leaf.shape, leaf.whole, strict=True)):
+            if part == whole:
+                continue
+            chosen = _axes_of(axes, leaf, left, part, whole, alike)
+            if chosen is None:
+                placement.problem = (
+                    f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+                )
+                return placement, []
+            for number in chosen:
+                placement.ways[number], placement.dimensions[number] = SHARD, dimension
+                left.remove(number)
+                is_data = axes[number].name[:2] in ("dp", "cp") and leaf.role == "input" and leaf.direction == "forward"
+                if leaf.equal[number] and not leaf.is_constant and is_data:
+                    placement.problem = f"every rank along {axes[number].name} has the same shard"
+        placement.source, placement.certainty = "shapes", "inferred"
+        there = left
+    return placement, [number for number in there if not leaf.equal[number]]
+
+
+def _parameter(slot: str) -> str:
+    """The name of a parameter in a slot: weight of parameters.weight, and of weight.0, as a gradient is called."""
+    return slot.removeprefix("parameters.").partition(".")[0]
+
+
+def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
+    """The placement of what a gradient is the gradient of, if it has the same shape."""
+    if leaf.direction == "forward":
+        return None
+    if leaf.role == "parameters_grad":
+        key = (leaf.key.op.rpartition(".parameters_grad")[0], _parameter(leaf.key.slot))
+        return state.parameters.get(key)
+    side, _, rest = leaf.key.slot.partition(".")
+    other = {"input": "output", "output": "input"}.get(side, side)
+    front, _, last = leaf.key.op.rpartition(".backward")
+    return state.of.get(Key(f"{front}.forward{last}", f"{other}.{rest}", leaf.key.repeat))
+
+
+def _axes_of(
+    axes: Sequence[Axis], leaf: Leaf, left: Sequence[int], part: int, whole: int, alike: Placement | None
+) -> tuple[int, ...] | None:
+    """The axes that cut an extent: those whose sizes give the ratio.
+
+    The axes that cut what a gradient is the gradient of come first, then unequal ones, in the order of dimensions.
+    """
+    is_weight = leaf.role == "parameters" or (leaf.role == "input" and not leaf.key.slot.startswith("input.0"))
+    order = sorted(
+        left,
+        key=lambda number: (
+            alike is not None and alike.ways[number] != SHARD,
+            leaf.equal[number],
+            is_weight and axes[number].name[:2] in _DATA,
+            _DIMENSION_FIRST.get(axes[number].name, 9),
+        ),
+    )
+    for size in range(1, len(order) + 1):
+        for chosen in combinations(order, size):
+            parts = prod(leaf.present[number] for number in chosen)
+            if part * parts == whole or (leaf.shapes > 1 and -(-whole // parts) >= part >= whole // parts):
+                return chosen
+    return None
+
+
+def _said(state: _State, leaf: Leaf) -> dict[int, tuple[str, int | None]] | None:
+    """What the layout file says of a leaf, by axis."""
+    name = f"{leaf.key.op}.{leaf.key.slot}"
+    for rule in state.rules:
+        if rule.pattern.search(name):
+            return {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
+    return None
+
+
+def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> None:
+    """Place a leaf along an axis along which the ranks' tensors have the shape of the whole and are not equal."""
+    placement, axis = state.of[leaf.key], state.axes[number]
+    known = state.by_value.get(leaf.value)
+    is_number = leaf.shape is not None and prod(leaf.shape) == 1
+    if axis.name == MICRO and leaf.role == "parameters_grad":
+        placement.ways[number], placement.source = LAST, "op"
+    elif number in leaf.reduced:
+        placement.ways[number] = SUM
+    elif known is not None and known.ways[number] in (SUM, MEAN):
+        placement.ways[number], placement.source, placement.certainty = known.ways[number], known.source, "inferred"
+    elif (
+        leaf.role == "parameters_grad"
+        or (number in shards and (leaf.role != "input" or is_number))
+        or (leaf.direction == "backward" and axis.name[:2] in _DATA)
+    ):
+        mean = is_number and leaf.direction == "forward" and bool(_MEANS.search(leaf.key.op))
+        placement.ways[number] = MEAN if mean else SUM
+        placement.source, placement.certainty = "op", "inferred"
+    else:
+        placement.ways[number] = DIFFER
+        placement.problem = f"copies along {axis.name} differ"
+        placement.certainty = "inferred"
+
+
+def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf]) -> None:
+    """Place what is no tensor: a local extent becomes golden's, and what differs by rank is left out."""
+    extents: dict[int, set[int]] = {}
+    for leaf in tensors:
+        for part, whole in zip(leaf.shape or (), leaf.whole or (), strict=False):
+            if part != whole:
+                extents.setdefault(part, set()).add(whole)
+    count = len(state.axes)
+    by_rank: set[int] = set()
+    for leaf in leaves:
+        if leaf.kind == "tensor":
+            continue
+        placement = state.of[leaf.key] = Placement([COPY] * count, [None] * count)
+        differs = [number for number in range(count) if not leaf.equal[number]]
+        if differs:
+            by_rank.update(differs)
+            names = ", ".join(state.axes[number].name for number in differs)
+            placement.reason = f"an argument that differs along {names}"
+        elif _is_extent(leaf, extents):
+            placement.number, placement.source = leaf.golden_number, "shapes"
+    for leaf in tensors:
+        placement = state.of[leaf.key]
+        is_local = not leaf.is_constant and any(
+            placement.ways[number] == SHARD and leaf.equal[number] for number in by_rank
+        )
+        if is_local:
+            placement.reason, placement.problem = "each rank counts from its own start", None
+
+
+def _is_extent(leaf: Leaf, extents: Mapping[int, set[int]]) -> bool:
+    """Whether an argument is the extent of a shard where golden's is that of the whole."""
+    ours, theirs = leaf.number or "", leaf.golden_number or ""
+    return ours != theirs and ours.isdigit() and theirs.isdigit() and int(theirs) in extents.get(int(ours), ())

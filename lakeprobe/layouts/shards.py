@@ -1,0 +1,151 @@
+"""Says which rank's shard carries the difference of a row of a merged run, and which slice of the whole that is.
+
+With contents each shard is held against golden's slice. With statistics only what the ranks should have in common can
+be: of copies that differ, the one that is farthest from golden carries it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import TYPE_CHECKING, Any
+
+from lakeprobe import resources
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lakeprobe.lake.comparison import StoredComparison
+
+_BLOCKS = re.compile(r"(\d+) blocks")
+
+_CARRIES = 10.0
+"""A shard carries a difference if its own is so many times as large as the smallest one of another shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A rank's part of a row: the slice of the whole in words, and its relative difference from golden's."""
+
+    rank: int
+    micro: int
+    part: str
+    error: float | None
+    is_carrier: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The shards of the row of an op that differs most."""
+
+    op: str
+    slot: str
+    layout: str | None
+    problem: str | None
+    shards: tuple[Shard, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that carry the difference; all of them if no shard stands out."""
+        carriers = tuple(dict.fromkeys(shard.rank for shard in self.shards if shard.is_carrier))
+        return carriers or tuple(dict.fromkeys(shard.rank for shard in self.shards))
+
+
+def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, op: str, step: int) -> Carried | None:
+    """Which shards carry the difference of `op` of a merged run; None if the run was not merged.
+
+    `connection` has the views of the lake.
+    """
+    unit = next((unit for unit in compared.units if unit.step == step), None)
+    if unit is None:
+        return None
+    asked = {
+        "comparison": compared.name, "op": op, "step": step, "target": compared.target, "golden": compared.golden,
+        "golden_step": unit.golden_step, "golden_rank": unit.golden_rank,
+    }  # fmt: skip
+    rows = connection.execute(resources.sql("layouts/carried"), asked).fetchall()
+    if not rows:
+        return None
+    slot, layout, problem, scale = rows[0][:4]
+    measured = [_measured(nth, len(rows), row, layout or "", scale or 1.0) for nth, row in enumerate(rows)]
+    known = [error for _, _, _, error in measured if error is not None]
+    least, most = (min(known), max(known)) if known else (0.0, 0.0)
+    stands_out = most > _CARRIES * least and most > 0
+    shards = tuple(
+        Shard(rank, micro, part, error, bool(stands_out and error is not None and error * 2 >= most))
+        for rank, micro, part, error in measured
+    )
+    return Carried(op, slot, layout, problem, shards)
+
+
+def _measured(
+    nth: int, count: int, row: tuple[Any, ...], layout: str, scale: float
+) -> tuple[int, int, str, float | None]:
+    """Rank, micro-batch, slice and relative difference of the shard `nth` of a row of `count`.
+
+    If there are more shards than slices, some are copies: each is held against the slice that it is nearest to.
+    """
+    rank, micro, shape, whole_shape, ours, theirs, distance = row[4:]
+    if not shape or not whole_shape or len(shape) != len(whole_shape):
+        return rank, micro, "", distance
+    slices = prod(max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole_shape, strict=True))
+    candidates = [_indexes(one, shape, whole_shape, layout) for one in (range(slices) if slices < count else [nth])]
+    found: list[tuple[float | None, list[list[int]]]] = [(distance, candidates[0])]
+    if ours is not None and theirs is not None and "partial" not in layout:
+        found = [(_difference(ours, theirs, indexes, scale), indexes) for indexes in candidates]
+    error, indexes = min(found, key=lambda one: inf if one[0] is None else one[0])
+    words = [_words(axis, one) for axis, one in enumerate(indexes) if len(one) != whole_shape[axis]]
+    return rank, micro, ", ".join(words), error
+
+
+def _indexes(nth: int, shape: Sequence[int], whole: Sequence[int], layout: str) -> list[list[int]]:
+    """The indexes along each axis of the whole that the shard `nth`, in the order of ranks, has."""
+    counts = [max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole, strict=True)]
+    places: list[int] = []
+    for count in reversed(counts):
+        nth, place = divmod(nth, count)
+        places.insert(0, place)
+    found = _BLOCKS.search(layout)
+    blocks = int(found[1]) if found else 1
+    indexes = []
+    for extent, count, place in zip(shape, counts, places, strict=True):
+        if count > 1 and "zig-zag" in layout:
+            half = extent // 2
+            starts, width = [place * half, (2 * count - 1 - place) * half], half
+        else:
+            each = blocks if count > 1 and extent % blocks == 0 else 1
+            width = extent // each
+            starts = [(block * count + place) * width for block in range(each)]
+        indexes.append([index for start in starts for index in range(start, start + width)])
+    return indexes
+
+
+def _words(axis: int, indexes: Sequence[int]) -> str:
+    """Indexes along an axis, as ranges: [8:16] of axis 0."""
+    starts = [index for nth, index in enumerate(indexes) if nth == 0 or indexes[nth - 1] != index - 1]
+    stops = [index + 1 for nth, index in enumerate(indexes) if nth + 1 == len(indexes) or indexes[nth + 1] != index + 1]
+    ranges = ", ".join(f"{start}:{stop}" for start, stop in zip(starts, stops, strict=True))
+    return f"[{ranges}] of axis {axis}"
+
+
+def _difference(
+    ours: dict[str, Any], theirs: dict[str, Any], indexes: Sequence[Sequence[int]], scale: float
+) -> float | None:
+    """The norm of the difference of a shard and golden's slice, relative to the slice's; None if they do not fit."""
+    import numpy as np
+
+    from lakeprobe.errors import TensorError
+    from lakeprobe.tensors.reference import TensorReference, open_tensor
+
+    try:
+        shard, whole = (open_tensor(TensorReference.of(one)) for one in (ours, theirs))
+    except TensorError:
+        return None
+    if shard.shape != tuple(map(len, indexes)):
+        return None
+    with np.errstate(all="ignore"):
+        part = whole[np.ix_(*indexes)].astype(np.float64)
+        error = float(np.linalg.norm(shard.astype(np.float64) * scale - part))
+        return error / (float(np.linalg.norm(part)) or 1.0)

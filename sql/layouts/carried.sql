@@ -1,0 +1,68 @@
+-- carried: the shards of the row of an op that differs most, with what is needed to hold each against golden.
+-- grain: one shard
+-- parameters: $comparison, $op, $step, $target, $golden, $golden_step, $golden_rank
+-- distance: of shards with the shape of the whole, how far the statistics are from golden's, relative to its norm
+WITH
+    row_of_op AS (
+        SELECT *
+        FROM results
+        WHERE comparison = $comparison AND step = $step AND target_op = $op AND target_kind = 'tensor'
+        ORDER BY (difference = 'different') DESC, target_row
+        LIMIT 1
+    ),
+    shards AS (
+        SELECT
+            layouts.slot,
+            layouts.layout,
+            layouts.problem,
+            layouts.scale,
+            layouts.merged_from,
+            unnest(layouts.shard_ranks) AS rank,
+            unnest(layouts.shard_micros) AS micro,
+            unnest(layouts.shard_rows) AS row
+        FROM layouts
+        JOIN row_of_op
+            ON layouts.row = row_of_op.target_row
+        WHERE layouts.run = $target AND layouts.step = $step
+    ),
+    theirs AS (
+        SELECT tensors.*, found.reference
+        FROM tensors
+        JOIN row_of_op
+            ON tensors.row = row_of_op.golden_row
+        LEFT JOIN tensor_references AS found
+            ON found.run = $golden
+            AND found.step = $golden_step
+            AND found.rank = $golden_rank
+            AND found.content = tensors.content
+        WHERE tensors.run = $golden AND tensors.step = $golden_step AND tensors.rank = $golden_rank
+    )
+SELECT
+    shards.slot,
+    shards.layout,
+    shards.problem,
+    shards.scale,
+    shards.rank,
+    shards.micro,
+    ours.shape,
+    theirs.shape AS whole,
+    found.reference AS ours,
+    theirs.reference AS theirs,
+    CASE
+        WHEN ours.shape = theirs.shape AND coalesce(shards.layout, '') NOT LIKE '%partial%'
+            THEN greatest(
+                abs(ours.norm - theirs.norm) / nullif(theirs.norm, 0),
+                abs(ours.max - theirs.max) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0),
+                abs(ours.min - theirs.min) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0)
+            )
+    END AS distance
+FROM shards
+JOIN tensors AS ours
+    ON ours.run = shards.merged_from AND ours.step = $step AND ours.rank = shards.rank AND ours.row = shards.row
+LEFT JOIN tensor_references AS found
+    ON found.run = shards.merged_from
+    AND found.step = $step
+    AND found.rank = shards.rank
+    AND found.content = ours.content
+CROSS JOIN theirs
+ORDER BY shards.rank, shards.micro

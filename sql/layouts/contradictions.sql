@@ -1,0 +1,39 @@
+-- contradictions: the ops of a merged run with copies that differ although no input of theirs does, in their order.
+-- grain: one op
+-- parameters: $target, $step; the views of the lake
+WITH
+    told AS (
+        SELECT
+            layouts.row,
+            layouts.op,
+            layouts.slot,
+            layouts.problem,
+            layouts.shard_ranks,
+            layouts.slot LIKE 'input%' AS is_input
+        FROM layouts
+        WHERE run = $target AND step = $step AND row IS NOT NULL AND problem LIKE '%copies along % differ%'
+    ),
+    first_row AS (
+        SELECT
+            op,
+            min(row) AS row,
+            arg_min(problem, row) AS problem,
+            arg_min(slot, row) AS slot,
+            arg_min(shard_ranks, row) AS ranks,
+            bool_or(is_input) AS has_input
+        FROM told
+        GROUP BY op
+    )
+SELECT
+    CAST(row_number() OVER (ORDER BY first_row.has_input, first_row.row) AS BIGINT) AS nth,
+    CAST(first_row.ranks AS INTEGER[]) AS ranks,
+    first_row.op,
+    ops.parent AS module,
+    'suspect' AS grade,
+    'the ' || first_row.problem || ' in its ' || first_row.slot
+    || if(first_row.has_input, '', ', and not in its inputs') AS why
+FROM first_row
+JOIN ops
+    ON ops.run = $target AND ops.step = $step AND ops.op = first_row.op
+ORDER BY nth
+LIMIT $most

@@ -1,0 +1,58 @@
+-- reductions: the values that an all_reduce adds up over an axis of the mesh, and the value that it gives.
+-- grain: one value of a rank, and axis
+-- parameters: $run, $step; after transfers, axis_groups
+WITH
+    called AS (
+        SELECT
+            transfers.rank,
+            axis_groups.axis,
+            transfers.given[1] AS given,
+            transfers.taken[1] AS taken,
+            CASE transfers.reduction WHEN 'avg' THEN len(transfers.members) ELSE 1 END AS factor
+        FROM transfers
+        JOIN axis_groups
+            ON list_sort(transfers.members) = axis_groups.members
+        WHERE
+            transfers.step = $step
+            AND transfers.kind = 'all_reduce'
+            AND coalesce(transfers.reduction, 'sum') IN ('sum', 'avg')
+            AND len(transfers.given) = 1
+            AND len(transfers.taken) = 1
+    ),
+    moved AS (
+        SELECT
+            rank,
+            row,
+            max,
+            min,
+            mean,
+            norm,
+            content,
+            hash(
+                kind,
+                dtype,
+                shape,
+                value,
+                coalesce(content, digest, 'statistics'),
+                CASE WHEN content IS NULL AND digest IS NULL THEN [max, min, mean, norm] END
+            ) AS sig
+        FROM tensors
+        WHERE run = $run AND step = $step AND op LIKE 'Distributed.%' AND kind = 'tensor'
+    )
+SELECT
+    called.rank,
+    [called.axis] AS axes,
+    before.sig AS sig,
+    any_value(after.sig) AS gives,
+    any_value(called.factor) AS factor,
+    any_value(after.max) AS max,
+    any_value(after.min) AS min,
+    any_value(after.mean) AS mean,
+    any_value(after.norm) AS norm,
+    any_value(after.content) AS content
+FROM called
+JOIN moved AS before
+    ON before.rank = called.rank AND before.row = called.given
+JOIN moved AS after
+    ON after.rank = called.rank AND after.row = called.taken
+GROUP BY called.rank, called.axis, before.sig

@@ -1,0 +1,32 @@
+-- unit_layouts: the table layouts of the merged unit.
+-- grain: one leaf, or one op that has no place in the whole
+-- parameters: after whole_rows, cut_names, cut_ranks
+SELECT *, getvariable('cut_run') AS merged_from
+FROM (
+    SELECT
+        CAST(whole_row AS INTEGER) AS row,
+        whole_op AS op,
+        slot,
+        repeat,
+        layout,
+        factor AS scale,
+        said_by AS source,
+        certainty,
+        problem,
+        coalesce(reason, if(has_no_statistics, 'statistics of a partial sum do not tell those of the sum', NULL)) AS reason,
+        shard_ranks,
+        shard_micros,
+        shard_rows
+    FROM whole_rows
+    UNION ALL BY NAME
+    SELECT
+        op,
+        any_value(reason) AS reason,
+        list(CAST(rank AS BIGINT) ORDER BY rank) AS shard_ranks
+    FROM cut_names
+    JOIN cut_ranks
+        USING (piece)
+    WHERE whole IS NULL
+    GROUP BY op
+)
+ORDER BY row NULLS LAST, op, slot, repeat

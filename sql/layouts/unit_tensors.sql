@@ -1,0 +1,54 @@
+-- unit_tensors: the table tensors of the merged unit.
+-- grain: one leaf
+-- parameters: after whole_rows, whole_ops, cut_members, golden_leaves
+-- Counts of NaN and the like add up over shards, and are not known of a sum.
+SELECT
+    CAST(kept.whole_row AS INTEGER) AS row,
+    whole_ops.seq,
+    '' AS part,
+    kept.whole_op AS op,
+    kept.whole_op || if(kept.slot = '', '', '.' || kept.slot) AS name,
+    kept.slot,
+    kept.repeat,
+    members.role,
+    members.section,
+    members.path,
+    members.kind,
+    members.type,
+    members.dtype,
+    CASE
+        WHEN members.kind <> 'tensor' THEN members.shape
+        WHEN kept.made_shape IS NOT NULL THEN kept.made_shape
+        WHEN kept.is_cut THEN coalesce(golden.shape, members.shape)
+        ELSE members.shape
+    END AS shape,
+    kept.max,
+    kept.min,
+    kept.mean,
+    kept.norm,
+    if(kept.shards = 1, members.max_int, CAST(if(members.max_int IS NULL, NULL, kept.max) AS BIGINT)) AS max_int,
+    if(kept.shards = 1, members.min_int, CAST(if(members.min_int IS NULL, NULL, kept.min) AS BIGINT)) AS min_int,
+    members.stat_types,
+    coalesce(kept.whole_number, members.value) AS value,
+    members.requires_grad,
+    if(kept.shards = 1 AND kept.factor = 1, members.digest, NULL) AS digest,
+    members.data_name,
+    kept.content,
+    NULL AS content_problem,
+    members.fields,
+    members.extra,
+    if(kept.shards = 1 AND kept.factor = 1, members.wide_mean, NULL) AS wide_mean,
+    if(kept.shards = 1 AND kept.factor = 1, members.wide_norm, NULL) AS wide_norm,
+    if(kept.shards = 1, members.nan_count, NULL) AS nan_count,
+    if(kept.shards = 1, members.posinf_count, NULL) AS posinf_count,
+    if(kept.shards = 1, members.neginf_count, NULL) AS neginf_count,
+    if(kept.shards = 1, members.zero_count, NULL) AS zero_count
+FROM whole_rows AS kept
+JOIN whole_ops
+    ON whole_ops.op = kept.whole_op
+JOIN cut_members AS members
+    ON members.rank = kept.first_rank AND members.row = kept.first_row
+LEFT JOIN golden_leaves AS golden
+    ON golden.whole_op = kept.whole_op AND golden.slot = kept.slot AND golden.repeat = kept.repeat
+WHERE kept.reason IS NULL
+ORDER BY row

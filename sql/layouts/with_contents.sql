@@ -1,0 +1,38 @@
+-- with_contents: the ranks' tensors that leaves of the whole with contents are made of, and where they lie.
+-- grain: one tensor of one rank
+-- parameters: after chosen, merged; the variables cut_run, cut_step, golden_run, golden_step, golden_rank
+WITH
+    places AS (
+        SELECT rank, content, reference
+        FROM tensor_references
+        WHERE run = getvariable('cut_run') AND step = getvariable('cut_step')
+    ),
+    theirs AS (
+        SELECT golden.whole_op, golden.slot, golden.repeat, found.reference
+        FROM golden_leaves AS golden
+        JOIN tensor_references AS found
+            ON found.content = golden.content
+            AND found.run = getvariable('golden_run')
+            AND found.step = getvariable('golden_step')
+            AND found.rank = getvariable('golden_rank')
+    )
+SELECT
+    chosen.whole_op,
+    chosen.slot,
+    chosen.repeat,
+    row_number() OVER (PARTITION BY chosen.whole_op, chosen.slot, chosen.repeat ORDER BY chosen.rank, chosen.micro) AS place,
+    chosen.places,
+    chosen.content,
+    places.reference,
+    chosen.ways,
+    chosen.dimensions,
+    chosen.factor,
+    theirs.reference AS golden
+FROM chosen
+JOIN merged
+    USING (whole_op, slot, repeat)
+JOIN places
+    ON places.rank = chosen.rank AND places.content = chosen.content
+LEFT JOIN theirs
+    USING (whole_op, slot, repeat)
+WHERE merged.reason IS NULL AND NOT list_contains(list_transform(merged.contents, lambda one: one IS NULL), true)

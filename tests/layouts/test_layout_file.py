@@ -1,0 +1,49 @@
+"""A user's layout file: what it says, and errors that name the line."""
+
+import pytest
+
+from lakeprobe.errors import UsageError
+from lakeprobe.layouts import layout_file
+
+
+def written(tmp_path, text):
+    path = tmp_path / "layout.yaml"
+    path.write_text(text)
+    return layout_file.read(path)
+
+
+def test_axes_and_layouts(tmp_path):
+    file = written(
+        tmp_path,
+        "axes: {pp: 2, tp: 4}\n"
+        "tensors:\n"
+        "  up\\.weight: {tp: shard 0}\n"
+        "  mixed: {tp: partial sum, dp: copy}\n"
+        "  hidden: b s[cp] h[tp]\n",
+    )
+    assert file.axes == {"pp": 2, "tp": 4}
+    assert [(rule.pattern.pattern, rule.ways) for rule in file.rules] == [
+        (r"up\.weight", {"tp": ("shard", 0)}),
+        ("mixed", {"tp": ("sum", None), "dp": ("copy", None)}),
+        ("hidden", {"cp": ("shard", 1), "tp": ("shard", 2)}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("axes: {tp: many}\n", "is no size of an axis"),
+        ("axes: {tp: 0}\n", "is no size of an axis"),
+        ("meshes: {tp: 2}\n", "meshes is not known here"),
+        ("tensors: {'(': {tp: copy}}\n", "is no regular expression"),
+        ("tensors: {a: {tp: halved}}\n", "'halved' is no way to lie over an axis"),
+        ("tensors: {a: 'b s[cp'}\n", "does not name dimensions"),
+        ("tensors: {a: [tp]}\n", "is no layout"),
+        ("- a\n", "is no layout file"),
+        ("", "is no layout file"),
+    ],
+)
+def test_errors_name_the_file(tmp_path, text, message):
+    with pytest.raises(UsageError, match=r"layout\.yaml") as raised:
+        written(tmp_path, text)
+    assert message in str(raised.value)

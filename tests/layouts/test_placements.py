@@ -1,0 +1,77 @@
+"""How a tensor lies over the axes, from shapes, from equality, and from what an op is given."""
+
+import pytest
+
+from lakeprobe.layouts.mesh import Axis
+from lakeprobe.layouts.placements import Key, Leaf, decide
+
+DP, TP = Axis("dp", 2, ""), Axis("tp", 2, "")
+
+
+def leaf(
+    slot, shape, whole, equal, *, op="Functional.linear.0.forward", value=None, reduced=(), present=(2, 2), **more
+):
+    role = slot.partition(".")[0]
+    direction = "backward" if "backward" in op else "forward"
+    if "parameters_grad" in op:
+        role = direction = "parameters_grad"
+    return Leaf(
+        Key(op, slot, 0), role, "tensor", direction, shape, 1, whole, equal, present, frozenset(reduced),
+        value if value is not None else hash((op, slot)), **more,
+    )  # fmt: skip
+
+
+def texts(*ops):
+    decided = decide([list(op) for op in ops], (DP, TP))
+    return {
+        key.slot if len(ops) == 1 else f"{key.op} {key.slot}": placed.text((DP, TP)) for key, placed in decided.items()
+    }
+
+
+def test_a_fraction_of_the_extent_is_a_shard_along_the_axis_that_differs():
+    column = [leaf("input.0", (4, 8), (8, 8), (False, True)), leaf("input.1", (8, 8), (16, 8), (True, False)),
+              leaf("output.0", (4, 8), (8, 16), (False, False))]  # fmt: skip
+    assert texts(column) == {"input.0": "dp: shard 0", "input.1": "tp: shard 0", "output.0": "dp: shard 0, tp: shard 1"}
+
+
+def test_the_result_of_a_contracted_shard_is_a_partial_sum():
+    row = [leaf("input.0", (8, 4), (8, 8), (True, False)), leaf("output.0", (8, 8), (8, 8), (True, False))]
+    assert texts(row)["output.0"] == "tp: partial sum"
+
+
+def test_equal_tensors_are_copies_and_unequal_ones_without_a_reason_are_a_finding():
+    norm = [leaf("input.0", (8, 8), (8, 8), (True, True)), leaf("output.0", (8, 8), (8, 8), (True, False))]
+    decided = decide([norm], (DP, TP))
+    assert decided[norm[0].key].text((DP, TP)) == ""
+    assert decided[norm[1].key].problem == "copies along tp differ"
+
+
+def test_what_a_collective_adds_up_is_a_checked_sum():
+    reduced = [leaf("input.0", (8, 8), (8, 8), (True, False), reduced=(1,))]
+    placed = decide([reduced], (DP, TP))[reduced[0].key]
+    assert (placed.ways, placed.certainty, placed.resolved) == (["copy", "sum"], "checked", True)
+
+
+def test_the_same_value_has_the_same_layout_in_the_next_op():
+    made = [leaf("input.0", (8, 4), (8, 8), (True, False)), leaf("output.0", (8, 8), (8, 8), (True, False), value=7)]
+    used = [leaf("input.0", (8, 8), (8, 8), (True, False), value=7, op="Tensor.__add__.0.forward")]
+    assert texts(made, used)["Tensor.__add__.0.forward input.0"] == "tp: partial sum"
+
+
+def test_a_gradient_is_cut_as_its_parameter_is():
+    forward = [leaf("parameters.weight", (8, 8), (16, 8), (True, False), op="Module.up.Linear.forward.0")]
+    gradient = [leaf("weight", (8, 8), (16, 8), (False, False), op="Module.up.Linear.parameters_grad.0")]
+    assert texts(forward, gradient)["Module.up.Linear.parameters_grad.0 weight"] == "dp: partial sum, tp: shard 0"
+
+
+def test_the_same_data_on_every_copy_is_a_finding():
+    batch = [leaf("input.0", (4, 8), (8, 8), (True, True))]
+    assert decide([batch], (DP, TP))[batch[0].key].problem == "every rank along dp has the same shard"
+
+
+@pytest.mark.parametrize(("number", "golden", "became"), [("4", "8", "8"), ("3", "8", None), ("4", "9", None)])
+def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden, became):
+    tensor = leaf("input.0", (4, 8), (8, 8), (False, True))
+    argument = Leaf(Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, None, (True, True), (2, 2),
+                    frozenset(), 1, number, golden)  # fmt: skip
+    assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
