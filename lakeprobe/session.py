@@ -566,13 +566,14 @@ class Lake:
         with query_errors():
             return drifting.series_drift(self._connection, golden, run, threshold)
 
-    def watch(self, run: str, rules: Sequence[str] = watching.RULES) -> list[Anomaly]:
+    def watch(self, run: str, rules: Sequence[str] = watching.RULES, last: int | None = None) -> list[Anomaly]:
         """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
 
-        A rule is the name of a bundled one, or the path of an .sql file. Raises UsageError and RuleError.
+        A rule is the name of a bundled one, or the path of an .sql file. With `last` the rules see only so many of the
+        last steps. Raises UsageError and RuleError.
         """
         with query_errors():
-            return watching.watch(self._connection, run, [watching.load(rule) for rule in rules])
+            return watching.watch(self._connection, run, [watching.load(rule) for rule in rules], last)
 
     def merge(
         self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), step: int | None = None

@@ -1,32 +1,37 @@
-"""The metrics of a tensor, as PyTorch computes them on the tensor's own device.
+"""The metrics of a tensor.
 
-Numbers stay on the device, as tensors without dimensions, until the step is over, so that the host does not wait for
-each of them.
+What is in the host's memory is measured there and then. On a device, numbers stay tensors without dimensions until the
+step is over, so that the host waits for the device once a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import torch
 import xxhash
 
-Numbers = dict[str, Any]
+Numbers = dict[str, float | torch.Tensor]
+
+_CHUNK = 8192
+"""So many elements are widened at once: they stay in the core's cache, and are too few for BLAS to start threads."""
 
 
-def numbers(tensor: torch.Tensor, metrics: tuple[str, ...], eps: float) -> dict[str, torch.Tensor]:
-    """Return those of `metrics` that are numbers: tensors without dimensions.
+def numbers(tensor: torch.Tensor, metrics: Iterable[str], eps: float) -> Numbers:
+    """Return those of `metrics` that are numbers: floats in the host's memory, else tensors without dimensions.
 
     norm is the Euclidean norm and mean the arithmetic mean, both accumulated in float64, on devices without it in
-    float32. zeros is the share of elements
-    below `eps` in magnitude, nans their number. A complex tensor is measured by its magnitudes. An empty tensor has a
-    norm and NaNs of 0 and nothing else.
+    float32. zeros is the share of elements below `eps` in magnitude, nans their number. A complex tensor is measured by
+    its magnitudes. An empty tensor has a norm and NaNs of 0 and nothing else.
     """
     if tensor.is_complex():
         tensor = tensor.abs()
-    wanted = metrics if tensor.numel() else tuple(metric for metric in metrics if metric in ("norm", "nans"))
-    return {metric: _OF[metric](tensor, eps) for metric in wanted if metric in _OF}
+    wanted = [metric for metric in metrics if tensor.numel() or metric in ("norm", "nans")]
+    if tensor.device.type == "cpu":
+        return {**_on_host(tensor, frozenset(wanted), eps)}
+    return {metric: _ON_DEVICE[metric](tensor, eps) for metric in wanted if metric in _ON_DEVICE}
 
 
 def texts(tensor: torch.Tensor, metrics: tuple[str, ...]) -> dict[str, str]:
@@ -39,23 +44,67 @@ def texts(tensor: torch.Tensor, metrics: tuple[str, ...]) -> dict[str, str]:
     return {metric: of[metric]() for metric in metrics if metric in of}
 
 
+def agreement(gradient: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
+    """Return the share of elements whose sign is the same in both. One that is zero in either counts half."""
+    same: torch.Tensor = (gradient.sign() * moment.sign()).sum(dtype=_wide(gradient)) / moment.numel()
+    return (same + 1) / 2
+
+
+def _on_host(tensor: torch.Tensor, metrics: frozenset[str], eps: float) -> dict[str, float]:
+    plain = tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.double()
+    array = plain.reshape(-1).numpy()
+    found: dict[str, float] = {}
+    if metrics & {"norm", "mean"}:
+        squares, total = _sums(array, wants_total="mean" in metrics)
+        found["norm"] = math.sqrt(squares)
+        if array.size:
+            found["mean"] = total / array.size
+    if metrics & {"min", "max"}:
+        least, most = torch.aminmax(plain)
+        found["min"], found["max"] = least.item(), most.item()
+    if "zeros" in metrics:
+        few = sum(int(np.count_nonzero(np.abs(chunk) < eps)) for chunk in _chunks(array))
+        found["zeros"] = few / array.size
+    if "nans" in metrics:
+        has_none = "norm" in metrics and not math.isnan(found["norm"])
+        found["nans"] = 0.0 if has_none else float(np.count_nonzero(np.isnan(array)))
+    return {metric: value for metric, value in found.items() if metric in metrics}
+
+
+def _sums(array: np.ndarray, *, wants_total: bool) -> tuple[float, float]:
+    """Return the sum of the squares and the sum, accumulated in float64. Without `wants_total` the sum is 0."""
+    squares = total = 0.0
+    buffer = np.empty(min(array.size, _CHUNK))
+    for chunk in _chunks(array):
+        wide = buffer[: chunk.size]
+        np.copyto(wide, chunk)
+        squares += float(wide.dot(wide))
+        if wants_total:
+            total += float(wide.sum())
+    return squares, total
+
+
+def _chunks(array: np.ndarray) -> Iterable[np.ndarray]:
+    return (array[begin : begin + _CHUNK] for begin in range(0, array.size, _CHUNK))
+
+
 def _wide(tensor: torch.Tensor) -> torch.dtype:
     """Return the widest dtype in which the tensor's device computes by itself."""
     return torch.float32 if tensor.device.type in ("npu", "mps") else torch.float64
 
 
-def _norm(tensor: torch.Tensor, eps: float) -> torch.Tensor:
+def _norm(tensor: torch.Tensor, _eps: float) -> torch.Tensor:
     wide = _wide(tensor)
     return torch.linalg.vector_norm(tensor if tensor.is_floating_point() else tensor.to(wide), dtype=wide)
 
 
-_OF: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
+_ON_DEVICE: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
     "norm": _norm,
-    "mean": lambda tensor, eps: tensor.mean(dtype=_wide(tensor)),
-    "min": lambda tensor, eps: tensor.min().to(_wide(tensor)),
-    "max": lambda tensor, eps: tensor.max().to(_wide(tensor)),
+    "mean": lambda tensor, _: tensor.mean(dtype=_wide(tensor)),
+    "min": lambda tensor, _: tensor.min().to(_wide(tensor)),
+    "max": lambda tensor, _: tensor.max().to(_wide(tensor)),
     "zeros": lambda tensor, eps: (tensor.abs() < eps).to(_wide(tensor)).mean(),
-    "nans": lambda tensor, eps: torch.isnan(tensor).sum().to(_wide(tensor)),
+    "nans": lambda tensor, _: torch.isnan(tensor).sum().to(_wide(tensor)),
 }
 
 

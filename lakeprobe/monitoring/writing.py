@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, LakeprobeError
 from lakeprobe.lake import layout, log, staging, store
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -57,6 +57,8 @@ class SeriesWriter:
         self._seconds = seconds
         self._rows: list[Row] = []
         self._next_part = 1
+        self.published: Callable[[], None] = lambda: None
+        """Called in the thread that writes, when something new is in the lake."""
         self._error: Exception | None = None
         self._wake = threading.Condition()
         self._closing = False
@@ -111,7 +113,8 @@ class SeriesWriter:
                 self._presence.touch()
                 if rows:
                     self._publish(_table(rows))
-            except (LakeError, OSError) as error:
+                    self.published()
+            except (LakeprobeError, OSError) as error:
                 self._error = error
                 return
             if closing:
