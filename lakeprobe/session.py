@@ -566,6 +566,19 @@ class Lake:
         with query_errors():
             return drifting.series_drift(self._connection, golden, run, threshold)
 
+    def export_series(
+        self, run: str, out: str | os.PathLike[str], form: str = "monitor", *, digits: int = 6, steps_in_file: int = 1
+    ) -> list[Path]:
+        """Write the series of the monitored run `run` into the new folder `out`, for another tool. Returns the files.
+
+        `form` is monitor, the csv files of msprobe's monitor, or tensorboard. Options and errors:
+        `lakeprobe.export.series.export_series`.
+        """
+        from lakeprobe.export.series import export_series
+
+        with query_errors():
+            return export_series(self._connection, run, out, form, digits=digits, steps_in_file=steps_in_file)
+
     def watch(self, run: str, rules: Sequence[str] = watching.RULES, last: int | None = None) -> list[Anomaly]:
         """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
 

@@ -155,16 +155,19 @@ def _arguments(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
 
 
 def _slots(value: Any) -> Slots:
-    return {id(tensor): slot for slot, tensor in _named_tensors(value, every=False)}
+    slots: Slots = {}
+    for slot, tensor in _named_tensors(value, every=False):
+        slots.setdefault(id(tensor), slot)
+    return slots
 
 
 def _named_tensors(value: Any, slot: str = "", *, every: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors of floats in a value, each with its place: none for a tensor alone, [0] or ['key'] in others.
+    """Yield the tensors in a value, each with its place: none for a tensor alone, [0] or ['key'] in others.
 
     Without `every` only those that backward may pass.
     """
     if isinstance(value, torch.Tensor):
-        if (value.is_floating_point() or value.is_complex()) and (every or value.requires_grad):
+        if every or value.requires_grad:
             yield slot, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
