@@ -35,6 +35,7 @@ from lakeprobe.commands.rm import rm
 from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.run import run
 from lakeprobe.commands.show import show
+from lakeprobe.commands.signs import signs
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
 from lakeprobe.commands.verify import verify
@@ -55,7 +56,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch,
+    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, drift, watch, signs,
     unmatched, map_, sql, ls, show, view, check, export, rm, rename, note, recover, doctor, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)

@@ -18,6 +18,7 @@ from lakeprobe.analysis import drift as drifting
 from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis import signs as signing
 from lakeprobe.analysis import watch as watching
 from lakeprobe.analysis.beginnings import Beginning, beginnings
 from lakeprobe.analysis.blame import Blame
@@ -25,6 +26,7 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
+from lakeprobe.analysis.signs import Signs
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
@@ -566,12 +568,20 @@ class Lake:
         with query_errors():
             return drifting.series_drift(self._connection, golden, run, threshold)
 
+    def signs(self, golden: str, run: str) -> Signs:
+        """Compare the signs of gradients of two runs that were monitored with the metric signs.
+
+        Errors: `lakeprobe.analysis.signs.signs`.
+        """
+        with query_errors():
+            return signing.signs(self._connection, golden, run)
+
     def export_series(
         self, run: str, out: str | os.PathLike[str], form: str = "monitor", *, digits: int = 6, steps_in_file: int = 1
     ) -> list[Path]:
         """Write the series of the monitored run `run` into the new folder `out`, for another tool. Returns the files.
 
-        `form` is monitor, the csv files of msprobe's monitor, or tensorboard. Options and errors:
+        `form` is monitor or grad_probe, the files of msprobe's, or tensorboard. Options and errors:
         `lakeprobe.export.series.export_series`.
         """
         from lakeprobe.export.series import export_series

@@ -18,6 +18,7 @@ class Format(StrEnum):
     MSPROBE = "msprobe"
     MONITOR = "monitor"
     """The csv files of msprobe's monitor."""
+    GRAD_PROBE = "grad_probe"
     TENSORBOARD = "tensorboard"
 
 
@@ -40,8 +41,8 @@ def export(
     Each step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json
     and the tensor files. A dump that was ingested is written as it was. OUT appears when everything is written.
 
-    The formats monitor and tensorboard are for runs of `lakeprobe.monitor`: msprobe's csv files of its monitor, and
-    event files for TensorBoard.
+    The other formats are for runs of `lakeprobe.monitor`: the csv files of msprobe's monitor, the files of its
+    grad_probe, and event files for TensorBoard.
 
     Example: lakeprobe export npu ./npu_dump --format msprobe
     """

@@ -17,7 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "compare", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce", "perturb",
     ),
     "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
-    "Watch a training": ("watch",),
+    "Watch a training": ("watch", "signs"),
     "Keep the lake": ("ls", "rm", "rename", "note", "check", "recover", "doctor", "rules"),
 }  # fmt: skip
 """The groups of commands in the help, in the order in which a user meets them."""

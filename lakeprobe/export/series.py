@@ -23,7 +23,7 @@ from lakeprobe.system import files
 if TYPE_CHECKING:
     import duckdb
 
-FORMS = ("monitor", "tensorboard")
+FORMS = ("monitor", "grad_probe", "tensorboard")
 
 _FIXED = ("vpp_stage", "name", "step", "micro_step")
 _MOST_DIGITS = 20
@@ -37,6 +37,7 @@ def export_series(
 
     `form` monitor: a folder per rank with msprobe's files PREFIX_FIRST-LAST.csv, numbers rounded to `digits` digits
     behind the point, `steps_in_file` steps in each, as ndigits and step_count_per_record of its configuration say.
+    `form` grad_probe: a folder per rank with grad_summary_STEP.csv and, if signs were measured, stepSTEP/PARAMETER.npy.
     `form` tensorboard: a folder per rank with an event file, which TensorBoard opens.
 
     Raises UsageError for a run without series, a folder that is not empty and for an option that means nothing, and
@@ -56,6 +57,8 @@ def export_series(
         draft.mkdir(parents=True)
         if form == "monitor":
             _write_monitor(connection, run, draft, digits, steps_in_file)
+        elif form == "grad_probe":
+            _write_grad_probe(connection, run, draft)
         else:
             _write_tensorboard(connection, run, draft)
         files.put_in_place(draft, target)
@@ -108,6 +111,40 @@ def _cell(value: Any, column: str, digits: int) -> Any:
     if column == "nans":
         return int(value)
     return round(value, digits) if math.isfinite(value) else repr(value)
+
+
+def _write_grad_probe(connection: duckdb.DuckDBPyConnection, run: str, folder: Path) -> None:
+    rows = connection.sql(resources.sql("export/grad_probe"), params={"run": run}).fetchall()
+    for (rank, step), lines in groupby(rows, key=lambda row: row[:2]):
+        place = folder / f"rank{rank}"
+        place.mkdir(exist_ok=True)
+        held = [
+            (name, md5, sorted(shares or [], key=lambda share: _low(share[0])), (most, least, norm, shape), signs)
+            for _, _, name, md5, most, least, norm, shape, signs, shares in lines
+        ]
+        _, md5, shares, _, _ = held[0]
+        header = ["param_name", *(["MD5"] if md5 else []), *(interval for interval, _ in shares)]
+        with (place / f"grad_summary_{step}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([*header, "max", "min", "norm", "shape"])
+            for name, md5, shares, rest, signs in held:
+                writer.writerow([name, *([md5] if md5 else []), *(share for _, share in shares), *rest])
+                if signs is not None:
+                    _write_signs(place / f"step{step}", name, signs, rest[3])
+
+
+def _low(interval: str) -> float:
+    """Return the lower end of an interval such as (-1, 0]; that of zeros comes last."""
+    return math.inf if interval == "=0" else float(interval[1:].partition(",")[0])
+
+
+def _write_signs(folder: Path, name: str, signs: bytes, shape: str | None) -> None:
+    import numpy as np
+
+    folder.mkdir(exist_ok=True)
+    sides = [int(side) for side in (shape or "[]").strip("[]").split(",") if side.strip()]
+    bits = np.unpackbits(np.frombuffer(signs, np.uint8), count=math.prod(sides)).astype(bool)
+    np.save(folder / f"{name.replace('/', '_')}.npy", bits.reshape(sides))
 
 
 # ---- TensorBoard's event files: records of protobuf messages (tensorboard/compat/proto/event.proto) ----

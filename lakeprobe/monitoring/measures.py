@@ -6,8 +6,10 @@ step is over, so that the host waits for the device once a step.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -35,13 +37,35 @@ def numbers(tensor: torch.Tensor, metrics: Iterable[str], eps: float) -> Numbers
 
 
 def texts(tensor: torch.Tensor, metrics: tuple[str, ...]) -> dict[str, str]:
-    """Return those of `metrics` that are texts. digest is XXH3-64 of the bytes in their logical order."""
+    """Return those of `metrics` that are texts.
+
+    digest is XXH3-64 of the bytes in their logical order, md5 that of the elements as float32.
+    """
     of: dict[str, Callable[[], str]] = {
         "shape": lambda: str(list(tensor.shape)),
         "dtype": lambda: str(tensor.dtype),
         "digest": lambda: _digest(tensor),
+        "md5": lambda: hashlib.md5(tensor.float().cpu().numpy().tobytes(), usedforsecurity=False).hexdigest(),
     }
     return {metric: of[metric]() for metric in metrics if metric in of}
+
+
+def signs(tensor: torch.Tensor) -> bytes:
+    """Return a bit for each element, 1 if it is above 0."""
+    return np.packbits((tensor > 0).reshape(-1).cpu().numpy()).tobytes()
+
+
+def shares(tensor: torch.Tensor, bounds: Sequence[float]) -> Numbers:
+    """Return the share of elements in each interval that ends with a bound, and beyond the last, and of zeros.
+
+    An interval has its upper end, not its lower one.
+    """
+    names = [f"({low}, {high}]" for low, high in pairwise(["-inf", *bounds])] + [f"({bounds[-1]}, inf)"]
+    size = max(tensor.numel(), 1)
+    places = torch.bucketize(tensor.float(), torch.tensor(bounds, dtype=torch.float32, device=tensor.device))
+    counts = torch.bincount(places.reshape(-1), minlength=len(names)).tolist()
+    found: Numbers = {name: count / size for name, count in zip(names, counts, strict=True)}
+    return found | {"=0": int((tensor == 0).sum()) / size}
 
 
 def agreement(gradient: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:

@@ -56,7 +56,12 @@ class Meter:
         with torch.no_grad():
             plain = _plain(tensor)
             found = measures.numbers(plain, settings.metrics, settings.eps)
+            if "shares" in settings.metrics and settings.bounds:
+                found |= measures.shares(plain, settings.bounds)
             found_texts = measures.texts(plain, settings.metrics)
+            if "signs" in settings.metrics:
+                key, size = Key(name, point, "signs"), float(plain.numel())
+                self._rows.append(Row(self._step, micro_step, key, size, None, measures.signs(plain)))
         self.numbers(name, point, found, micro_step)
         for metric, text in found_texts.items():
             self.text(Key(name, point, metric), text, micro_step)

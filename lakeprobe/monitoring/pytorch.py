@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.optim.optimizer as hooking
 from torch import nn
 
 from lakeprobe.collect.pytorch.modules import accumulator
@@ -17,6 +18,9 @@ from lakeprobe.monitoring.settings import Settings, fits
 from lakeprobe.monitoring.writing import Row
 
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
+
+ANY = "any optimizer"
+"""In place of an optimizer: each step of any of them ends a step."""
 
 _MAIN_GRADIENT = "main_grad"
 """Where Megatron accumulates a parameter's gradient, in a hook on the parameter's node, which runs before ours."""
@@ -104,6 +108,10 @@ class Hooks:
             ended()
 
         before_update, after_update = guard(self.before_update), guard(after)
+        if optimizer is ANY:
+            self._keep(hooking.register_optimizer_step_pre_hook(lambda *_: before_update()))
+            self._keep(hooking.register_optimizer_step_post_hook(lambda *_: after_update()))
+            return
         if isinstance(optimizer, torch.optim.Optimizer):
             self._keep(optimizer.register_step_pre_hook(lambda *_: before_update()))
             self._keep(optimizer.register_step_post_hook(lambda *_: after_update()))
@@ -192,7 +200,7 @@ def named(models: Sequence[nn.Module], method: str) -> Iterator[tuple[str, Any]]
 
 def _optimizers(optimizer: Any) -> list[Any]:
     """Return the optimizers with states inside one, which may be a chain or a wrapper of others."""
-    if optimizer is None:
+    if optimizer is None or optimizer is ANY:
         return []
     chained = getattr(optimizer, "chained_optimizers", None)
     if chained is not None:

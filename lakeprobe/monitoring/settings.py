@@ -17,8 +17,8 @@ POINTS = (
 """Where a training is measured. docs/monitor.md says when each point is reached."""
 
 NUMBERS = ("norm", "mean", "min", "max", "zeros", "nans")
-TEXTS = ("shape", "dtype", "digest")
-METRICS = (*NUMBERS, *TEXTS)
+TEXTS = ("shape", "dtype", "digest", "md5")
+METRICS = (*NUMBERS, *TEXTS, "signs", "shares")
 
 FEATURES = ("attention", "linear", "router_weight", "router_logit")
 """What a module is, for the metrics that only such a module has (lakeprobe.monitoring.features)."""
@@ -51,11 +51,15 @@ class Settings:
     lines: tuple[str, ...] = ()
     """Regular expressions: collectives are measured whose call stack has one of them."""
     eps: float = 1e-8
+    bounds: tuple[float, ...] = (-1.0, 0.0, 1.0)
+    """The ends of the intervals of the metric shares, ascending."""
+    steps: tuple[int, ...] = ()
+    """The steps that are measured, all if there are none."""
     seconds: float = 10.0
 
     def wants_step(self, step: int) -> bool:
         """Whether the step `step` is measured."""
-        return step >= self.start and (step - self.start) % self.every == 0
+        return step >= self.start and (step - self.start) % self.every == 0 and (not self.steps or step in self.steps)
 
     def wants_rank(self, rank: int) -> bool:
         """Whether the rank `rank` is measured."""
@@ -75,7 +79,7 @@ def check(options: Mapping[str, Any]) -> Settings:
     given = dict(options)
     given["points"] = _some_of("points", given["points"], POINTS)
     given["metrics"] = _some_of("metrics", given["metrics"], METRICS)
-    for what in ("targets", "ranks", "lines"):
+    for what in ("targets", "ranks", "lines", "bounds"):
         if isinstance(given[what], str):
             raise UsageError(f"monitor: {what} should be a list, not {given[what]!r}")
         given[what] = tuple(given[what])
@@ -85,6 +89,8 @@ def check(options: Mapping[str, Any]) -> Settings:
         raise UsageError(f"monitor: seconds should be a number above 0, not {given['seconds']!r}")
     if given["layout"] not in LAYOUTS:
         raise UsageError(f"monitor: layout should be {' or '.join(LAYOUTS)}, not {given['layout']!r}")
+    if list(given["bounds"]) != sorted(set(given["bounds"])):
+        raise UsageError(f"monitor: bounds should be numbers that ascend, not {given['bounds']!r}")
     asked = given.pop("features") or {}
     features = {kind: _inside(asked[kind]) for kind in _some_of("features", list(asked), FEATURES)}
     if not given["points"] and not features:

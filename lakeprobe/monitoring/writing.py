@@ -33,13 +33,14 @@ class Key(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One measured value: a number or a text."""
+    """One measured value: a number or a text, or as a number of elements and their signs."""
 
     step: int
     micro_step: int | None
     key: Key
     value: float | None
     text: str | None
+    signs: bytes | None = None
 
 
 class SeriesWriter:
@@ -155,10 +156,10 @@ def _schema() -> pa.Schema:
 def _table(rows: Sequence[Row]) -> pa.Table:
     import pyarrow as pa
 
-    steps, micro_steps, keys, values, texts = zip(*rows, strict=True)
+    steps, micro_steps, keys, values, texts, signs = zip(*rows, strict=True)
     names, points, metrics = zip(*keys, strict=True)
     return pa.Table.from_arrays([pa.array(column, type.type) for column, type in zip(
-        (steps, micro_steps, names, points, metrics, values, texts), _schema(), strict=True
+        (steps, micro_steps, names, points, metrics, values, texts, signs), _schema(), strict=True
     )], schema=_schema())  # fmt: skip
 
 
