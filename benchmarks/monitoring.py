@@ -2,10 +2,10 @@
 
     MSPROBE=/path/to/msprobe python benchmarks/monitoring.py [ROUNDS]
 
-Trains the transformer of benchmarks/transformer.py on one thread. A round is a process of each case, in turns. Counted are
-the CPU seconds of the process with all of its threads, from the sixth step until the monitor is closed, in two lengths: their
-difference is what a step costs, and the rest is spent once. With MSPROBE, its monitor measures the same in the same rounds.
-Prints a Markdown table.
+Trains the transformer of benchmarks/transformer.py on one thread. A round is a process of each case, in turns. A step
+costs the median of the CPU seconds of its process, with all of its threads, over all steps of all rounds. What a
+process spends beyond these, until the monitor is closed, is spent once. With MSPROBE, its monitor measures the same in
+the same rounds. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-SHORT, LONG, WARM_UP = 20, 60, 5
+STEPS, WARM_UP = 40, 5
 ALL_POINTS = (
-    "gradient_unreduced", "gradient", "parameter", "parameter_updated", "moment1", "moment2", "update", "input", "output",
-    "input_gradient", "output_gradient",
+    "gradient_unreduced", "gradient", "parameter", "parameter_updated", "moment1", "moment2", "update",
+    "input", "output", "input_gradient", "output_gradient",
 )  # fmt: skip
 CASES: dict[str, dict[str, Any] | None] = {
     "nothing": None,
     "gradients and parameters, norm": {},
+    "gradients and parameters, exact norm": {"exact": True},
     "gradients and parameters, all metrics but digest": {
         "metrics": ("norm", "mean", "min", "max", "zeros", "nans", "shape", "dtype"),
     },
     "gradients before and after reduction, parameters before and after the update, norm": {
         "points": ("gradient_unreduced", "gradient", "parameter", "parameter_updated"),
         "metrics": ("norm", "shape", "dtype"),
+        "exact": True,
     },
     "every point, norm": {"points": ALL_POINTS},
 }
@@ -41,32 +43,34 @@ PEER_CONFIG = {"targets": {}, "wg_distribution": True, "param_distribution": Tru
 
 
 def main() -> int:
-    if len(sys.argv) == 5:
-        print(train(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])))
+    if len(sys.argv) == 4:
+        print(json.dumps(train(sys.argv[2], Path(sys.argv[3]))))
         return 0
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     msprobe = os.environ.get("MSPROBE")
     cases = [*CASES, *([PEER] if msprobe else [])]
-    seconds: dict[tuple[str, int], list[float]] = {(case, steps): [] for case in cases for steps in (SHORT, LONG)}
+    steps: dict[str, list[float]] = {case: [] for case in cases}
+    totals: dict[str, list[float]] = {case: [] for case in cases}
     for _ in range(rounds):
-        for case, steps in seconds:
+        for case in cases:
             python = Path(msprobe).with_name("python") if msprobe and case == PEER else sys.executable
             with tempfile.TemporaryDirectory() as folder:
-                command = [python, __file__, "train", case, str(steps), folder]
+                command = [python, __file__, "train", case, folder]
                 said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                seconds[case, steps].append(float(said.splitlines()[-1]))
-    found = {key: median(values) for key, values in seconds.items()}
-    a_step = {case: (found[case, LONG] - found[case, SHORT]) / (LONG - SHORT) for case in cases}
-    bare = a_step["nothing"]
+                found = json.loads(said.splitlines()[-1])
+                steps[case] += found["steps"]
+                totals[case].append(found["total"])
+    bare = median(steps["nothing"])
     print("| monitored | CPU seconds a step | added | once |\n|---|---|---|---|")
     for case in cases:
-        once = found[case, SHORT] - a_step[case] * SHORT
-        print(f"| {case} | {a_step[case]:.4f} | {a_step[case] / bare - 1:.1%} | {once:.2f} s |")
+        step = median(steps[case])
+        once = median(totals[case]) - step * STEPS
+        print(f"| {case} | {step:.4f} | {step / bare - 1:.1%} | {once:.2f} s |")
     return 0
 
 
-def train(case: str, steps: int, folder: Path) -> float:
-    """CPU seconds of the steps after the warm-up."""
+def train(case: str, folder: Path) -> dict[str, Any]:
+    """CPU seconds of each step after the warm-up, and of all of them until the monitor is closed."""
     import time
 
     import torch
@@ -83,23 +87,25 @@ def train(case: str, steps: int, folder: Path) -> float:
         import lakeprobe
 
         monitor = lakeprobe.monitor(model, optimizer, run="run", lake=folder / "lake", **options)
-    began = 0.0
-    for step in range(steps + WARM_UP):
-        if step == WARM_UP:
-            began = time.process_time()
+    seconds = []
+    for _ in range(STEPS + WARM_UP):
+        began = time.process_time()
         tokens = torch.randint(VOCABULARY, (4, LENGTH + 1))
         optimizer.zero_grad()
         logits = model(tokens[:, :-1])
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
         optimizer.step()
-    if hasattr(monitor, "close"):
+        seconds.append(time.process_time() - began)
+    began = time.process_time()
+    if monitor is not None and hasattr(monitor, "close"):
         monitor.close()
-    return time.process_time() - began
+    measured = seconds[WARM_UP:]
+    return {"steps": measured, "total": sum(measured) + time.process_time() - began}
 
 
 def peer(model: Any, optimizer: Any, folder: Path) -> Any:
     """msprobe's monitor of the same points."""
-    from msprobe.pytorch import TrainerMon
+    from msprobe.pytorch import TrainerMon  # type: ignore[import-not-found]
 
     os.environ["MONITOR_OUTPUT_DIR"] = str(folder / "out")
     config = folder / "monitor_config.json"

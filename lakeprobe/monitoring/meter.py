@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from lakeprobe.monitoring import measures
-from lakeprobe.monitoring.settings import Settings
+from lakeprobe.monitoring.settings import TEXTS, Settings
 from lakeprobe.monitoring.writing import Key, Row
 
 
@@ -18,6 +18,8 @@ class Meter:
     def __init__(self, settings: Settings, step: int = 0) -> None:
         """Begin with the step `step`."""
         self.settings = settings
+        self._metrics = frozenset(settings.metrics)
+        self._has_texts = bool(self._metrics.intersection(TEXTS))
         self._measured = 0
         self._rows: list[Row] = []
         self._waiting: list[tuple[int | None, Key, torch.Tensor]] = []
@@ -52,14 +54,14 @@ class Meter:
         """Measure `tensor`, if this step is measured and has this point."""
         if not self.on or point not in self.settings.points:
             return
-        settings = self.settings
+        settings, metrics = self.settings, self._metrics
         with torch.no_grad():
             plain = _plain(tensor)
-            found = measures.numbers(plain, settings.metrics, settings.eps)
-            if "shares" in settings.metrics and settings.bounds:
+            found = measures.numbers(plain, metrics, settings.eps, exact=settings.exact)
+            if "shares" in metrics and settings.bounds:
                 found |= measures.shares(plain, settings.bounds)
-            found_texts = measures.texts(plain, settings.metrics)
-            if "signs" in settings.metrics:
+            found_texts = measures.texts(plain, metrics) if self._has_texts else {}
+            if "signs" in metrics:
                 key, size = Key(name, point, "signs"), float(plain.numel())
                 self._rows.append(Row(self._step, micro_step, key, size, None, measures.signs(plain)))
         self.numbers(name, point, found, micro_step)

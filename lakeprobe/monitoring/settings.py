@@ -51,6 +51,8 @@ class Settings:
     lines: tuple[str, ...] = ()
     """Regular expressions: collectives are measured whose call stack has one of them."""
     eps: float = 1e-8
+    exact: bool = True
+    """Whether norms are accumulated in float64 throughout."""
     bounds: tuple[float, ...] = (-1.0, 0.0, 1.0)
     """The ends of the intervals of the metric shares, ascending."""
     steps: tuple[int, ...] = ()

@@ -115,6 +115,28 @@ def test_what_was_asked_for_is_measured_and_nothing_else(tmp_path: Path) -> None
         assert lake.sql("SELECT count(*) FROM series WHERE name = 'loss'").fetchall() == [(9,)]
 
 
+def test_a_norm_that_need_not_be_exact(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    parameter = torch.nn.Parameter(torch.randn(3, 5000))
+    module = torch.nn.Module()
+    module.weight = parameter
+    with lakeprobe.monitor(module, run="npu", lake=tmp_path / "lake", points=["parameter"]) as monitor:
+        for scale in (1.0, 1e25, 1e-50, 0.0):  # float32 cannot square the second, and holds of the third only 1e-25
+            with torch.no_grad():
+                parameter.mul_(scale)
+            monitor.before_step()
+            monitor.step()
+            if scale == 1e25:
+                expected = float(parameter.detach().double().norm())
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        found = [value for (value,) in lake.sql("SELECT value FROM series ORDER BY step").fetchall()]
+    assert found[0] == pytest.approx(np.sqrt(15000), rel=0.02)
+    assert found[1] == pytest.approx(expected, rel=1e-12)
+    assert found[2] == pytest.approx(expected * 1e-50, rel=1e-5)
+    assert found[1] / found[0] == pytest.approx(1e25, rel=1e-6)
+    assert found[3] == 0.0
+
+
 def test_micro_steps_are_numbered(tmp_path: Path) -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
