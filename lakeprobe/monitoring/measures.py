@@ -32,7 +32,7 @@ def numbers(tensor: torch.Tensor, metrics: frozenset[str], eps: float, *, exact:
     """Return those of `metrics` that are numbers: floats in the host's memory, else tensors without dimensions.
 
     norm is the Euclidean norm and mean the arithmetic mean, both accumulated in float64, on devices without it in
-    float32. If not `exact`, a norm without a mean may be off by a float32's rounding, and costs half. zeros is the
+    float32. If not `exact`, a norm without a mean may be off by a float32's rounding. zeros is the
     share of elements below `eps` in magnitude, nans their number. A complex tensor is measured by its magnitudes. An
     empty tensor has a norm and NaNs of 0 and nothing else.
     """

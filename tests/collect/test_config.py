@@ -106,7 +106,10 @@ WRONG = [
     ({"statistics": {"level": "L0"}}, "statistics: there is no key level; it belongs to the top"),
     ({"list": ["a"]}, "there is no key list; it belongs to statistics or tensor or structure"),
     ({"tensor": {"tensor_list": ["a"]}}, "tensor: there is no key tensor_list; it belongs to statistics"),
-    ({"task": "tensors"}, 'task should be one of statistics, tensor, structure, overflow_check, grad_probe, not "tensors"'),
+    (
+        {"task": "tensors"},
+        'task should be one of statistics, tensor, structure, overflow_check, grad_probe, not "tensors"',
+    ),
     ({"task": ["tensor"]}, "task should be one of"),
     ({"level": "L3"}, 'level should be one of L0, L1, L2, mix, debug, not "L3"'),
     ({"level": 1}, "level should be one of"),
