@@ -1,83 +1,118 @@
 """What monitoring adds to a training step: CPU seconds of a process that monitors, and of one that does not.
 
-    python benchmarks/monitoring.py [ROUNDS]
+    MSPROBE=/path/to/msprobe python benchmarks/monitoring.py [ROUNDS]
 
-Trains the transformer of benchmarks/transformer.py on one thread. A round is a process of each, in turns. Counted are
-the CPU seconds of the process with all of its threads, from the sixth step until the monitor is closed. Prints a
-Markdown table.
+Trains the transformer of benchmarks/transformer.py on one thread. A round is a process of each case, in turns. A step
+costs the median of the CPU seconds of its process, with all of its threads, over all steps of all rounds. What a
+process spends beyond these, until the monitor is closed, is spent once. With MSPROBE, its monitor measures the same in
+the same rounds. Prints a Markdown table.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 STEPS, WARM_UP = 40, 5
-CASES = {
-    "bare": None,
+ALL_POINTS = (
+    "gradient_unreduced", "gradient", "parameter", "parameter_updated", "moment1", "moment2", "update",
+    "input", "output", "input_gradient", "output_gradient",
+)  # fmt: skip
+CASES: dict[str, dict[str, Any] | None] = {
+    "nothing": None,
     "gradients and parameters, norm": {},
+    "gradients and parameters, exact norm": {"exact": True},
     "gradients and parameters, all metrics but digest": {
         "metrics": ("norm", "mean", "min", "max", "zeros", "nans", "shape", "dtype"),
     },
-    "every point, norm": {
-        "points": (
-            "gradient_unreduced", "gradient", "parameter", "parameter_updated", "moment1", "moment2", "update",
-            "activation", "activation_gradient",
-        ),
+    "gradients before and after reduction, parameters before and after the update, norm": {
+        "points": ("gradient_unreduced", "gradient", "parameter", "parameter_updated"),
+        "metrics": ("norm", "shape", "dtype"),
+        "exact": True,
     },
-}  # fmt: skip
+    "every point, norm": {"points": ALL_POINTS},
+}
+PEER = "msprobe: gradients before and after reduction, parameters before and after the update, norm"
+PEER_CONFIG = {"targets": {}, "wg_distribution": True, "param_distribution": True, "ops": ["norm"]}
 
 
 def main() -> int:
     if len(sys.argv) == 4:
-        print(train(sys.argv[2], Path(sys.argv[3])))
+        print(json.dumps(train(sys.argv[2], Path(sys.argv[3]))))
         return 0
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    seconds: dict[str, list[float]] = {case: [] for case in CASES}
+    msprobe = os.environ.get("MSPROBE")
+    cases = [*CASES, *([PEER] if msprobe else [])]
+    steps: dict[str, list[float]] = {case: [] for case in cases}
+    totals: dict[str, list[float]] = {case: [] for case in cases}
     for _ in range(rounds):
-        for case in CASES:
+        for case in cases:
+            python = Path(msprobe).with_name("python") if msprobe and case == PEER else sys.executable
             with tempfile.TemporaryDirectory() as folder:
-                command = [sys.executable, __file__, "train", case, folder]
-                seconds[case].append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    bare = median(seconds["bare"])
-    print("| monitored | CPU seconds a step | added |\n|---|---|---|")
-    for case, found in seconds.items():
-        print(f"| {case} | {median(found):.4f} | {median(found) / bare - 1:.1%} |")
+                command = [python, __file__, "train", case, folder]
+                said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                found = json.loads(said.splitlines()[-1])
+                steps[case] += found["steps"]
+                totals[case].append(found["total"])
+    bare = median(steps["nothing"])
+    print("| monitored | CPU seconds a step | added | once |\n|---|---|---|---|")
+    for case in cases:
+        step = median(steps[case])
+        once = median(totals[case]) - step * STEPS
+        print(f"| {case} | {step:.4f} | {step / bare - 1:.1%} | {once:.2f} s |")
     return 0
 
 
-def train(case: str, folder: Path) -> float:
-    """CPU seconds of a step."""
+def train(case: str, folder: Path) -> dict[str, Any]:
+    """CPU seconds of each step after the warm-up, and of all of them until the monitor is closed."""
     import time
 
     import torch
     from transformer import LENGTH, VOCABULARY, Transformer
 
-    import lakeprobe
-
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Transformer()
     optimizer = torch.optim.AdamW(model.parameters())
-    options = CASES[case]
-    monitor = (
-        None if options is None else lakeprobe.monitor(model, optimizer, run="run", lake=folder / "lake", **options)
-    )
-    began = 0.0
-    for step in range(STEPS + WARM_UP):
-        if step == WARM_UP:
-            began = time.process_time()
+    monitor = None
+    if case == PEER:
+        monitor = peer(model, optimizer, folder)
+    elif (options := CASES[case]) is not None:
+        import lakeprobe
+
+        monitor = lakeprobe.monitor(model, optimizer, run="run", lake=folder / "lake", **options)
+    seconds = []
+    for _ in range(STEPS + WARM_UP):
+        began = time.process_time()
         tokens = torch.randint(VOCABULARY, (4, LENGTH + 1))
         optimizer.zero_grad()
         logits = model(tokens[:, :-1])
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
         optimizer.step()
-    if monitor:
+        seconds.append(time.process_time() - began)
+    began = time.process_time()
+    if monitor is not None and hasattr(monitor, "close"):
         monitor.close()
-    return (time.process_time() - began) / STEPS
+    measured = seconds[WARM_UP:]
+    return {"steps": measured, "total": sum(measured) + time.process_time() - began}
+
+
+def peer(model: Any, optimizer: Any, folder: Path) -> Any:
+    """msprobe's monitor of the same points."""
+    from msprobe.pytorch import TrainerMon  # type: ignore[import-not-found]
+
+    os.environ["MONITOR_OUTPUT_DIR"] = str(folder / "out")
+    config = folder / "monitor_config.json"
+    config.write_text(json.dumps(PEER_CONFIG))
+    monitor = TrainerMon(str(config), params_have_main_grad=False)
+    monitor.set_monitor(model, optimizer)
+    return monitor
 
 
 if __name__ == "__main__":

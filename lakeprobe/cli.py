@@ -38,6 +38,7 @@ from lakeprobe.commands.rm import rm
 from lakeprobe.commands.rules import app as rules
 from lakeprobe.commands.run import run
 from lakeprobe.commands.show import show
+from lakeprobe.commands.signs import signs
 from lakeprobe.commands.sql import sql
 from lakeprobe.commands.unmatched import unmatched
 from lakeprobe.commands.verify import verify
@@ -59,8 +60,8 @@ app = typer.Typer(
 )
 for command in (
     ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, merge_layout, drift,
-    watch, unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover, doctor,
-    run,
+    watch, signs, unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover,
+    doctor, run,
 ):  # fmt: skip
     app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 app.add_typer(rules, name="rules")

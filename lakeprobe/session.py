@@ -18,6 +18,7 @@ from lakeprobe.analysis import drift as drifting
 from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis import signs as signing
 from lakeprobe.analysis import watch as watching
 from lakeprobe.analysis.beginnings import Beginning, beginnings
 from lakeprobe.analysis.blame import Blame
@@ -25,6 +26,7 @@ from lakeprobe.analysis.communication import Communication
 from lakeprobe.analysis.first_difference import FirstDifference
 from lakeprobe.analysis.merge import Sheet
 from lakeprobe.analysis.overflow import Overflow
+from lakeprobe.analysis.signs import Signs
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
@@ -636,13 +638,35 @@ class Lake:
         with query_errors():
             return drifting.series_drift(self._connection, golden, run, threshold)
 
-    def watch(self, run: str, rules: Sequence[str] = watching.RULES) -> list[Anomaly]:
-        """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
+    def signs(self, golden: str, run: str) -> Signs:
+        """Compare the signs of gradients of two runs that were monitored with the metric signs.
 
-        A rule is the name of a bundled one, or the path of an .sql file. Raises UsageError and RuleError.
+        Errors: `lakeprobe.analysis.signs.signs`.
         """
         with query_errors():
-            return watching.watch(self._connection, run, [watching.load(rule) for rule in rules])
+            return signing.signs(self._connection, golden, run)
+
+    def export_series(
+        self, run: str, out: str | os.PathLike[str], form: str = "monitor", *, digits: int = 6, steps_in_file: int = 1
+    ) -> list[Path]:
+        """Write the series of the monitored run `run` into the new folder `out`, for another tool. Returns the files.
+
+        `form` is monitor or grad_probe, the files of msprobe's, or tensorboard. Options and errors:
+        `lakeprobe.export.series.export_series`.
+        """
+        from lakeprobe.export.series import export_series
+
+        with query_errors():
+            return export_series(self._connection, run, out, form, digits=digits, steps_in_file=steps_in_file)
+
+    def watch(self, run: str, rules: Sequence[str] = watching.RULES, last: int | None = None) -> list[Anomaly]:
+        """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
+
+        A rule is the name of a bundled one, or the path of an .sql file. With `last` the rules see only so many of the
+        last steps. Raises UsageError and RuleError.
+        """
+        with query_errors():
+            return watching.watch(self._connection, run, [watching.load(rule) for rule in rules], last)
 
     def merge(
         self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), step: int | None = None

@@ -19,7 +19,7 @@ from lakeprobe.lake.connection import connect, lock
 if TYPE_CHECKING:
     import duckdb
 
-RULES = ("nan", "turbulence", "dead", "vanishing", "replicas", "silent")
+RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "replicas", "laws", "silent")
 """The bundled rules, in the order in which they are asked."""
 
 COLUMNS = ("rank", "step", "name", "point", "metric", "value", "reason")
@@ -76,16 +76,18 @@ def check_monitored(connection: duckdb.DuckDBPyConnection, *runs: str) -> None:
             raise UsageError(f"the lake has no series of run {run}; it has {', '.join(monitored) or 'none'}")
 
 
-def watch(connection: duckdb.DuckDBPyConnection, run: str, rules: Sequence[WatchRule]) -> list[Anomaly]:
+def watch(
+    connection: duckdb.DuckDBPyConnection, run: str, rules: Sequence[WatchRule], last: int | None = None
+) -> list[Anomaly]:
     """Return what `rules` find in the series of `run`, the earliest step first.
 
-    `connection` has the views of the lake. Raises UsageError if no run of that name was monitored, and RuleError for a
-    rule that DuckDB refuses or that lacks a column.
+    With `last` they see only so many of the last steps. `connection` has the views of the lake. Raises UsageError if no
+    run of that name was monitored, and RuleError for a rule that DuckDB refuses or that lacks a column.
     """
     import duckdb
 
     check_monitored(connection, run)
-    series = connection.sql("SELECT * EXCLUDE (run) FROM series WHERE run = $run", params={"run": run}).to_arrow_table()
+    series = connection.sql(resources.sql("analysis/watch/watched"), params={"run": run, "last": last}).to_arrow_table()
     judging = connect()
     try:
         judging.register("passed", series)

@@ -28,6 +28,19 @@ LARGEST = 10**6
 
 
 @dataclass(frozen=True, slots=True)
+class GradProbe:
+    """What msprobe's grad_probe measures of every gradient, ahead of each update.
+
+    Level L0: md5, max, min, norm and shape. L1: signs instead of md5. L2: also the shares of elements between bounds.
+    """
+
+    grad_level: str = "L1"
+    param_list: tuple[str, ...] = ()
+    """The names of the parameters, all if there are none."""
+    bounds: tuple[float, ...] = (-1, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """What a config.json asks for."""
 
@@ -38,6 +51,8 @@ class Configuration:
     """The seed to set before anything runs. None leaves the random number generators alone."""
     deterministic: bool = False
     """Whether to request deterministic algorithms."""
+    probe: GradProbe | None = None
+    """What task grad_probe measures. Nothing is dumped then."""
 
 
 def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
@@ -75,6 +90,9 @@ def parse(content: Mapping[str, Any], where: str) -> Configuration:
     seed = top.pop("seed", USUAL_SEED if deterministic else None)
     dump_path = top.pop("dump_path", None)
     top.pop("async_dump", None)  # it changes nothing here: another process always does the writing
+    if task == "grad_probe":
+        watched = {key: top[key] for key in ("rank", "step") if key in top}
+        return Configuration(Settings(**watched), dump_path, seed, deterministic, GradProbe(**sections[task]))
     settings = Settings(task=task, **top, **sections[task])
     _check_together(settings, where)
     return Configuration(settings, dump_path, seed, deterministic)
@@ -258,6 +276,17 @@ def _overflow_nums(value: Any) -> int:
     return value
 
 
+def _bounds(value: Any) -> tuple[float, ...]:
+    wrong = _should_be("a list of numbers that ascend", value)
+    if not isinstance(value, (list, tuple)) or any(
+        isinstance(n, bool) or not isinstance(n, (int, float)) for n in value
+    ):
+        raise wrong
+    if list(value) != sorted(set(value)) or any(not -(2**63) <= number < 2**63 for number in value):
+        raise wrong
+    return tuple(value)
+
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 
 
@@ -335,6 +364,7 @@ _SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "tensor": {**_OPTIONS, **_SUMMARY},
     "structure": _OPTIONS,
     "overflow_check": {**_OPTIONS, "data_mode": _whole_ops, "overflow_nums": _overflow_nums},
+    "grad_probe": {"grad_level": _one_of("L0", "L1", "L2"), "param_list": _texts, "bounds": _bounds},
 }
 
 _KERNEL_STATISTICS = (
@@ -366,7 +396,6 @@ _REFUSED_TASKS = {
     "run_ut": _TO_VERIFY,
     "free_benchmark": _TO_PERTURB,
     "diff_check": _COMPARE,
-    "grad_probe": "levels L0 and mix record the gradients of parameters",
     "nan_check": f"msprobe's own extension reads the device's overflow flag, no file asks for it; {_ON_THE_DEVICE}",
     "exception_dump": "it needs level L2, and MindSpore",
 }

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.config import Configuration
 from lakeprobe.collect.session import Collector, lake_and_run_of
 from lakeprobe.errors import UsageError
+from lakeprobe.monitoring import probing
+from lakeprobe.monitoring.session import Monitor
 
 
 def _refused(name: str, reason: str) -> Callable[..., NoReturn]:
@@ -64,26 +67,46 @@ class PrecisionDebugger:
         lake, run = _places(configuration, lake, run)
         if configuration.seed is not None:
             frameworks.seed(configuration.seed, deterministic=configuration.deterministic)
+        self._monitor: Monitor | None = None
+        self._probe: Callable[[Any], Monitor] | None = None
+        if configuration.probe is not None:
+            self._probe = partial(probing.begin, configuration, run=run, lake=lake, replace=replace)
         self._records_saved = configuration.settings.level == "debug"
         self._collector = Collector(model, configuration.settings, run=run, lake=lake, replace=replace)
         PrecisionDebugger._instance = self
 
     @classmethod
     def start(cls, model: Any = None, token_range: Any = None, rank_id: int | None = None) -> None:
-        """Start watching `model`. Raises UsageError if there is no debugger, or if `token_range` is given."""
+        """Start watching `model`. Raises UsageError if there is no debugger, or if `token_range` is given.
+
+        At task grad_probe it does nothing, as `stop` and `step`: `monitor` begins there.
+        """
         if token_range is not None:
             raise UsageError("token_range is not supported: lakeprobe collects training, not requests to a server")
-        cls._one()._collector.start(model, rank_id)
+        if cls._one()._probe is None:
+            cls._one()._collector.start(model, rank_id)
 
     @classmethod
     def stop(cls) -> None:
         """Stop watching until the next start."""
-        cls._one()._collector.stop()
+        if cls._one()._probe is None:
+            cls._one()._collector.stop()
 
     @classmethod
     def step(cls) -> None:
         """End the step."""
-        cls._one()._collector.step()
+        if cls._one()._probe is None:
+            cls._one()._collector.step()
+
+    @classmethod
+    def monitor(cls, model: Any) -> None:
+        """Measure the gradients of `model` ahead of each update, at task grad_probe. A step is one of any optimizer."""
+        one = cls._one()
+        if one._probe is None:
+            raise UsageError("PrecisionDebugger.monitor needs task grad_probe; for other series use lakeprobe.monitor")
+        if one._monitor is not None:
+            raise UsageError("PrecisionDebugger.monitor was called before; it watches one model")
+        one._monitor = one._probe(model)
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
@@ -104,6 +127,8 @@ class PrecisionDebugger:
         instance, cls._instance = cls._instance, None
         if instance is not None:
             instance._collector.close()
+            if instance._monitor is not None:
+                instance._monitor.close()
 
     @classmethod
     def _one(cls) -> PrecisionDebugger:
@@ -111,7 +136,6 @@ class PrecisionDebugger:
             raise UsageError("there is no PrecisionDebugger; make one first")
         return cls._instance
 
-    monitor = _refused("monitor", "levels L0 and mix record the gradients of parameters")
     module_dump = _refused("module_dump", "give the name of the module in list, at level mix")
     module_dump_end = _refused("module_dump_end", "give the name of the module in list, at level mix")
     register_custom_api = _refused("register_custom_api", "save the values by name with lakeprobe's collector.save")

@@ -16,6 +16,10 @@ class Format(StrEnum):
     """The formats that a run can be exported in."""
 
     MSPROBE = "msprobe"
+    MONITOR = "monitor"
+    """The csv files of msprobe's monitor."""
+    GRAD_PROBE = "grad_probe"
+    TENSORBOARD = "tensorboard"
 
 
 def export(
@@ -25,6 +29,10 @@ def export(
     step: StepsOption = None,
     rank: RanksOption = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier export.")] = False,
+    digits: Annotated[int, typer.Option("--digits", min=0, max=20, help="Format monitor: digits of a number.")] = 6,
+    steps_in_file: Annotated[
+        int, typer.Option("--steps-in-file", min=1, help="Format monitor: steps in one file.")
+    ] = 1,
     jobs: JobsOption = None,
     lake: LakeOption = None,
 ) -> None:
@@ -33,9 +41,16 @@ def export(
     Each step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json
     and the tensor files. A dump that was ingested is written as it was. OUT appears when everything is written.
 
+    The other formats are for runs of `lakeprobe.monitor`: the csv files of msprobe's monitor, the files of its
+    grad_probe, and event files for TensorBoard.
+
     Example: lakeprobe export npu ./npu_dump --format msprobe
     """
     from lakeprobe import diagnostics
+
+    if format is not Format.MSPROBE:
+        _export_series(lake, run, out, format, digits, steps_in_file)
+        return
     from lakeprobe.export import export as run_export
     from lakeprobe.work import default_jobs
 
@@ -54,3 +69,13 @@ def export(
     diagnostics.note(f"written: {report.folder}: {len(report.units)} units, {ops} ops, {files} tensor files")
     for note in report.notes:
         diagnostics.note(note)
+
+
+def _export_series(lake: Path | None, run: str, out: Path, format: Format, digits: int, steps_in_file: int) -> None:
+    from lakeprobe import diagnostics
+    from lakeprobe.lake import store
+    from lakeprobe.session import Lake
+
+    with Lake(store.check(store.choose(lake))) as opened:
+        files = opened.export_series(run, out, format.value, digits=digits, steps_in_file=steps_in_file)
+    diagnostics.note(f"written: {out}: {len(files)} files")

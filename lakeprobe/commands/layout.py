@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "perturb",
     ),
     "Look closer": ("show", "view", "overflow", "comm", "merge", "drift", "sql"),
-    "Watch a training": ("watch",),
+    "Watch a training": ("watch", "signs"),
     "Keep the lake": (
         "ls", "rm", "rename", "compact", "note", "publish", "check", "recover", "doctor", "rules",
     ),

@@ -6,185 +6,217 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.optim.optimizer as hooking
 from torch import nn
 
+from lakeprobe.collect.pytorch.modules import accumulator
 from lakeprobe.monitoring import measures
-from lakeprobe.monitoring.settings import Settings
-from lakeprobe.monitoring.writing import Key, Row
+from lakeprobe.monitoring.communication import Communication
+from lakeprobe.monitoring.meter import Meter
+from lakeprobe.monitoring.modules import Modules
+from lakeprobe.monitoring.settings import Settings, fits
+from lakeprobe.monitoring.writing import Row
 
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
+ANY = "any optimizer"
+"""In place of an optimizer: each step of any of them ends a step."""
+
+_MAIN_GRADIENT = "main_grad"
+"""Where Megatron accumulates a parameter's gradient, in a hook on the parameter's node, which runs before ours."""
+
 
 class Hooks:
-    """The hooks of a training that is monitored, and what they measured in the step that runs."""
+    """The hooks of a training that is monitored."""
 
     def __init__(
-        self, model: nn.Module | Sequence[nn.Module], optimizer: torch.optim.Optimizer | None, settings: Settings,
-        guard: Guard, ended: Callable[[], None],
+        self, model: nn.Module | Sequence[nn.Module], optimizer: Any, settings: Settings, guard: Guard,
+        ended: Callable[[], None], step: int = 0,
     ) -> None:  # fmt: skip
         """Hook into `model` and `optimizer`. `guard` wraps every hook; `ended` is called after each optimizer step."""
         models = [model] if isinstance(model, nn.Module) else list(model)
-        self.step = 0
-        self._settings = settings
+        self.meter = Meter(settings, step)
         self._optimizer = optimizer
         self._parameters = {
-            name: parameter for name, parameter in _named(models, "named_parameters") if settings.wants_name(name)
+            name: parameter
+            for name, parameter in named(models, "named_parameters")
+            if parameter.requires_grad and fits(name, settings.parameters)
         }
-        self._rows: list[Row] = []
-        self._waiting: list[tuple[int | None, Key, torch.Tensor]] = []
-        self._passes: dict[tuple[str, str], int] = {}
-        self._handles: list[Any] = []
-        if "gradient_unreduced" in settings.points:
-            for name, parameter in self._parameters.items():
-                if parameter.requires_grad:
-                    hook = self._gradient_hook(name, "gradient_unreduced")
-                    self._handles.append(parameter.register_hook(guard(hook)))
-        if {"activation", "activation_gradient"} & set(settings.points):
-            for name, module in _named(models, "named_modules"):
-                if name and settings.wants_name(name):
-                    self._handles.append(module.register_forward_hook(guard(self._module_hook(name, guard))))
+        self._removals: list[Callable[[], None]] = []
+        self._nodes: list[Any] = []
+        if self.meter.wants("gradient_unreduced"):
+            self._watch_gradients(guard)
+        self._modules = Modules(self.meter, guard, dict(named(models, "named_modules")))
+        self._removals.append(self._modules.remove)
+        if self.meter.wants("sent") or self.meter.wants("received"):
+            self._removals.append(Communication(self.meter, guard).remove)
         if optimizer is not None:
-            self._handles.append(optimizer.register_step_pre_hook(guard(lambda *_: self.before_update())))
-
-            def after(*_: Any) -> None:
-                self.after_update()
-                ended()
-
-            self._handles.append(optimizer.register_step_post_hook(guard(after)))
+            self._watch_optimizer(optimizer, guard, ended)
 
     def remove(self) -> None:
         """Take all hooks away. The training is as it was."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        for remove in self._removals:
+            remove()
+        self._removals.clear()
+        self._nodes.clear()
 
     def log(self, name: str, value: float | torch.Tensor) -> None:
         """Measure a number of the script, such as the loss."""
-        key = Key(name, "logged", "value")
-        if isinstance(value, torch.Tensor):
-            self._waiting.append((None, key, value.detach().double().reshape(())))
-        else:
-            self._rows.append(Row(self.step, None, key, float(value), None))
+        self.meter.numbers(name, "logged", {"value": value if isinstance(value, torch.Tensor) else float(value)}, None)
 
     def before_update(self) -> None:
-        """Measure what the optimizer is going to use: gradients that are reduced, and parameters as they were."""
+        """Measure what the optimizer is going to use: gradients that are reduced, moments, parameters as they were."""
+        meter = self.meter
+        if not meter.on:
+            return
+        moments = dict(self._moments()) if meter.wants("moment1") or meter.wants("agreement") else {}
         for name, parameter in self._parameters.items():
-            gradient = _gradient(parameter)
+            gradient, moment = _gradient(parameter), moments.get(name)
             if gradient is not None:
-                self._measure(name, "gradient", gradient)
-            self._measure(name, "parameter", parameter)
+                meter.measure(name, "gradient", gradient)
+                if moment is not None and meter.wants("agreement") and moment.numel():
+                    meter.numbers(name, "agreement", {"value": measures.agreement(gradient, moment)}, None)
+            if moment is not None:
+                meter.measure(name, "moment1", moment)
+            meter.measure(name, "parameter", parameter)
+        if meter.wants("moment2"):
+            for name, moment in self._moments("exp_avg_sq"):
+                meter.measure(name, "moment2", moment)
 
     def after_update(self) -> None:
-        """Measure what the optimizer made: parameters, its moments, and the direction of its update."""
-        for name, parameter in self._parameters.items():
-            self._measure(name, "parameter_updated", parameter)
-        if self._optimizer is not None and self._wants():
-            for number, group in enumerate(self._optimizer.param_groups):
-                self.log(f"learning_rate.{number}", float(group["lr"]))
-            if {"moment1", "moment2", "update"} & set(self._settings.points):
-                self._measure_moments(self._optimizer)
+        """Measure what the optimizer made: parameters, and the direction of its update. Then the learning rate."""
+        if not self.meter.on:
+            return
+        if self.meter.wants("parameter_updated"):
+            for name, parameter in self._parameters.items():
+                self.meter.measure(name, "parameter_updated", parameter)
+        for number, group in enumerate(_groups(self._optimizer)):
+            self.log(f"learning_rate.{number}", float(group["lr"]))
+        if self.meter.wants("update"):
+            for name, state, group in self._states():
+                if "exp_avg_sq" in state and "step" in state:
+                    self.meter.measure(name, "update", _direction(state, group))
 
     def take(self) -> list[Row]:
         """Return what was measured since the last call; the step is over."""
-        rows, self._rows = self._rows, []
-        waiting, self._waiting = self._waiting, []
-        self._passes.clear()
-        by_device: dict[torch.device, list[tuple[int | None, Key, torch.Tensor]]] = {}
-        for item in waiting:
-            by_device.setdefault(item[2].device, []).append(item)
-        for items in by_device.values():
-            values = torch.stack([value for _, _, value in items]).tolist()
-            rows += (
-                Row(self.step, micro_step, key, value, None)
-                for (micro_step, key, _), value in zip(items, values, strict=True)
-            )
-        self.step += 1
-        return rows
+        self._modules.check()
+        return self.meter.take()
 
-    def _wants(self) -> bool:
-        return self._settings.wants_step(self.step)
+    def _watch_optimizer(self, optimizer: Any, guard: Guard, ended: Callable[[], None]) -> None:
+        def after() -> None:
+            self.after_update()
+            ended()
 
-    def _measure(self, name: str, point: str, tensor: torch.Tensor, micro_step: int | None = None) -> None:
-        if point not in self._settings.points or not self._wants():
+        before_update, after_update = guard(self.before_update), guard(after)
+        if optimizer is ANY:
+            self._keep(hooking.register_optimizer_step_pre_hook(lambda *_: before_update()))
+            self._keep(hooking.register_optimizer_step_post_hook(lambda *_: after_update()))
             return
-        with torch.no_grad():
-            plain = _plain(tensor)
-            for metric, number in measures.numbers(plain, self._settings.metrics, self._settings.eps).items():
-                self._waiting.append((micro_step, Key(name, point, metric), number))
-            for metric, text in measures.texts(plain, self._settings.metrics).items():
-                self._rows.append(Row(self.step, micro_step, Key(name, point, metric), None, text))
+        if isinstance(optimizer, torch.optim.Optimizer):
+            self._keep(optimizer.register_step_pre_hook(lambda *_: before_update()))
+            self._keep(optimizer.register_step_post_hook(lambda *_: after_update()))
+            return
+        inner = optimizer.step  # a trainer's own class, such as Megatron's
 
-    def _pass(self, name: str, point: str) -> int:
-        """Return how often this point was reached in the step before."""
-        number = self._passes.get((name, point), 0)
-        self._passes[name, point] = number + 1
-        return number
+        def step(*arguments: Any, **options: Any) -> Any:
+            before_update()
+            result = inner(*arguments, **options)
+            after_update()
+            return result
 
-    def _gradient_hook(self, name: str, point: str) -> Callable[[torch.Tensor], None]:
-        def hook(gradient: torch.Tensor) -> None:
-            if self._wants():
-                self._measure(name, point, gradient, self._pass(name, point))
+        optimizer.step = step
+        self._removals.append(lambda: optimizer.__dict__.pop("step", None))
+
+    def _watch_gradients(self, guard: Guard) -> None:
+        """Measure gradients when they are accumulated on this rank, ahead of what reduces them."""
+        local = {name: parameter for name, parameter in self._parameters.items() if not hasattr(parameter, "to_local")}
+        for name, parameter in local.items():
+            hook = guard(self._gradient_hook(name, parameter))
+            if hasattr(parameter, _MAIN_GRADIENT):
+                node = accumulator(parameter)
+                self._nodes.append(node)  # the hooks live as long as the node
+                self._keep(node.register_hook(hook))
+            else:
+                self._keep(parameter.register_post_accumulate_grad_hook(hook))
+        if len(local) < len(self._parameters):
+            self._watch_fully_sharded(guard)
+
+    def _watch_fully_sharded(self, guard: Guard) -> None:
+        """Measure the gradients of FSDP2's parameters on this rank, in whole, as they go into the reduction."""
+        from torch.distributed.fsdp._fully_shard import _fsdp_param_group as module
+
+        reduce = module.foreach_reduce
+
+        def measure(parameters: Sequence[Any], gradients: Sequence[torch.Tensor]) -> None:
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                name = parameter._param_fqn
+                if name in self._parameters:
+                    self.meter.measure(name, "gradient_unreduced", gradient, self.meter.count(name, "unreduced"))
+
+        measured = guard(measure)
+
+        def reducing(parameters: Any, gradients: Any, *arguments: Any, **options: Any) -> Any:
+            measured(parameters, gradients)
+            return reduce(parameters, gradients, *arguments, **options)
+
+        module.foreach_reduce = reducing
+        self._removals.append(lambda: setattr(module, "foreach_reduce", reduce))
+
+    def _gradient_hook(self, name: str, parameter: torch.Tensor) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            gradient = _gradient(parameter)
+            if self.meter.on and gradient is not None:
+                self.meter.measure(name, "gradient_unreduced", gradient, self.meter.count(name, "unreduced"))
 
         return hook
 
-    def _module_hook(self, name: str, guard: Guard) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            if not self._wants():
-                return
-            number = self._pass(name, "activation")
-            for slot, tensor in _tensors(output):
-                self._measure(f"{name}{slot}", "activation", tensor, number)
-                if "activation_gradient" in self._settings.points and tensor.requires_grad:
-                    tensor.register_hook(guard(self._gradient_hook(f"{name}{slot}", "activation_gradient")))
+    def _moments(self, moment: str = "exp_avg") -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield a moment of each parameter that has one."""
+        for name, state, _ in self._states():
+            if state.get(moment) is not None:
+                yield name, state[moment]
 
-        return hook
-
-    def _measure_moments(self, optimizer: torch.optim.Optimizer) -> None:
+    def _states(self) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield the state of each parameter in the optimizer, with its group of options."""
         names = {id(parameter): name for name, parameter in self._parameters.items()}
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                name, state = names.get(id(parameter)), optimizer.state.get(parameter, {})
-                if name is None or "exp_avg" not in state:
-                    continue
-                self._measure(name, "moment1", state["exp_avg"])
-                if "exp_avg_sq" in state:
-                    self._measure(name, "moment2", state["exp_avg_sq"])
-                    if "update" in self._settings.points:
-                        self._measure(name, "update", _direction(state, group))
+        for optimizer in _optimizers(self._optimizer):
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    name = names.get(id(parameter))
+                    if name is not None and parameter in optimizer.state:
+                        yield name, optimizer.state[parameter], group
+
+    def _keep(self, handle: Any) -> None:
+        self._removals.append(handle.remove)
 
 
-def _named(models: list[nn.Module], method: str) -> Iterator[tuple[str, Any]]:
+def named(models: Sequence[nn.Module], method: str) -> Iterator[tuple[str, Any]]:
     """Yield the parameters or modules of all models; with several models the model's number comes first."""
     for number, model in enumerate(models):
-        prefix = f"{number}." if len(models) > 1 else ""
+        prefix = f"{number}:" if len(models) > 1 else ""
         for name, member in getattr(model, method)():
             yield prefix + name, member
 
 
+def _optimizers(optimizer: Any) -> list[Any]:
+    """Return the optimizers with states inside one, which may be a chain or a wrapper of others."""
+    if optimizer is None or optimizer is ANY:
+        return []
+    chained = getattr(optimizer, "chained_optimizers", None)
+    if chained is not None:
+        return [inner for each in chained for inner in _optimizers(each)]
+    inner = getattr(optimizer, "optimizer", None)
+    return [optimizer if inner is None else inner]
+
+
+def _groups(optimizer: Any) -> list[Mapping[str, Any]]:
+    return [group for each in _optimizers(optimizer) for group in each.param_groups]
+
+
 def _gradient(parameter: torch.Tensor) -> torch.Tensor | None:
-    """Return the gradient that the optimizer uses: Megatron keeps it in main_grad."""
-    gradient = getattr(parameter, "main_grad", None)
+    """Return the gradient that the optimizer uses."""
+    gradient: torch.Tensor | None = getattr(parameter, _MAIN_GRADIENT, None)
     return parameter.grad if gradient is None else gradient
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor without its graph; of a distributed tensor the part of this rank."""
-    local = getattr(tensor, "to_local", None)
-    tensor = tensor.detach() if local is None else local().detach()
-    return tensor.to_dense() if tensor.layout is not torch.strided else tensor
-
-
-def _tensors(value: Any, slot: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in the output of a module, each with its place: nothing for a tensor alone, .0 in a tuple."""
-    if isinstance(value, torch.Tensor):
-        if value.is_floating_point() or value.is_complex():
-            yield slot, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _tensors(item, f"{slot}.{key}")
-    elif isinstance(value, (tuple, list)):
-        for number, item in enumerate(value):
-            yield from _tensors(item, f"{slot}.{number}")
 
 
 def _direction(state: Mapping[str, Any], group: Mapping[str, Any]) -> torch.Tensor:
@@ -197,4 +229,5 @@ def _direction(state: Mapping[str, Any], group: Mapping[str, Any]) -> torch.Tens
     with torch.no_grad():
         first = state["exp_avg"] / (1 - beta1**step)
         second = state["exp_avg_sq"] / (1 - beta2**step)
-        return first / (second.sqrt() + group["eps"])
+        direction: torch.Tensor = first / (second.sqrt() + group["eps"])
+        return direction

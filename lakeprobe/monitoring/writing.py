@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, LakeprobeError
 from lakeprobe.lake import layout, log, staging, store
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -33,13 +33,14 @@ class Key(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One measured value: a number or a text."""
+    """One measured value: a number or a text, or as a number of elements and their signs."""
 
     step: int
     micro_step: int | None
     key: Key
     value: float | None
     text: str | None
+    signs: bytes | None = None
 
 
 class SeriesWriter:
@@ -57,6 +58,8 @@ class SeriesWriter:
         self._seconds = seconds
         self._rows: list[Row] = []
         self._next_part = 1
+        self.published: Callable[[], None] = lambda: None
+        """Called in the thread that writes, when something new is in the lake."""
         self._error: Exception | None = None
         self._wake = threading.Condition()
         self._closing = False
@@ -111,7 +114,8 @@ class SeriesWriter:
                 self._presence.touch()
                 if rows:
                     self._publish(_table(rows))
-            except (LakeError, OSError) as error:
+                    self.published()
+            except (LakeprobeError, OSError) as error:
                 self._error = error
                 return
             if closing:
@@ -152,10 +156,10 @@ def _schema() -> pa.Schema:
 def _table(rows: Sequence[Row]) -> pa.Table:
     import pyarrow as pa
 
-    steps, micro_steps, keys, values, texts = zip(*rows, strict=True)
+    steps, micro_steps, keys, values, texts, signs = zip(*rows, strict=True)
     names, points, metrics = zip(*keys, strict=True)
     return pa.Table.from_arrays([pa.array(column, type.type) for column, type in zip(
-        (steps, micro_steps, names, points, metrics, values, texts), _schema(), strict=True
+        (steps, micro_steps, names, points, metrics, values, texts, signs), _schema(), strict=True
     )], schema=_schema())  # fmt: skip
 
 

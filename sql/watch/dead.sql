@@ -7,7 +7,7 @@ WITH
     norms AS (
         SELECT *
         FROM watched
-        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced', 'activation', 'activation_gradient')
+        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced', 'output', 'output_gradient')
     )
 SELECT
     rank,

@@ -1,9 +1,9 @@
--- vanishing: a gradient that has shrunk, or grown, by many decades against its own first steps.
+-- vanishing: a gradient that has shrunk by many decades against its own first steps.
 -- grain: one series, at the first step beyond the limit
 WITH
     limits AS (
         SELECT
-            1e6 AS times,     -- smaller or larger
+            1e6 AS times,     -- smaller
             10 AS first_steps -- that say what is usual
     ),
     gradients AS (
@@ -35,5 +35,5 @@ SELECT
 FROM gradients
 JOIN usual USING (rank, name, point)
 CROSS JOIN limits
-WHERE n > first_steps AND (value * times < usual OR value > times * usual)
+WHERE n > first_steps AND value * times < usual
 QUALIFY row_number() OVER (PARTITION BY rank, name, point ORDER BY step, micro_step) = 1

@@ -19,7 +19,7 @@ import lakeprobe  # noqa: E402
 from lakeprobe.analysis import watch as watching  # noqa: E402
 from lakeprobe.cli import app  # noqa: E402
 from lakeprobe.errors import LakeError, RuleError, UsageError  # noqa: E402
-from lakeprobe.monitoring import settings  # noqa: E402
+from lakeprobe.monitoring import alarm, settings  # noqa: E402
 from lakeprobe.monitoring.writing import SeriesWriter  # noqa: E402
 
 Plant = Callable[[Any, int], None]
@@ -89,11 +89,12 @@ def test_every_point_has_the_numbers_of_numpy(tmp_path: Path) -> None:
         )
         corrected = np.sqrt(second / (1 - BETAS[1] ** (step + 1))) + EPS
         direction = first / (1 - BETAS[0] ** (step + 1)) / corrected
-        for point, value in (("moment1", first), ("moment2", second), ("update", direction)):
-            assert float(of[step, weight, point, "norm"]) == pytest.approx(np.linalg.norm(value), rel=1e-5)
+        assert float(of[step, weight, "update", "norm"]) == pytest.approx(np.linalg.norm(direction), rel=1e-5)
+        for point, value in (("moment1", first), ("moment2", second)) if step < 2 else ():
+            assert float(of[step + 1, weight, point, "norm"]) == pytest.approx(np.linalg.norm(value), rel=1e-5)
     final = next(parameter for name, parameter in model.named_parameters() if name == weight).detach().double()
     assert float(of[2, weight, "parameter_updated", "norm"]) == pytest.approx(float(final.norm()), rel=1e-12)
-    assert {name for _, name, point, _ in of if point == "activation"} == {"0", "1", "2"}
+    assert {name for _, name, point, _ in of if point == "output"} == {"", "0", "1", "2"}
     assert float(of[0, "learning_rate.0", "logged", "value"]) == RATE
 
 
@@ -112,6 +113,28 @@ def test_what_was_asked_for_is_measured_and_nothing_else(tmp_path: Path) -> None
         rows = lake.sql("SELECT DISTINCT step, name FROM series WHERE point <> 'logged' ORDER BY step").fetchall()
         assert rows == [(2, "2.weight"), (5, "2.weight"), (8, "2.weight")]
         assert lake.sql("SELECT count(*) FROM series WHERE name = 'loss'").fetchall() == [(9,)]
+
+
+def test_a_norm_that_need_not_be_exact(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    parameter = torch.nn.Parameter(torch.randn(3, 5000))
+    module = torch.nn.Module()
+    module.weight = parameter
+    with lakeprobe.monitor(module, run="npu", lake=tmp_path / "lake", points=["parameter"]) as monitor:
+        for scale in (1.0, 1e25, 1e-50, 0.0):  # float32 cannot square the second, and holds of the third only 1e-25
+            with torch.no_grad():
+                parameter.mul_(scale)
+            monitor.before_step()
+            monitor.step()
+            if scale == 1e25:
+                expected = float(parameter.detach().double().norm())
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        found = [value for (value,) in lake.sql("SELECT value FROM series ORDER BY step").fetchall()]
+    assert found[0] == pytest.approx(np.sqrt(15000), rel=0.02)
+    assert found[1] == pytest.approx(expected, rel=1e-12)
+    assert found[2] == pytest.approx(expected * 1e-50, rel=1e-5)
+    assert found[1] / found[0] == pytest.approx(1e25, rel=1e-6)
+    assert found[3] == 0.0
 
 
 def test_micro_steps_are_numbered(tmp_path: Path) -> None:
@@ -150,7 +173,7 @@ def vanishing(model: Any, step: int) -> None:
     ("plant", "expected"),
     [
         (nan, ("nan", 0, 20, "2.weight", "gradient")),
-        (jump, ("turbulence", 0, 20, "0.weight", "gradient")),
+        (jump, ("jump", 0, 20, "0.weight", "gradient")),
         (dead, ("dead", 0, 20, "2.bias", "gradient")),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -176,10 +199,74 @@ def test_a_replica_that_leaves_the_others(tmp_path: Path, ranks: int) -> None:
 
     for rank in range(ranks):
         trained(tmp_path / "lake", rank=rank, plant=leave if rank == 1 else None)
-    first = found(tmp_path / "lake")[0]
-    named = [each for each in found(tmp_path / "lake") if each[2:] == (25, "0.weight", "gradient")]
-    assert first[0] == "replicas"
-    assert [each[1] for each in named] == ([0, 1] if ranks == 2 else [1])
+    named = [each for each in found(tmp_path / "lake") if each[2] == 25]
+    wrong = [0, 1] if ranks == 2 else [1]
+    assert sorted(named) == [
+        (rule, rank, 25, "0.weight", "gradient") for rule in ("laws", "replicas") for rank in wrong
+    ]
+
+
+def test_gradients_that_are_not_reduced_break_a_law_from_the_first_step_on(tmp_path: Path) -> None:
+    def forgotten(model: Any, step: int) -> None:
+        model[2].bias.grad *= 2
+
+    def exaggerated(model: Any, step: int) -> None:
+        model[0].weight.grad *= 100
+
+    trained(tmp_path / "lake", rank=0)
+    trained(tmp_path / "lake", rank=1, plant=forgotten)
+    assert {each for each in found(tmp_path / "lake") if each[0] == "laws" and each[2] == 0} == {
+        ("laws", rank, 0, "2.bias", "gradient") for rank in (0, 1)
+    }
+    for rank in (0, 1):
+        points = ["gradient_unreduced", "gradient", "parameter"]
+        trained(tmp_path / "lake", "long", rank=rank, plant=exaggerated, points=points)
+    assert [each for each in found(tmp_path / "lake", "long") if each[0] == "laws"] == [
+        ("laws", rank, 0, "0.weight", "gradient") for rank in (0, 1)
+    ]
+
+
+def test_a_gradient_that_explodes(tmp_path: Path) -> None:
+    def exploding(model: Any, step: int) -> None:
+        model[0].bias.grad *= 1.6**step
+
+    trained(tmp_path / "lake", plant=exploding)
+    rules = {(rule, name, point) for rule, _, _, name, point in found(tmp_path / "lake")}
+    assert ("exploding", "0.bias", "gradient") in rules
+
+
+DUMP = {"level": "L0", "extra_info": False}
+
+
+def test_an_anomaly_starts_a_dump_of_the_next_step(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    told: list[Any] = []
+    begin = alarm.dump(model, "npu.anomaly", lake=lake, **DUMP)
+
+    def on_anomaly(anomalies: list[watching.Anomaly], step: int) -> Any:
+        told.append((anomalies[0].rule, anomalies[0].step, step))
+        return begin(anomalies, step)
+
+    options = {"run": "npu", "lake": lake, "seconds": 0.05, "on_anomaly": on_anomaly, "rules": ["nan"]}
+    with lakeprobe.monitor(model, optimizer, **options):
+        deadline = time.monotonic() + 60
+        step = after = 0
+        while after < 3 and time.monotonic() < deadline:
+            optimizer.zero_grad()
+            model(torch.randn(4, 6)).square().mean().backward()
+            if step == 5:
+                model[2].weight.grad[0, 0] = float("nan")
+            optimizer.step()
+            time.sleep(0.02)
+            step, after = step + 1, after + bool(told)
+    [(rule, found_step, dumped)] = told
+    assert (rule, found_step) == ("nan", 5)
+    with lakeprobe.open(lake) as opened:
+        assert opened.sql("SELECT DISTINCT step FROM ops WHERE run = 'npu.anomaly'").fetchall() == [(dumped,)]
+        names = opened.sql("SELECT DISTINCT op FROM ops WHERE run = 'npu.anomaly' ORDER BY op").fetchall()
+        assert ("Module.2.Linear.backward.0",) in names
 
 
 def test_a_clean_run_of_a_thousand_steps_is_quiet(tmp_path: Path) -> None:
@@ -211,7 +298,7 @@ def test_the_command(tmp_path: Path) -> None:
     lake = ["--lake", str(tmp_path / "lake")]
     said = run(app, ["watch", "npu", *lake])
     assert said.exit_code == 1
-    assert said.stdout.splitlines()[2].split()[:6] == ["turbulence", "0", "20", "0.weight", "gradient", "norm"]
+    assert said.stdout.splitlines()[2].split()[:6] == ["jump", "0", "20", "0.weight", "gradient", "norm"]
     quiet = run(app, ["watch", "gpu", "--follow", *lake])
     assert (quiet.exit_code, quiet.stdout) == (0, "")
     assert "gpu: nothing found; the training has ended" in quiet.stderr
@@ -316,7 +403,7 @@ def test_a_process_that_is_killed_is_told_and_what_it_published_stays(tmp_path: 
     [
         ({"points": "gradient"}, "points should be a list of some of parameter"),
         ({"metrics": ["median"]}, "metrics should be a list of some of norm"),
-        ({"targets": "layers"}, "targets should be a list of parts of names"),
+        ({"targets": "layers"}, "targets should be a list, not 'layers'"),
         ({"every": 0}, "every should be a whole number from 1, not 0"),
         ({"start": -1}, "start should be a whole number from 0, not -1"),
         ({"seconds": 0}, "seconds should be a number above 0, not 0"),

@@ -8,7 +8,7 @@ with torch's hooks. A node of ours is added only where no existing node separate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -236,3 +236,73 @@ def _before(node: Any, boundary: Boundary, places: Places) -> None:
                 each.gives(its_places, number, gradients)
 
         node.register_prehook(before)
+
+
+def watched(value: Any) -> tuple[torch.Tensor, ...]:
+    """Return the tensors with gradients at any depth in a value. Leaves of the graph count only at its top level."""
+    tensors: list[torch.Tensor] = []
+    if torch.is_grad_enabled():
+        _gather(value, tensors, top=True)
+    return tuple(tensors)
+
+
+def through(boundary: Boundary, output: Any) -> Any:
+    """Return the output, with its tensors passed through nodes of the boundary where needed.
+
+    Lists and dicts are changed in place, because the module may still refer to them.
+    """
+    tensors = watched(output)
+    passed = boundary.results(tensors)
+    if all(one is other for one, other in zip(tensors, passed, strict=True)):
+        return output
+    return _replace(output, iter(passed), top=True)
+
+
+def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
+    if isinstance(value, torch.Tensor):
+        if _goes_through(value, top=top):
+            tensors.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _gather(item, tensors, top=top and isinstance(value, tuple))
+    elif isinstance(value, dict):
+        for item in value.values():
+            _gather(item, tensors, top=False)
+
+
+def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
+    if isinstance(value, torch.Tensor):
+        watched = next(hooked) if _goes_through(value, top=top) else value
+        return value if watched is value else _allow_writing(_like(value, watched))
+    if isinstance(value, list):
+        value[:] = [_replace(item, hooked, top=False) for item in value]
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _replace(item, hooked, top=False)
+    elif isinstance(value, tuple):
+        items = [_replace(item, hooked, top=top) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
+    return tensor.requires_grad and (top or tensor.grad_fn is not None)
+
+
+def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
+    """Return `watched` as a tensor of the class of `tensor`, with its attributes.
+
+    torch was not meant to see that class.
+    """
+    if type(watched) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        watched = watched.as_subclass(type(tensor))
+        vars(watched).update(vars(tensor))
+    return watched
+
+
+def _allow_writing(tensor: torch.Tensor) -> torch.Tensor:
+    """Let training code write into the tensor as before, though it is now a view made by a custom function."""
+    unrestricted = torch._C._autograd.CreationMeta(0)
+    if tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) != unrestricted:
+        torch._C._autograd._set_creation_meta(tensor, unrestricted)
+    return tensor

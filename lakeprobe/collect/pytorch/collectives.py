@@ -14,7 +14,7 @@ from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
-_NOT_YET = {
+ONLY_WRITTEN = {
     "recv": (0,),
     "irecv": (0, "tensor"),
     "all_gather": (0,),
@@ -71,7 +71,7 @@ class Collectives:
                 return function(*args, **kwargs)
             number = recorder.count(place.name)
             name = f"{place.name}.{number}.forward"
-            empty = _NOT_YET.get(place.attribute, ())
+            empty = ONLY_WRITTEN.get(place.attribute, ())
             op = recorder.starts(name, _without(args, empty), _without_keys(kwargs, empty), _getframe(1))
             work = recorder.run(op, function, args, kwargs)
             if op is not None:

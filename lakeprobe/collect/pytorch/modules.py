@@ -9,7 +9,7 @@ from weakref import ref
 
 import torch
 
-from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary
+from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
@@ -118,7 +118,7 @@ class Modules:
         if self.recorder.scope.backward and not _has_old_backward_hook(module):
             begins, ends = backward_of(self.recorder, call.backward_name)
             call.backward = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
-            call.backward.arguments(_watched(args))
+            call.backward.arguments(watched(args))
 
     @guarded
     def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:
@@ -132,7 +132,7 @@ class Modules:
             return None
         self._ended(call, output)
         self._calls.leave(call)
-        return None if call.backward is None else _through(call.backward, output)
+        return None if call.backward is None else through(call.backward, output)
 
     def _ended(self, call: Call, output: Any) -> None:
         parameters = None
@@ -147,7 +147,7 @@ class Modules:
         for name, parameter in self._gradients.unwatched(prefix, leaves):
             hook = self._gradient_hook(prefix, name, parameter)
             if hasattr(parameter, _MAIN_GRADIENT):
-                node = _accumulator(parameter)
+                node = accumulator(parameter)
                 self._held.append(node)  # the hooks live as long as the node
                 self._handles.append(node.register_hook(hook))
             else:
@@ -242,7 +242,7 @@ def _parts(models: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{within}{path}.{getattr(module, 'original_name', type(module).__name__)}", module
 
 
-def _accumulator(parameter: Any) -> Any:
+def accumulator(parameter: Any) -> Any:
     """Return the node that accumulates a parameter's gradient."""
     with torch.enable_grad():
         return parameter.view_as(parameter).grad_fn.next_functions[0][0]
@@ -251,73 +251,3 @@ def _accumulator(parameter: Any) -> Any:
 def _has_old_backward_hook(module: Any) -> bool:
     """Return whether the module has an old-style backward hook. torch then allows no full one."""
     return bool(module._backward_hooks) and module._is_full_backward_hook is False
-
-
-def _watched(value: Any) -> tuple[torch.Tensor, ...]:
-    """Return the tensors with gradients at any depth in a value. Leaves of the graph count only at its top level."""
-    tensors: list[torch.Tensor] = []
-    if torch.is_grad_enabled():
-        _gather(value, tensors, top=True)
-    return tuple(tensors)
-
-
-def _through(boundary: Boundary, output: Any) -> Any:
-    """Return the output, with its tensors passed through nodes of the boundary where needed.
-
-    Lists and dicts are changed in place, because the module may still refer to them.
-    """
-    tensors = _watched(output)
-    watched = boundary.results(tensors)
-    if all(one is other for one, other in zip(tensors, watched, strict=True)):
-        return output
-    return _replace(output, iter(watched), top=True)
-
-
-def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
-    if isinstance(value, torch.Tensor):
-        if _goes_through(value, top=top):
-            tensors.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _gather(item, tensors, top=top and isinstance(value, tuple))
-    elif isinstance(value, dict):
-        for item in value.values():
-            _gather(item, tensors, top=False)
-
-
-def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
-    if isinstance(value, torch.Tensor):
-        watched = next(hooked) if _goes_through(value, top=top) else value
-        return value if watched is value else _allow_writing(_like(value, watched))
-    if isinstance(value, list):
-        value[:] = [_replace(item, hooked, top=False) for item in value]
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            value[key] = _replace(item, hooked, top=False)
-    elif isinstance(value, tuple):
-        items = [_replace(item, hooked, top=top) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
-    return tensor.requires_grad and (top or tensor.grad_fn is not None)
-
-
-def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
-    """Return `watched` as a tensor of the class of `tensor`, with its attributes.
-
-    torch was not meant to see that class.
-    """
-    if type(watched) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        watched = watched.as_subclass(type(tensor))
-        vars(watched).update(vars(tensor))
-    return watched
-
-
-def _allow_writing(tensor: torch.Tensor) -> torch.Tensor:
-    """Let training code write into the tensor as before, though it is now a view made by a custom function."""
-    unrestricted = torch._C._autograd.CreationMeta(0)
-    if tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) != unrestricted:
-        torch._C._autograd._set_creation_meta(tensor, unrestricted)
-    return tensor
