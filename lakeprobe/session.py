@@ -28,7 +28,8 @@ from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
-from lakeprobe.checks import LIMIT, SEED, USUAL_MODES
+from lakeprobe.changes import USUAL_MODES
+from lakeprobe.checks import LIMIT, SEED
 from lakeprobe.compare.run import CompareReport
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.checks import LIMIT, MODES, SEED, USUAL_MODES, pool, stored
+from lakeprobe.changes import MODES, USUAL_MODES
+from lakeprobe.checks import LIMIT, SEED, pool, stored
 from lakeprobe.checks.calls import Answer, Perturbed, Setup
 from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError

@@ -106,7 +106,10 @@ WRONG = [
     ({"statistics": {"level": "L0"}}, "statistics: there is no key level; it belongs to the top"),
     ({"list": ["a"]}, "there is no key list; it belongs to statistics or tensor or structure"),
     ({"tensor": {"tensor_list": ["a"]}}, "tensor: there is no key tensor_list; it belongs to statistics"),
-    ({"task": "tensors"}, 'task should be one of statistics, tensor, structure, overflow_check, not "tensors"'),
+    (
+        {"task": "tensors"},
+        'task should be one of statistics, tensor, structure, overflow_check, free_benchmark, perturb, not "tensors"',
+    ),
     ({"task": ["tensor"]}, "task should be one of"),
     ({"level": "L3"}, 'level should be one of L0, L1, L2, mix, debug, not "L3"'),
     ({"level": 1}, "level should be one of"),
@@ -165,7 +168,7 @@ def test_a_mistake_is_one_line_that_names_the_file_and_the_key(content: dict[str
 REFUSED = [
     {"task": "nan_check"}, {"task": "exception_dump"}, {"acl_config": "acl.json"},
     {"task": "overflow_check", "overflow_check": {"check_mode": "aicore"}},
-    {"task": "free_benchmark"}, {"task": "run_ut"}, {"task": "acc_check"},
+    {"task": "run_ut"}, {"task": "acc_check"},
     {"task": "grad_probe"}, {"task": "diff_check"}, {"enable_dataloader": True}, {"dump_enable": True},
     {"custom_op_namespaces": ["mine"]}, {"load": {"path": "x"}},
     {"statistics": {"backward_input": ["a.pt"]}}, {"statistics": {"file_format": "bin"}},
