@@ -19,18 +19,14 @@ from lakeprobe.changes import LIMITS, NOISY, SMALL
 from lakeprobe.collect.pytorch import changes
 from lakeprobe.collect.pytorch.changes import compared, name_of
 from lakeprobe.collect.watching.places import Function
-from lakeprobe.collect.watching.preheat import Preheat
 from lakeprobe.collect.watching.recorder import Recorder, guarded
+from lakeprobe.collect.watching.trials import DRAWS, UNCHANGED, CannotTryError, Reports
 
 _FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 """What an op raises for inputs that it does not take."""
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 State = tuple[Callable[[torch.Tensor], None], torch.Tensor]
 """How to set the state of a random number generator, and a state."""
-
-
-class _CannotTryError(Exception):
-    """A call cannot be tried. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +60,8 @@ class Trials:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        settings = recorder.settings
-        self._modes, self._stages = settings.pert_mode, settings.fuzz_stage
-        self._fixes = settings.handler_type == "fix"
-        self._preheat = Preheat(settings.preheat_step, settings.max_sample) if settings.if_preheat else None
-
-    def next_step(self) -> None:
-        """Learn limits from the finished step."""
-        if self._preheat is not None:
-            self._preheat.next_step()
+        self._reports = Reports(recorder)
+        self.next_step = self._reports.next_step
 
     def recording(self, name: str, function: Function) -> Function:
         """Return the function that replaces `function`."""
@@ -83,7 +72,7 @@ class Trials:
                 return function(*args, **kwargs)
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
-            wanted = op is not None and (self._preheat is None or self._preheat.wants(name))
+            wanted = op is not None and self._reports.wants(name)
             copy = self._copy(name, number, function, args, kwargs) if wanted else None
             output = recorder.run(op, function, args, kwargs)
             if op is not None:
@@ -103,7 +92,7 @@ class Trials:
             return None
         reason = _why_not(tensors, (*args, *kwargs.values()))
         if reason:
-            self._skip(f"{name}.{number}", reason)
+            self._reports.skip(f"{name}.{number}", reason)
             return None
         devices = frozenset(tensor.device for tensor in tensors)
         copies = _mapped(args, _copied), _mapped(kwargs, _copied)
@@ -117,12 +106,12 @@ class Trials:
             call, draws=any(not torch.equal(one[1], other[1]) for one, other in zip(call.random, states, strict=True))
         )
         result = args[0] if output is None and args else output  # of __setitem__: what it has changed
-        if "forward" in self._stages:
+        if "forward" in self._reports.stages:
             plain = dict(_named(result))
             self._report(call, "forward", plain, _results)
-        if "backward" in self._stages and torch.is_grad_enabled():
+        if "backward" in self._reports.stages and torch.is_grad_enabled():
             self._try_backward(call, result)
-        return self._fixed(call, args, kwargs, output) if self._fixes else None
+        return self._fixed(call, args, kwargs, output) if self._reports.fixes else None
 
     def _try_backward(self, call: Call, result: Any) -> None:
         """Try the backward of a call as soon as the gradient of its first result arrives."""
@@ -147,51 +136,33 @@ class Trials:
 
     def _report(self, call: Call, direction: str, plain: dict[str, torch.Tensor], run: Run) -> None:
         """Report what each change of the inputs does to each of the `plain` results."""
-        for mode in self._modes:
+        for mode in self._reports.modes:
             try:
                 changed, size = _changed(call, mode)
                 results = run(call, changed)
-                on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._is_preheating and mode != "to_cpu" else {}
-            except _CannotTryError as error:
-                self._skip(call.op, str(error), mode, direction)
-                continue
-            except _FAILURES as error:
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-                self._skip(call.op, f"the op refused the changed inputs: {reason}", mode, direction)
+                on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._reports.samples(mode) else {}
+            except (CannotTryError, *_FAILURES) as error:
+                self._reports.refused(call.op, error, mode, direction)
                 continue
             for slot, result in plain.items():
                 other = results.get(slot)
                 is_number = name_of(result.dtype) in LIMITS and result.numel()
                 if is_number and other is not None and other.shape == result.shape:
-                    self._compare(call, mode, direction, slot, result, other, size, on_cpu.get(slot))
+                    self._compare(call, mode, direction, slot, result.detach(), other, size, on_cpu.get(slot))
 
     def _compare(
         self, call: Call, mode: str, direction: str, slot: str, plain: torch.Tensor, changed: torch.Tensor,
         size: float, on_cpu: torch.Tensor | None,
     ) -> None:  # fmt: skip
-        backward, plain, dtype = direction == "backward", plain.detach(), name_of(plain.dtype)
+        backward, dtype = direction == "backward", name_of(plain.dtype)
         changed = changed.detach().to(device=plain.device, dtype=plain.dtype)
-        limit = None if self._preheat is None else self._preheat.limit(call.name, dtype)
-        found = compared(mode, plain, changed, backward=backward, limit=limit)
-        if on_cpu is not None and self._preheat is not None:
+        found = compared(mode, plain, changed, backward=backward, limit=self._reports.limit(call.name, dtype))
+        if on_cpu is not None:
             reference = on_cpu.detach().to(device=plain.device, dtype=plain.dtype)
             is_right = compared("to_cpu", plain, reference, backward=backward).is_consistent
-            self._preheat.take(call.name, dtype, found.max_relative + 1, is_right)
+            self._reports.take(call.name, dtype, found, is_right)
         condition = _relative_difference(changed, plain) / size if size and mode in NOISY else None
-        self._row(
-            call.op, mode, direction, slot=slot, dtype=dtype, shape=list(plain.shape),
-            **found._asdict(), condition=condition,
-        )  # fmt: skip
-
-    @property
-    def _is_preheating(self) -> bool:
-        return self._preheat is not None and not self._preheat.is_over
-
-    def _skip(self, op: str, problem: str, mode: str | None = None, direction: str = "forward") -> None:
-        self._row(op, mode, direction, problem=problem)
-
-    def _row(self, op: str, mode: str | None, direction: str, **found: Any) -> None:
-        self.recorder.entries.tried({"op": f"{op}.{direction}", "mode": mode, "direction": direction} | found)
+        self._reports.put(call.op, mode, direction, slot, dtype, list(plain.shape), found, condition)
 
     # ---- the handler "fix" ----------------------------------------------------------------------------------
 
@@ -212,8 +183,8 @@ class Trials:
 
         try:
             joined = replace(call, args=_mapped(call.args, leading), kwargs=_mapped(call.kwargs, leading))
-            return _like(_called(_changed(joined, self._modes[0])[0]), output)
-        except (_CannotTryError, *_FAILURES):
+            return _like(_called(_changed(joined, self._reports.modes[0])[0]), output)
+        except (CannotTryError, *_FAILURES):
             return None
 
 
@@ -261,13 +232,13 @@ def _called(call: Call) -> Any:
 def _changed(call: Call, mode: str) -> tuple[Call, float]:
     """Return the call with its inputs changed, and how large the change is if it is noise.
 
-    Raises _CannotTryError if the mode changes nothing.
+    Raises CannotTryError if the mode changes nothing.
     """
     floats = [tensor for tensor in _tensors((call.args, call.kwargs)) if name_of(tensor.dtype) in LIMITS]
     first, size = (floats[0] if floats else None), 0.0
     is_wide = mode in ("improve_precision", "to_cpu")
     if is_wide and call.draws:
-        raise _CannotTryError("it draws random numbers, others in another precision")
+        raise CannotTryError(DRAWS)
     change: Callable[[torch.Tensor], torch.Tensor]
     if mode == "to_cpu":
         wide = torch.float32 if all(name_of(tensor.dtype) in SMALL for tensor in floats) else torch.float64
@@ -278,12 +249,12 @@ def _changed(call: Call, mode: str) -> tuple[Call, float]:
         new = changes.FIRST_ONLY[mode](first.detach())
         size = _relative_difference(new, first.detach())
         if not size and torch.equal(new.nan_to_num(), first.nan_to_num()):
-            raise _CannotTryError("no input is changed by it")
+            raise CannotTryError(UNCHANGED)
         change = partial(_exchanged, first=first, new=new)
     elif mode == "no_change":
         return call, size
     else:
-        raise _CannotTryError("no input is changed by it")
+        raise CannotTryError(UNCHANGED)
     return replace(call, args=_mapped(call.args, change), kwargs=_mapped(call.kwargs, change), is_wide=is_wide), size
 
 
