@@ -14,11 +14,14 @@ from lakeprobe.changes import CPU_TOLERANCE, LIMITS, NOISE, SMALL, Compared, flo
 Array = NDArray[Any]
 
 
-def compared(mode: str, plain: Array, changed: Array, *, backward: bool) -> Compared:
-    """Compare a result with that of changed inputs. Both have the same shape and a dtype of LIMITS."""
+def compared(mode: str, plain: Array, changed: Array, *, backward: bool, limit: float | None = None) -> Compared:
+    """Compare a result with that of changed inputs. Both have the same shape and a dtype of LIMITS.
+
+    `limit` is as in `judged`.
+    """
     dtype = plain.dtype.name
     quotient, flips_sign = ratio(changed, plain, backward=backward)
-    return judged(mode, quotient, flips_sign, within_cpu_tolerance(changed, plain), dtype)
+    return judged(mode, quotient, flips_sign, within_cpu_tolerance(changed, plain), dtype, limit)
 
 
 def ratio(changed: Array, plain: Array, *, backward: bool) -> tuple[float, bool]:
