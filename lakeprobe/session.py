@@ -348,6 +348,10 @@ class Lake:
         self._see_changes()
         return report
 
+    def code_mapping(self, run: str) -> duckdb.DuckDBPyRelation:
+        """Return the kernels of a run of a static graph with their lines of code (sql/reports/code_mapping.sql)."""
+        return self.sql(resources.sql("reports/code_mapping"), {"run": run})
+
     def perturbation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return the ops that changes of their inputs moved too far, the worst of each op and mode."""
         return self.sql(resources.sql("reports/perturbation_findings"), {"perturbation": name})

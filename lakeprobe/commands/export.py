@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +17,15 @@ class Format(StrEnum):
     """The formats that a run can be exported in."""
 
     MSPROBE = "msprobe"
+    CODE_MAPPING = "code-mapping"
+    FREE_BENCHMARK = "free-benchmark"
 
 
 def export(
     run: Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)],
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
+    out: Annotated[
+        Path, typer.Argument(help="Folder to write, new or empty; for code-mapping and free-benchmark a csv file.")
+    ],
     format: Annotated[Format, typer.Option("--format", help="Whose files to write.")] = Format.MSPROBE,
     step: StepsOption = None,
     rank: RanksOption = None,
@@ -28,13 +33,19 @@ def export(
     jobs: JobsOption = None,
     lake: LakeOption = None,
 ) -> None:
-    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer can read it.
+    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer can read it, or as its csv.
 
     Each step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json
     and the tensor files. A dump that was ingested is written as it was. OUT appears when everything is written.
 
+    code-mapping has the lines of code of a static graph's kernels, free-benchmark what changed inputs did while the run
+    was collected (task perturb) or later (lakeprobe perturb).
+
     Example: lakeprobe export npu ./npu_dump --format msprobe
     """
+    if format is not Format.MSPROBE:
+        _write_table(run, out, format, numbers(step) or (), numbers(rank) or (), replace, lake)
+        return
     from lakeprobe import diagnostics
     from lakeprobe.export import export as run_export
     from lakeprobe.work import default_jobs
@@ -54,3 +65,31 @@ def export(
     diagnostics.note(f"written: {report.folder}: {len(report.units)} units, {ops} ops, {files} tensor files")
     for note in report.notes:
         diagnostics.note(note)
+
+
+def _write_table(
+    run: str, out: Path, format: Format, steps: Sequence[int], ranks: Sequence[int], replace: bool, lake: Path | None
+) -> None:
+    """Write a csv file of msprobe's. Raises UsageError if there is nothing to write, or a file is there already."""
+    from lakeprobe import diagnostics
+    from lakeprobe.errors import UsageError
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.reports import verification_files
+    from lakeprobe.session import Lake, rows_of
+
+    if out.is_dir() or (out.exists() and not replace):
+        raise UsageError(f"{out} exists already; give the path of a new csv file, or --replace")
+    with query_errors(), Lake(lake) as opened:
+        if format is Format.CODE_MAPPING:
+            found, write = opened.code_mapping(run), verification_files.write_code_mapping
+            lack = f"{run} has no kernels of a static graph"
+        else:
+            found = opened.sql("FROM perturbations WHERE perturbation = $run ORDER BY step, rank, place", {"run": run})
+            write = verification_files.write_free_benchmark
+            lack = f"there is no perturbation {run}; collect with task perturb, or: lakeprobe perturb {run}"
+        rows = [row for row in rows_of(found) if row["step"] in (steps or (row["step"],))]
+    rows = [row for row in rows if row["rank"] in (ranks or (row["rank"],))]
+    if not rows:
+        raise UsageError(lack)
+    write(rows, out)
+    diagnostics.note(f"written: {out}")
