@@ -425,8 +425,9 @@ class Lake:
         return None
 
     def _define_tensor_metrics(self, query: str) -> None:
-        """Give SQL the function tensor_metrics where `query` may name it: it takes numpy, 0.1 s."""
-        if "tensor_metrics" in query.lower() and not self._measures:
+        """Give SQL the functions on tensors where `query` may name one: they take numpy, 0.1 s."""
+        is_named = any(name in query.lower() for name in ("tensor_metrics", "standard_measures"))
+        if is_named and not self._measures:
             from lakeprobe.tensors.udf import register
 
             register(self._connection, default_jobs())

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
-from lakeprobe.checks.measures import Measures
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import layout, views
 from lakeprobe.lake.comparison import load as load_comparison
 from lakeprobe.schema import arrow_schema
 from lakeprobe.tensors import TensorReference
+from lakeprobe.tensors.measures import Measures
 from lakeprobe.work import Progress
 
 if TYPE_CHECKING:

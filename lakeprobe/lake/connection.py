@@ -21,6 +21,7 @@ _MACROS = (
     "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
     "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of", "noise_of",
     "verification_of", "perturbation_of", "perturbation_status", "is_module",
+    "pre_check", "standard_status",
 )  # fmt: skip
 
 CELL_MACROS = (

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from lakeprobe.changes import LIMITS, NOISY
 from lakeprobe.checks import values
 from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
-from lakeprobe.checks.measures import measure
 from lakeprobe.collect.mindspore.arrays import to_array, to_tensor
 from lakeprobe.tensors import changes
+from lakeprobe.tensors.measures import measure
 
 Array = NDArray[Any]
 Results = dict[tuple[str, str], Array]

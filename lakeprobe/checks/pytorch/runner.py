@@ -35,10 +35,10 @@ from lakeprobe.checks.calls import (
     paths,
     values_of,
 )
-from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
 from lakeprobe.checks.pytorch.rounding import Rounding
 from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, to_numpy, to_torch
+from lakeprobe.tensors.measures import measure
 
 Array = NDArray[Any]
 
