@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lakeprobe.collect.debugger import PrecisionDebugger
 from lakeprobe.collect.watching.preheat import Preheat
 from lakeprobe.errors import UsageError
 from lakeprobe.tensors import changes as of_arrays
+from tests.commands.program import lakeprobe as program
 
 torch = pytest.importorskip("torch")
 
@@ -268,3 +270,19 @@ def test_tensors_are_changed_and_compared_as_arrays_are(dtype: Any) -> None:
                 assert np.allclose(one[:2], other[:2], rtol=1e-12)
                 assert one[2:] == other[2:]
     assert to_torch(of_arrays.improve_precision(array)).dtype in (torch.float32, torch.float64)
+
+
+def test_msprobes_file_is_written(tmp_path: Path, broken: None) -> None:
+    with lakeprobe.collect(run="npu", lake=tmp_path / "lake", task="perturb", pert_mode="no_change"):
+        functional.relu(functional.gelu(torch.ones(2, 3)))
+    out = tmp_path / "free_benchmark.csv"
+    done = program("export", "npu", out, "--format", "free-benchmark", "--lake", tmp_path / "lake")
+    assert done.code == 0
+    with out.open(encoding="utf-8-sig", newline="") as file:
+        [row] = csv.DictReader(file)
+    expected = {
+        "rank": "0", "pert_mode": "no_change", "stage": "forward", "step": "0", "api_name": "Functional.gelu.0",
+        "dtype": "torch.float32", "shape": "[2, 3]", "output_index": "0",
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+    assert float(row["max_rel"]) == pytest.approx(1e-3, rel=0.01)
