@@ -55,3 +55,34 @@ def test_a_script_gives_the_verdict_of_verify(tmp_path):
     wrong = script.read_text().replace("mindspore.ops.softmax", "mindspore.ops.log_softmax")
     assert '"most_typical": ' in wrong
     compile(cast.read_text(), "cast.py", "exec")
+
+
+def test_a_primitive_without_attributes_runs_and_another_says_which_are_missing(tmp_path):
+    import numpy as np
+    from mindspore import Tensor, nn, ops
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.tanh, self.total = ops.Tanh(), ops.ReduceSum(keep_dims=True)
+
+        def construct(self, x):
+            return self.total(self.tanh(x), -1)
+
+    x = Tensor(np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32))
+    net = Net()
+    with lakeprobe.collect(net, run="ms", lake=tmp_path / "lake", task="tensor"):
+        net(x)
+    with Lake(tmp_path / "lake") as lake:
+        lake.verify("ms")
+        found = lake.sql("SELECT api, origin, status, problem FROM verifications ORDER BY place").fetchall()
+    assert found == [
+        ("tanh.Tanh", "device", "pass", None),
+        ("tanh.Tanh", "recorded", "pass", None),
+        (
+            "total.ReduceSum",
+            "device",
+            "skip",
+            "the dump does not have the attributes of the primitive: keep_dims, skip_mode",
+        ),
+    ]

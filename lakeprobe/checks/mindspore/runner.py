@@ -6,6 +6,7 @@ result alone.
 
 from __future__ import annotations
 
+import inspect
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import ml_dtypes
 import numpy as np
 from mindspore import Tensor, mint, ops
 from mindspore.mint.nn import functional
+from mindspore.ops.primitive import Primitive
 from numpy.typing import NDArray
 
 from lakeprobe.changes import LIMITS, NOISY
@@ -112,7 +114,7 @@ def _perturbed(
 
 def _find(call: Call) -> Callable[..., Any]:
     if call.api_type == "Primitive":
-        raise CannotRunError("it is an instance of a primitive, whose attributes a dump does not have")
+        return _primitive(call.api.rpartition(".")[2])
     holder = _HOLDERS.get(call.api_type)
     if holder is None:
         raise CannotRunError(f"{call.api_type} is no namespace of MindSpore's ops that can be run")
@@ -127,6 +129,18 @@ def _find(call: Call) -> Callable[..., Any]:
         raise CannotRunError(f"{call.api_type}.{call.api} is no op")
     found: Callable[..., Any] = function
     return found
+
+
+def _primitive(name: str) -> Callable[..., Any]:
+    """An instance of a primitive that has no attributes. Raises CannotRunError for one that has, or that is none."""
+    kind: Any = getattr(ops, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, Primitive):
+        raise CannotRunError(f"MindSpore {mindspore.__version__} has no primitive {name[:80]}")
+    attributes = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]
+    if attributes:
+        raise CannotRunError(f"the dump does not have the attributes of the primitive: {', '.join(attributes)}")
+    made: Callable[..., Any] = kind()
+    return made
 
 
 def _raised(array: Array) -> Array:
