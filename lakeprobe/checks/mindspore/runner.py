@@ -136,7 +136,7 @@ def _primitive(name: str) -> Callable[..., Any]:
     kind: Any = getattr(ops, name, None)
     if not isinstance(kind, type) or not issubclass(kind, Primitive):
         raise CannotRunError(f"MindSpore {mindspore.__version__} has no primitive {name[:80]}")
-    attributes = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]
+    attributes = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]  # type: ignore[misc]
     if attributes:
         raise CannotRunError(f"the dump does not have the attributes of the primitive: {', '.join(attributes)}")
     made: Callable[..., Any] = kind()
