@@ -21,12 +21,10 @@ from lakeprobe.collect.mindspore.arrays import to_array, to_tensor
 from lakeprobe.collect.mindspore.passages import can_have_gradient
 from lakeprobe.collect.watching.places import Function
 from lakeprobe.collect.watching.recorder import Recorder, guarded
-from lakeprobe.collect.watching.trials import DRAWS, UNCHANGED, CannotTryError, Reports
+from lakeprobe.collect.watching.trials import DRAWS, FAILURES, UNCHANGED, CannotTryError, Reports
 from lakeprobe.collect.watching.values import Array
 from lakeprobe.tensors.changes import changed, compared, relative_difference
 
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
-"""What an op raises for inputs that it does not take."""
 _WIDE = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64}
 Results = dict[str, Array]
 
@@ -109,14 +107,13 @@ class Trials:
         self, call: Call, direction: str, plain: Results, run: Callable[[Call, Results], Results]
     ) -> None:  # fmt: skip
         """Report what each change of the inputs does to each of the `plain` results."""
-        for mode in self._reports.modes:
-            try:
-                arrays, size = _changed(call, mode)
-                results = run(call, arrays)
-                on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._reports.samples(mode) else {}
-            except (CannotTryError, *_FAILURES) as error:
-                self._reports.refused(call.op, error, mode, direction)
-                continue
+
+        def trial(mode: str) -> tuple[Results, Results, float]:
+            arrays, size = _changed(call, mode)
+            on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._reports.samples(mode) else {}
+            return run(call, arrays), on_cpu, size
+
+        for mode, (results, on_cpu, size) in self._reports.trials(call.op, direction, trial):
             for slot, result in plain.items():
                 other = results.get(slot)
                 if result.dtype.name in LIMITS and result.size and other is not None and other.shape == result.shape:
@@ -152,7 +149,7 @@ class Trials:
                 for slot, tensor in given
             }
             return _called(call, tensors).astype(output.dtype)
-        except (CannotTryError, *_FAILURES):
+        except FAILURES:
             return None
 
 

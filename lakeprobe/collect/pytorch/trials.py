@@ -20,10 +20,8 @@ from lakeprobe.collect.pytorch import changes
 from lakeprobe.collect.pytorch.changes import compared, name_of
 from lakeprobe.collect.watching.places import Function
 from lakeprobe.collect.watching.recorder import Recorder, guarded
-from lakeprobe.collect.watching.trials import DRAWS, UNCHANGED, CannotTryError, Reports
+from lakeprobe.collect.watching.trials import DRAWS, FAILURES, UNCHANGED, CannotTryError, Reports
 
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
-"""What an op raises for inputs that it does not take."""
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 State = tuple[Callable[[torch.Tensor], None], torch.Tensor]
 """How to set the state of a random number generator, and a state."""
@@ -136,14 +134,13 @@ class Trials:
 
     def _report(self, call: Call, direction: str, plain: dict[str, torch.Tensor], run: Run) -> None:
         """Report what each change of the inputs does to each of the `plain` results."""
-        for mode in self._reports.modes:
-            try:
-                changed, size = _changed(call, mode)
-                results = run(call, changed)
-                on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._reports.samples(mode) else {}
-            except (CannotTryError, *_FAILURES) as error:
-                self._reports.refused(call.op, error, mode, direction)
-                continue
+
+        def trial(mode: str) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], float]:
+            changed, size = _changed(call, mode)
+            on_cpu = run(call, _changed(call, "to_cpu")[0]) if self._reports.samples(mode) else {}
+            return run(call, changed), on_cpu, size
+
+        for mode, (results, on_cpu, size) in self._reports.trials(call.op, direction, trial):
             for slot, result in plain.items():
                 other = results.get(slot)
                 is_number = name_of(result.dtype) in LIMITS and result.numel()
@@ -184,7 +181,7 @@ class Trials:
         try:
             joined = replace(call, args=_mapped(call.args, leading), kwargs=_mapped(call.kwargs, leading))
             return _like(_called(_changed(joined, self._reports.modes[0])[0]), output)
-        except (CannotTryError, *_FAILURES):
+        except FAILURES:
             return None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from lakeprobe.changes import Compared
 from lakeprobe.collect.watching.preheat import Preheat
@@ -13,6 +14,9 @@ class CannotTryError(Exception):
     """A call cannot be tried. The text says why."""
 
 
+Found = TypeVar("Found")
+FAILURES = (CannotTryError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+"""What a trial may raise: an op raises these for inputs that it does not take."""
 UNCHANGED = "no input is changed by it"
 DRAWS = "it draws random numbers, others in another precision"
 REFUSED = "the op refused the changed inputs"
@@ -53,7 +57,17 @@ class Reports:
         """Report a call that was not tried, `op` without its direction."""
         self._report(op, mode, direction, problem=problem)
 
-    def refused(self, op: str, error: Exception, mode: str, direction: str) -> None:
+    def trials(self, op: str, direction: str, trial: Callable[[str], Found]) -> Iterator[tuple[str, Found]]:
+        """Yield each mode with what `trial` gives for it. A trial that fails is reported instead."""
+        for mode in self.modes:
+            try:
+                found = trial(mode)
+            except FAILURES as error:
+                self._refused(op, error, mode, direction)
+            else:
+                yield mode, found
+
+    def _refused(self, op: str, error: Exception, mode: str, direction: str) -> None:
         """Report a call that could not be tried because of `error`."""
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         self.skip(op, reason if isinstance(error, CannotTryError) else f"{REFUSED}: {reason}", mode, direction)
