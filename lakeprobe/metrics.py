@@ -54,6 +54,19 @@ def struct_columns() -> dict[str, str]:
     return {_field(metric): metric.type for metric in _of_tensors()}
 
 
+def standard_type() -> str:
+    """Return the SQL type of the result of standard_measures."""
+    return f"STRUCT({', '.join(f'{name} {type}' for name, type in standard_columns().items())})"
+
+
+def standard_columns() -> dict[str, str]:
+    """Return the fields of the result of standard_measures: those that standards need, as in verifications."""
+    columns = {column.name: column.type for column in table("verifications").columns}
+    names = list(columns)
+    measures = names[names.index("cosine") : names.index("signed_zeros") + 1]
+    return {"dtype": "VARCHAR", "balance_limit": "DOUBLE"} | {name: columns[name] for name in measures}
+
+
 def same_contents() -> str:
     """Return a query for the metrics of two equal contents, which need not be read: one row per measurement."""
     return " UNION ALL ".join(f"SELECT {_same(measurement)}" for measurement in _SAME)

@@ -30,7 +30,8 @@ from lakeprobe.analysis.signs import Signs
 from lakeprobe.analysis.summary import Summary, outcomes_in_lake, summarise
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.analysis.watch import Anomaly
-from lakeprobe.checks import LIMIT, SEED, USUAL_MODES
+from lakeprobe.changes import USUAL_MODES
+from lakeprobe.checks import LIMIT, SEED
 from lakeprobe.compare.run import CompareReport, publish_comparison
 from lakeprobe.compare.run import compare as run_compare
 from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
@@ -419,6 +420,10 @@ class Lake:
         self._see_changes()
         return report
 
+    def code_mapping(self, run: str) -> duckdb.DuckDBPyRelation:
+        """Return the kernels of a run of a static graph with their lines of code (sql/reports/code_mapping.sql)."""
+        return self.sql(resources.sql("reports/code_mapping"), {"run": run})
+
     def perturbation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return the ops that changes of their inputs moved too far, the worst of each op and mode."""
         return self.sql(resources.sql("reports/perturbation_findings"), {"perturbation": name})
@@ -492,8 +497,9 @@ class Lake:
         return None
 
     def _define_tensor_metrics(self, query: str) -> None:
-        """Give SQL the function tensor_metrics where `query` may name it: it takes numpy, 0.1 s."""
-        if "tensor_metrics" in query.lower() and not self._measures:
+        """Give SQL the functions on tensors where `query` may name one: they take numpy, 0.1 s."""
+        is_named = any(name in query.lower() for name in ("tensor_metrics", "standard_measures"))
+        if is_named and not self._measures:
             from lakeprobe.tensors.udf import register
 
             register(self._connection, default_jobs())

@@ -10,9 +10,3 @@ SEED = 1234
 
 LIMIT = 60.0
 """Seconds after which a call is given up."""
-
-MODES = ("improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu")
-"""The ways in which `perturb` changes inputs."""
-
-USUAL_MODES = ("no_change", "bit_noise", "add_noise", "improve_precision", "to_cpu")
-"""Without change_value: what exchanges elements of the input exchanges elements of most results."""

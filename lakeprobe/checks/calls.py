@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeprobe.checks.measures import Measures
 from lakeprobe.tensors import TensorReference
+from lakeprobe.tensors.measures import Measures
 
 
 def names(text: str) -> frozenset[str]:

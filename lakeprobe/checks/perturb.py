@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.checks import LIMIT, MODES, SEED, USUAL_MODES, pool, stored
+from lakeprobe.changes import MODES, USUAL_MODES
+from lakeprobe.checks import LIMIT, SEED, pool, stored
 from lakeprobe.checks.calls import Answer, Perturbed, Setup
 from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
-from lakeprobe.lake import layout, staging, store, views
-from lakeprobe.lake.connection import connect
+from lakeprobe.lake import layout, views
 from lakeprobe.schema import arrow_schema
 from lakeprobe.work import Progress
 
@@ -69,12 +69,10 @@ def perturb(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
         raise UsageError(f"there is no mode {', '.join(unknown) or 'at all'}; use some of {', '.join(MODES)}")
-    path = store.check(store.choose(lake))
-    name = layout.check_name(name or run, "perturbation")
+    name = name or run
     chosen = Chosen(ops, skip, (), steps, ranks, of, most)
     answers: list[Answer] = []
-    with staging.locked(path, f"perturbation={name}"), staging.reading(path) as there, connect() as connection:
-        views.define(connection, there)
+    with stored.opened(lake, "perturbation", name) as (path, connection):
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         setup = Setup(framework, device, seed, list(imports), modes=list(modes))
         pool.run_all(list(calls.values()), setup, jobs=jobs, limit=limit, progress=progress, taken=answers.append)

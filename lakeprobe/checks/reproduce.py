@@ -1,4 +1,7 @@
-"""Writes a script that runs one op as a run called it, for whoever owns the kernel. It needs torch and numpy alone."""
+"""Writes a script that runs one op as a run called it, for whoever owns the kernel.
+
+It needs numpy and the run's framework, torch or mindspore, and nothing of lakeprobe.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,23 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-_TEMPLATE = Path(__file__).parent / "templates" / "pytorch_op.py"
+_TEMPLATES = Path(__file__).parent / "templates"
 _MODULES = {
-    "Functional": "torch.nn.functional",
-    "Torch": "torch",
-    "Tensor": "torch.Tensor",
-    "VF": "torch._VF",
-    "Aten": "torch.ops.aten",
+    "pytorch": {
+        "Functional": "torch.nn.functional",
+        "Torch": "torch",
+        "Tensor": "torch.Tensor",
+        "VF": "torch._VF",
+        "Aten": "torch.ops.aten",
+    },
+    "mindspore": {
+        "Functional": "mindspore.ops",
+        "Mint": "mindspore.mint",
+        "MintFunctional": "mindspore.mint.nn.functional",
+        "Tensor": "mindspore.Tensor",
+    },
 }
+"""Where a script finds the ops of each namespace. It has a template for each of these frameworks."""
 _API = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -76,14 +88,12 @@ def reproduce(
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         call = calls[rows[0]["key"]]
         limits = _limits(connection, call.api)
-    if framework != "pytorch":
-        raise UsageError(f"run {run} is of {framework}; scripts are written for PyTorch only")
     script = Path(out) if out is not None else Path(f"{re.sub(r'[^A-Za-z0-9_.-]', '_', wanted)}.py")
     try:
-        described, arrays = _described(call, wanted, seed, backward)
+        described, arrays = _described(call, wanted, seed, backward, _MODULES[framework])
     except CannotRunError as reason:
         raise UsageError(f"{wanted} of run {run} cannot be reproduced: {reason}") from reason
-    return _write(script, described | {"limits": limits}, arrays)
+    return _write(script, framework, described | {"limits": limits}, arrays)
 
 
 def reproduce_config(path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Script:
@@ -121,10 +131,10 @@ def _limits(connection: duckdb.DuckDBPyConnection, api: str) -> list[dict[str, f
 
 
 def _described(
-    call: Call, op: str, seed: int, backward: bool
+    call: Call, op: str, seed: int, backward: bool, modules: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:  # fmt: skip
     """The call as the script has it, and its arrays by name. Raises CannotRunError."""
-    function = _function(call)
+    function = _function(call, modules)
     own_seed = seed ^ zlib.crc32(call.key.encode())
     arrays: dict[str, NDArray[Any]] = {}
     dtypes: dict[str, str] = {}
@@ -156,11 +166,11 @@ def _described(
     return described, arrays
 
 
-def _function(call: Call) -> str:
+def _function(call: Call, modules: Mapping[str, str]) -> str:
     """Where the script finds the op. Whether torch calls it an op, it asks there itself."""
-    module = _MODULES.get(call.api_type)
+    module = modules.get(call.api_type)
     if module is None or not _API.fullmatch(call.api) or call.api.rpartition(".")[2] in NO_OPS:
-        raise CannotRunError(f"{call.api_type}.{call.api} is no op of PyTorch that a script could call")
+        raise CannotRunError(f"{call.api_type}.{call.api} is no op that a script could call")
     return f"{module}.{call.api}"
 
 
@@ -174,20 +184,22 @@ def _autocast(call: Call) -> str | None:
 def _member(leaf: Leaf, has_backward: bool) -> Any:
     if leaf.kind == "tensor":
         return {"tensor": leaf.slot, "requires_grad": bool(leaf.requires_grad) and has_backward}
-    if leaf.type == "torch.dtype":
-        return {"dtype": str(leaf.value).removeprefix("torch.")}
+    if leaf.type in ("torch.dtype", "mindspore.dtype", "Number"):
+        return {"dtype": str(leaf.value).rpartition(".")[2].lower()}
     if leaf.type == "torch.device":
         return {"device": True}
     value = values_of(leaf)
     return {"slice": [value.start, value.stop, value.step]} if isinstance(value, slice) else value
 
 
-def _write(script: Path, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Script:
-    text = _TEMPLATE.read_text(encoding="utf-8").replace("SCRIPT", script.name)
+def _write(
+    script: Path, framework: str, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> Script:  # fmt: skip
+    text = (_TEMPLATES / f"{framework}_op.py").read_text(encoding="utf-8").replace("SCRIPT", script.name)
     text = text.replace("CALL: dict[str, Any] = {}", f"CALL: dict[str, Any] = {literal(described)}", 1)
     data = script.with_suffix(".npz")
     try:
-        np.savez(data, allow_pickle=False, **arrays)
+        np.savez(data, **arrays)  # type: ignore[arg-type] # numpy 1 would keep allow_pickle as an array
         script.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{script} cannot be written: {error.strerror}") from error

@@ -18,7 +18,7 @@ STANDARDS = (
 )  # fmt: skip
 """What --standard takes. rounding is ours; the others are msprobe's, table and benchmark its two ways to choose one."""
 
-_MACROS = ("pre_check", "ratio_status", "table_standard", "rounding_status")
+_MACROS = ("ratio_status", "table_standard", "rounding_status")
 _TABLES = (
     "precisions", "standards", "benchmark_levels", "level_limits", "rounding_classes", "rounding_limits", "quantised",
 )  # fmt: skip

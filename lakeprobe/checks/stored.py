@@ -5,16 +5,34 @@ LAKE/verifications/verification=V/P/verifications.parquet. Each publication repl
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import layout, staging
+from lakeprobe.lake import layout, staging, store, views
+from lakeprobe.lake.connection import connect
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+
+@contextmanager
+def opened(lake: str | os.PathLike[str] | None, what: str, name: str) -> Iterator[tuple[Path, DuckDBPyConnection]]:
+    """Yield the path of the lake, and a connection with its views, while `what` (verification, …) `name` is made.
+
+    Raises UsageError for a name that cannot be one, and LakeError, also if another process makes it.
+    """
+    path = store.check(store.choose(lake))
+    layout.check_name(name, what)
+    with staging.locked(path, f"{what}={name}"), staging.reading(path) as there, connect() as connection:
+        views.define(connection, there)
+        yield path, connection
 
 
 def read(lake: Path, name: str) -> pa.Table | None:
@@ -41,7 +59,10 @@ def check(lake: Path, name: str) -> None:
 
 
 def publish(lake: Path, table: str, thing: str, rows: pa.Table) -> None:
-    """Put `rows` of `table` in the lake as what the log calls `thing`, in place of what it has. Raises LakeError."""
+    """Put `rows` of `table` in the lake as what the log calls `thing`, in place of what it has. Raises LakeError.
+
+    What has the same name because it was made while the run was collected goes too.
+    """
     import pyarrow.parquet as pq
 
     schema = arrow_schema(table)
@@ -51,7 +72,8 @@ def publish(lake: Path, table: str, thing: str, rows: pa.Table) -> None:
             folder.mkdir()
             pq.write_table(rows.select(schema.names).cast(schema), folder / f"{table}.parquet", compression="zstd")
             files.sync_tree(folder)
-            staging.publish(session, f"publish {thing}", {thing: folder})
+            live = [name for name in layout.snapshot_of(lake).places if name.startswith(f"{thing},")]
+            staging.publish(session, f"publish {thing}", {thing: folder}, live)
     except OSError as error:
         raise LakeError.from_system(error, lake, f"no {table} were written") from error
 

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
-from lakeprobe.checks.measures import Measures
 from lakeprobe.errors import UsageError
-from lakeprobe.lake import layout, staging, store, views
+from lakeprobe.lake import layout, views
 from lakeprobe.lake.comparison import load as load_comparison
-from lakeprobe.lake.connection import connect
 from lakeprobe.schema import arrow_schema
 from lakeprobe.tensors import TensorReference
+from lakeprobe.tensors.measures import Measures
 from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
@@ -103,11 +102,9 @@ def verify(
     """
     start = time.monotonic()
     standards.check_standard(standard)
-    path = store.check(store.choose(lake))
-    name = layout.check_name(name or run, "verification")
+    name = name or run
     chosen = Chosen(ops, skip, modules, steps, ranks, of, most)
-    with staging.locked(path, f"verification={name}"), staging.reading(path) as there, connect() as connection:
-        views.define(connection, there)
+    with stored.opened(lake, "verification", name) as (path, connection):
         standards.prepare(connection)
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         setup = Setup(framework, device, seed, list(imports))

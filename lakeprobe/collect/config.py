@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.changes import MODES
 from lakeprobe.collect import device, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
@@ -84,16 +85,21 @@ def parse(content: Mapping[str, Any], where: str) -> Configuration:
         task: _read_section(content.get(task), checks, (), f"{where}: {task}") for task, checks in _SECTIONS.items()
     }
     task = top.pop("task", "statistics")
+    options = sections[task]
+    if task == "free_benchmark":  # msprobe's name for it
+        task = "perturb"
+        options = {"pert_mode": ("improve_precision",)} | options
     _refuse(content, where)
     _refuse(content.get(task) or {}, f"{where}: {task}")
+    _check_device(options, f"{where}: {task}")
     deterministic = top.pop("is_deterministic", False)
     seed = top.pop("seed", USUAL_SEED if deterministic else None)
     dump_path = top.pop("dump_path", None)
     top.pop("async_dump", None)  # it changes nothing here: another process always does the writing
     if task == "grad_probe":
         watched = {key: top[key] for key in ("rank", "step") if key in top}
-        return Configuration(Settings(**watched), dump_path, seed, deterministic, GradProbe(**sections[task]))
-    settings = Settings(task=task, **top, **sections[task])
+        return Configuration(Settings(**watched), dump_path, seed, deterministic, GradProbe(**options))
+    settings = Settings(task=task, **top, **options)
     _check_together(settings, where)
     return Configuration(settings, dump_path, seed, deterministic)
 
@@ -145,6 +151,17 @@ def _refuse(content: Mapping[str, Any], where: str) -> None:
             reason, *harmless = _REFUSED[key]
             if value not in (None, False, "", [], {}, [""], *harmless):
                 raise UsageError(f"{where}: {key} is not supported: {reason}")
+
+
+def _check_device(options: dict[str, Any], where: str) -> None:
+    """Take fuzz_device and fuzz_level, which says nothing, out of the options of perturb.
+
+    Raises UsageError if it contradicts pert_mode."""
+    device = options.pop("fuzz_device", None)
+    options.pop("fuzz_level", None)
+    on_cpu = options.get("pert_mode") == ("to_cpu",)
+    if device is not None and on_cpu != (device == "cpu"):
+        raise UsageError(f"{where}: fuzz_device cpu and pert_mode to_cpu belong together")
 
 
 def _kernels(content: Mapping[str, Any], where: str) -> device.Kernels:
@@ -201,6 +218,14 @@ def _check_together(settings: Settings, where: str) -> None:
         raise UsageError(f"{where}: task structure needs level L0 or mix, not {settings.level}, which has no modules")
     if settings.task == "overflow_check" and settings.level == "debug":
         raise UsageError(f"{where}: task overflow_check needs level L0, L1 or mix, whose ops it judges, not debug")
+    if settings.task == "perturb" and settings.level != "L1":
+        raise UsageError(f"{where}: task perturb needs level L1, whose functions it runs again, not {settings.level}")
+    if settings.handler_type == "fix" and (
+        settings.fuzz_stage != ("forward",) or settings.pert_mode not in (("improve_precision",), ("to_cpu",))
+    ):
+        raise UsageError(
+            f"{where}: handler_type fix needs fuzz_stage forward, and pert_mode improve_precision or to_cpu alone"
+        )
     if settings.level == "debug" and (settings.scope or settings.list or settings.tensor_list):
         raise UsageError(f"{where}: level debug records what is saved by name; leave scope, list and tensor_list empty")
 
@@ -268,6 +293,22 @@ def _whole_ops(value: Any) -> tuple[str, ...]:
     if _data_mode(value) != ("all",):
         raise _should_be("all: what comes out of an op is judged by what goes in", value)
     return ("all",)
+
+
+def _some_of(*choices: str) -> Check:
+    def check(value: Any) -> tuple[str, ...]:
+        items = (value,) if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)) or not items or not all(item in choices for item in items):
+            raise _should_be(f"one or several of {', '.join(choices)}", value)
+        return tuple(dict.fromkeys(items))
+
+    return check
+
+
+def _positive(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise _should_be("a whole number from 1", value)
+    return value
 
 
 def _overflow_nums(value: Any) -> int:
@@ -340,7 +381,6 @@ def _kernel_summary(value: Any) -> Any:
 _API_EXAMPLE = "Functional.conv2d.0.forward"
 _ON_THE_DEVICE = "run msprobe there, and read what it writes with: lakeprobe ingest FOLDER"
 _TO_VERIFY = "collect with task tensor, then: lakeprobe verify RUN"
-_TO_PERTURB = "collect with task tensor, then: lakeprobe perturb RUN"
 _COMPARE = "collect both runs, then: lakeprobe compare TARGET GOLDEN"
 _ONE_LAKE = "let both sides collect into one lake instead"
 
@@ -359,12 +399,26 @@ _TOP: Mapping[str, Check] = {
 }
 _OPTIONS: Mapping[str, Check] = {"scope": _texts, "list": _texts, "data_mode": _data_mode}
 _SUMMARY: Mapping[str, Check] = {"summary_mode": _one_of("statistics", "md5", "xor")}
+_CHANGES: Mapping[str, Check] = {
+    "scope": _texts,
+    "list": _texts,
+    "fuzz_device": _one_of("npu", "cpu"),
+    "fuzz_level": _one_of("L1"),
+    "pert_mode": _some_of(*MODES),
+    "fuzz_stage": _some_of("forward", "backward"),
+    "handler_type": _one_of("check", "fix"),
+    "if_preheat": _flag,
+    "preheat_step": _positive,
+    "max_sample": _positive,
+}
 _SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "statistics": {**_OPTIONS, **_SUMMARY, "tensor_list": _texts},
     "tensor": {**_OPTIONS, **_SUMMARY},
     "structure": _OPTIONS,
     "overflow_check": {**_OPTIONS, "data_mode": _whole_ops, "overflow_nums": _overflow_nums},
     "grad_probe": {"grad_level": _one_of("L0", "L1", "L2"), "param_list": _texts, "bounds": _bounds},
+    "free_benchmark": _CHANGES,
+    "perturb": _CHANGES,
 }
 
 _KERNEL_STATISTICS = (
@@ -394,7 +448,6 @@ _NOT_OF_KERNELS = ("scope", "tensor_list")
 _REFUSED_TASKS = {
     "acc_check": _TO_VERIFY,
     "run_ut": _TO_VERIFY,
-    "free_benchmark": _TO_PERTURB,
     "diff_check": _COMPARE,
     "nan_check": f"msprobe's own extension reads the device's overflow flag, no file asks for it; {_ON_THE_DEVICE}",
     "exception_dump": "it needs level L2, and MindSpore",

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from lakeprobe import diagnostics
+from lakeprobe.changes import USUAL_MODES
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import UnitSink
@@ -42,6 +43,12 @@ def collect(
     extra_info: bool = True,
     risk_level: str = "FOCUS",
     overflow_nums: int = 1,
+    pert_mode: str | Sequence[str] = USUAL_MODES,
+    fuzz_stage: str | Sequence[str] = "forward",
+    handler_type: str = "check",
+    if_preheat: bool = False,
+    preheat_step: int = 15,
+    max_sample: int = 20,
     precision: str = "low",
     compiled: str = "eager",
     every: int = 1,
@@ -59,10 +66,15 @@ def collect(
     `model` is a module, a list of modules, or None at level L1. Most options are those of msprobe's config.json:
 
     - `level`: L0 (modules), L1 (functions), mix (both) or debug (only what is saved by name).
-    - `task`: statistics, tensor (contents too), structure (neither) or overflow_check. overflow_check keeps only the
-      ops in which NaN or inf is born, with contents.
+    - `task`: statistics, tensor (contents too), structure (neither), overflow_check or perturb. overflow_check keeps
+      only the ops in which NaN or inf is born, with contents. perturb runs each function again with changed inputs, and
+      fills the view perturbations with how far its results are then apart.
     - `overflow_nums`: how many such ops end the collecting. The last one completes its step and raises
       OverflowFoundError out of the training. -1 means no limit.
+    - `pert_mode`: how perturb changes inputs: some of improve_precision, add_noise, bit_noise, change_value, no_change
+      and to_cpu. `fuzz_stage`: forward, backward or both. With `handler_type` "fix" the training goes on with the
+      results of improve_precision or to_cpu. With `if_preheat` the first `preheat_step` steps find out how far results
+      of an API may be apart, from at most `max_sample` of its calls in each step.
     - `summary_mode`: statistics, md5 or xor.
     - `scope`: the full names of the first and the last op.
     - `list`: parts of names of the ops to record.
@@ -103,6 +115,10 @@ def collect(
     options: dict[str, Any] = {"scope": scope, "list": list, "data_mode": data_mode}
     if task == "overflow_check":
         options["overflow_nums"] = overflow_nums
+    elif task == "perturb":
+        del options["data_mode"]
+        options |= {"pert_mode": pert_mode, "fuzz_stage": fuzz_stage, "handler_type": handler_type,
+                    "if_preheat": if_preheat, "preheat_step": preheat_step, "max_sample": max_sample}  # fmt: skip
     elif task != "structure":
         options["summary_mode"] = summary_mode
     if tensor_list:

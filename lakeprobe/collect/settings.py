@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from lakeprobe.changes import USUAL_MODES
+
 Level = Literal["L0", "L1", "mix", "debug"]
-Task = Literal["statistics", "tensor", "structure", "overflow_check"]
+Task = Literal["statistics", "tensor", "structure", "overflow_check", "perturb"]
 SummaryMode = Literal["statistics", "md5", "xor"]
+Handler = Literal["check", "fix"]
 Risk = Literal["ALL", "CORE", "FOCUS"]
 Compiled = Literal["eager", "boundary"]
 Precision = Literal["low", "high"]
@@ -40,6 +43,18 @@ class Settings:
     overflow_nums: int = 1
     """At task overflow_check, the number of ops in which NaN or inf is born after which training ends. -1 means no
     limit."""
+    pert_mode: tuple[str, ...] = USUAL_MODES
+    """At task perturb, how inputs are changed (`lakeprobe.changes.MODES`)."""
+    fuzz_stage: tuple[str, ...] = ("forward",)
+    """What is tried with changed inputs: forward, backward or both."""
+    handler_type: Handler = "check"
+    """check: the training does not notice. fix: it goes on with the results of the changed inputs."""
+    if_preheat: bool = False
+    """Whether the first steps find out how far results may be apart, from samples of the calls."""
+    preheat_step: int = 15
+    """How many steps do so."""
+    max_sample: int = 20
+    """How many calls of an API a step samples at most."""
     precision: Precision = "low"
     """How wide_mean and wide_norm of float32 tensors are accumulated: low in float32, high in float64.
 

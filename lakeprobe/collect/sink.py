@@ -52,6 +52,12 @@ class Sink(Protocol):
           off.
         """
 
+    def tried(self, row: dict[str, Any]) -> None:
+        """Take a row of the table perturbations: what a change of an op's inputs did to one of its results.
+
+        `op` names the op's forward or backward. Columns that follow from the step and the op are left out.
+        """
+
     def note(self, text: str) -> None:
         """Take a remark that readers of the step must know, such as what could not be recorded."""
 

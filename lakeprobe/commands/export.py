@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,8 @@ class Format(StrEnum):
     """The formats that a run can be exported in."""
 
     MSPROBE = "msprobe"
+    CODE_MAPPING = "code-mapping"
+    FREE_BENCHMARK = "free-benchmark"
     MONITOR = "monitor"
     """The csv files of msprobe's monitor."""
     GRAD_PROBE = "grad_probe"
@@ -24,7 +27,9 @@ class Format(StrEnum):
 
 def export(
     run: Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)],
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
+    out: Annotated[
+        Path, typer.Argument(help="Folder to write, new or empty; for code-mapping and free-benchmark a csv file.")
+    ],
     format: Annotated[Format, typer.Option("--format", help="Whose files to write.")] = Format.MSPROBE,
     step: StepsOption = None,
     rank: RanksOption = None,
@@ -36,16 +41,22 @@ def export(
     jobs: JobsOption = None,
     lake: LakeOption = None,
 ) -> None:
-    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer can read it.
+    """Write a run as msprobe's dump folders, so that msprobe's own compare and viewer can read it, or as its csv.
 
     Each step and rank becomes OUT/stepN/rankR with dump.json (debug.json for saved values), stack.json, construct.json
     and the tensor files. A dump that was ingested is written as it was. OUT appears when everything is written.
+
+    code-mapping has the lines of code of a static graph's kernels, free-benchmark what changed inputs did while the run
+    was collected (task perturb) or later (lakeprobe perturb).
 
     The other formats are for runs of `lakeprobe.monitor`: the csv files of msprobe's monitor, the files of its
     grad_probe, and event files for TensorBoard.
 
     Example: lakeprobe export npu ./npu_dump --format msprobe
     """
+    if format in (Format.CODE_MAPPING, Format.FREE_BENCHMARK):
+        _write_table(run, out, format, numbers(step) or (), numbers(rank) or (), replace, lake)
+        return
     from lakeprobe import diagnostics
 
     if format is not Format.MSPROBE:
@@ -79,3 +90,31 @@ def _export_series(lake: Path | None, run: str, out: Path, format: Format, digit
     with Lake(store.check(store.choose(lake))) as opened:
         files = opened.export_series(run, out, format.value, digits=digits, steps_in_file=steps_in_file)
     diagnostics.note(f"written: {out}: {len(files)} files")
+
+
+def _write_table(
+    run: str, out: Path, format: Format, steps: Sequence[int], ranks: Sequence[int], replace: bool, lake: Path | None
+) -> None:
+    """Write a csv file of msprobe's. Raises UsageError if there is nothing to write, or a file is there already."""
+    from lakeprobe import diagnostics
+    from lakeprobe.errors import UsageError
+    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.reports import verification_files
+    from lakeprobe.session import Lake, rows_of
+
+    if out.is_dir() or (out.exists() and not replace):
+        raise UsageError(f"{out} exists already; give the path of a new csv file, or --replace")
+    with query_errors(), Lake(lake) as opened:
+        if format is Format.CODE_MAPPING:
+            found, write = opened.code_mapping(run), verification_files.write_code_mapping
+            lack = f"{run} has no kernels of a static graph"
+        else:
+            found = opened.sql("FROM perturbations WHERE perturbation = $run ORDER BY step, rank, place", {"run": run})
+            write = verification_files.write_free_benchmark
+            lack = f"there is no perturbation {run}; collect with task perturb, or: lakeprobe perturb {run}"
+        rows = [row for row in rows_of(found) if row["step"] in (steps or (row["step"],))]
+    rows = [row for row in rows if row["rank"] in (ranks or (row["rank"],))]
+    if not rows:
+        raise UsageError(lack)
+    write(rows, out)
+    diagnostics.note(f"written: {out}")

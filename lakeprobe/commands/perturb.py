@@ -58,7 +58,7 @@ def perturb(
     """
     from lakeprobe import diagnostics
     from lakeprobe import output as results
-    from lakeprobe.checks import USUAL_MODES
+    from lakeprobe.changes import USUAL_MODES
     from lakeprobe.checks.perturb import perturb as run_perturb
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.verification_files import write_free_benchmark

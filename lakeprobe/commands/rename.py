@@ -16,7 +16,9 @@ def rename(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Rename a run or comparison. It asks first if comparisons use the run: they follow it.
+    """Rename a run, comparison, verification or perturbation.
+
+    What belongs to a run follows it. It asks first if comparisons use the run: they follow it too.
 
     Example: lakeprobe rename npu_dump npu
     """

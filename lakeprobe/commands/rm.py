@@ -1,4 +1,4 @@
-"""lakeprobe rm: remove runs and comparisons from the lake."""
+"""lakeprobe rm: remove runs, comparisons, verifications and perturbations from the lake."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from lakeprobe.commands.options import LakeOption
 
 
 def rm(
-    names: Annotated[list[str], typer.Argument(help="Runs and comparisons.", autocompletion=run_or_comparison_names)],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Runs, comparisons, verifications, perturbations.", autocompletion=run_or_comparison_names),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Remove runs and comparisons, after asking. A comparison keeps its rows when its run is removed.
+    """Remove runs, comparisons, verifications and perturbations, after asking.
+
+    With a run R go R.preflight, R.weights, its verifications and its perturbations. A comparison keeps its rows.
 
     Example: lakeprobe rm npu_vs_gpu old_npu --yes
     """
@@ -26,6 +31,9 @@ def rm(
     for kept in [upkeep.find(path, name) for name in names]:
         users = upkeep.users_of(path, kept.name) if kept.what == "run" else []
         consequence = f" (a side of {', '.join(users)}, whose rows stay)" if users else ""
+        if kept.what == "run":
+            others = [*upkeep.companions_of(path, kept.name), *upkeep.checks_of(path, kept.name)]
+            consequence += f" with {', '.join(others)}" if others else ""
         if yes or diagnostics.agreed(f"remove the {kept.what} {kept.name}{consequence}?"):
             upkeep.remove(path, kept.name)
             diagnostics.note(f"removed: the {kept.what} {kept.name}")

@@ -235,11 +235,12 @@ def _copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path)
 
 
 def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
-    """Define the SQL function tensor_metrics. numpy is loaded only if there are tensors."""
+    """Define the SQL functions on tensors. numpy is loaded only if there are tensors."""
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
         connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
         connection.execute("CREATE MACRO tensor_order(target, golden) AS NULL::VARCHAR")
+        connection.execute(f"CREATE MACRO standard_measures(target, golden) AS NULL::{metrics.standard_type()}")
         return
     from lakeprobe.tensors.udf import register
 

@@ -218,6 +218,9 @@ def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
     for source in sources:
         state.update(f"{source.format}\0{source.part}\0".encode())
         for path in source.files:
+            if source.files_hold_tensors:
+                state.update(os.fsencode(_file_state(path)))
+                continue
             state.update(path.name.encode())
             for block in blocks(path):
                 state.update(block)
@@ -229,12 +232,15 @@ def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
 
 
 def _file_states(folder: Path) -> Iterator[str]:
-    for file in folder.iterdir():
-        try:
-            state = file.stat()
-        except OSError:  # a dangling link
-            state = file.lstat()
-        yield f"{file.name} {state.st_size} {state.st_mtime_ns}"
+    yield from map(_file_state, folder.iterdir())
+
+
+def _file_state(file: Path) -> str:
+    try:
+        state = file.stat()
+    except OSError:  # a dangling link
+        state = file.lstat()
+    return f"{file.name} {state.st_size} {state.st_mtime_ns}"
 
 
 def known_fingerprint(lake: Path, key: UnitKey) -> tuple[str, str] | None:

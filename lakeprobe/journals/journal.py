@@ -83,6 +83,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether the step, or the part of it to be collected, ended after these ops."""
     notes: list[str] = []
     """Remarks on what could not be recorded."""
+    perturbed: list[dict[str, Any]] = []
+    """Rows of the table perturbations. Columns that follow from the step and the op are left out."""
 
 
 def folder_of(lake: Path, key: UnitKey) -> Path:

@@ -39,6 +39,8 @@ from lakeprobe.work import run_all
 FORMAT = "lakeprobe"
 """The value of dumps.format for a collected unit."""
 
+PERTURB = "perturb"
+"""The task at which each call is run again with changed inputs."""
 _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
@@ -121,11 +123,47 @@ def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
         with UnitWriter(folder) as writer:
             writer.write_rows("dumps", [row])
             writer.close()
-        files.sync_tree(folder)
-        staging.publish(
-            session, f"collect {head.key}", {layout.unit_name(head.key): folder}, before=partial(_check, head)
-        )
+        put = {layout.unit_name(head.key): folder}
+        if head.task == PERTURB:
+            put[layout.live_perturbation_name(head.key)] = _write_perturbations(
+                session.folder / "perturbed", path, head
+            )
+        for written in put.values():
+            files.sync_tree(written)
+        staging.publish(session, f"collect {head.key}", put, before=partial(_check, head))
     return Recovered(head.key, row["complete"], row["ops"])
+
+
+def _write_perturbations(folder: Path, path: Path, head: Head) -> Path:
+    """Write what changes of inputs did to the ops of a journal into the new `folder`, and return it."""
+    folder.mkdir()
+    seqs: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    for batch in journal.batches(path):
+        for encoded in batch.ops:
+            seqs.setdefault(_call_of(msgspec.msgpack.decode(encoded, type=Op).op), len(seqs))
+        rows += batch.perturbed
+    rows.sort(key=lambda row: seqs.get(_call_of(row["op"]), -1))  # keeps the order of the rows of a call
+    shared = {"run": head.run, "step": head.step, "rank": head.rank, "device": "training"}
+    with UnitWriter(folder) as writer:
+        writer.write_rows(
+            "perturbations",
+            [
+                row | shared | {"place": place, "seq": seqs.get(call), "ran": f"{call}.forward", "api": _api_of(call)}
+                for place, row in enumerate(rows)
+                for call in [_call_of(row["op"])]
+            ],
+        )
+        writer.close()
+    return folder
+
+
+def _call_of(op: str) -> str:
+    return op.rpartition(".")[0]
+
+
+def _api_of(call: str) -> str | None:
+    return names.parse(f"{call}.forward").api
 
 
 def _check(head: Head, snapshot: Snapshot) -> None:

@@ -12,6 +12,7 @@ LAKE/series/run=R/rank=K/part=N/P/series.parquet            what lakeprobe.monit
 LAKE/noise/noise=N/P/noise.parquet                          how far repeats of a golden run differ from it
 LAKE/verifications/verification=V/P/verifications.parquet   what ops of a run gave when they were run again
 LAKE/perturbations/perturbation=V/P/perturbations.parquet   what changes of inputs did to the ops of a run
+LAKE/perturbations/perturbation=R,step=S,rank=K/P/perturbations.parquet        the same, while the run R was collected
 LAKE/tables/table=T/P/table.parquet                         a result table of another tool
 LAKE/.staging/                                              what is being written, notes of readers, and locks
 LAKE/.collecting/run=R,step=S,rank=K/                       what a process collects, or left behind when it ended
@@ -89,6 +90,11 @@ def verification_name(name: str) -> str:
 def perturbation_name(name: str) -> str:
     """What the log calls the perturbation `name`."""
     return f"perturbations/perturbation={name}"
+
+
+def live_perturbation_name(key: UnitKey) -> str:
+    """Return the name in the log of what changes of inputs did while the unit `key` was collected."""
+    return f"{perturbation_name(key.run)},step={key.step},rank={key.rank}"
 
 
 def table_name(name: str) -> str:

@@ -1,12 +1,14 @@
-"""Removes and renames the runs and comparisons of a lake, and keeps notes on them.
+"""Removes and renames what a lake has under a name, and keeps notes on runs and comparisons.
 
 Each change is one publication (`lakeprobe.lake.log`), so it is visible all at once or not at all. A renamed thing gets
-new folders, whose files are links to the old ones. Renaming a run also changes what refers to it: the comparisons in
-which it is a side, and the noises that were measured of it.
+new folders, whose files are links to the old ones. What a run began with (R.preflight, R.weights), its verifications
+and its perturbations share its fate. Renaming a run also changes what refers to it: the comparisons in which it is a
+side, and the noises that were measured of it.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from lakeprobe.system import files
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run or comparison: its kind, its name, and the path of its note."""
+    """A run, comparison, verification or perturbation: its kind, its name, and the path of its note."""
 
     what: str
     name: str
@@ -30,14 +32,33 @@ class Kept:
 
 
 def find(lake: Path, name: str) -> Kept:
-    """Return the run or comparison `name`. Raises UsageError if there is neither."""
+    """Return what has the `name`: a run or else a comparison, verification or perturbation. Raises UsageError."""
     snapshot = log.read(lake)
     if name in layout.runs(snapshot) or name in layout.monitored(snapshot):
         return Kept("run", name, layout.note_file(lake, f"run={name}"))
     if name in layout.comparisons(snapshot):
         return Kept("comparison", name, layout.note_file(lake, layout.comparison_name(name)))
+    for what, name_of in _OTHERS.items():
+        if name_of(name) in snapshot.places:
+            return Kept(what, name, layout.note_file(lake, name_of(name)))
     names = ", ".join([*layout.runs(snapshot), *layout.comparisons(snapshot)]) or "nothing"
     raise UsageError(f"{name} is neither a run nor a comparison in {lake} (there: {names})")
+
+
+_OTHERS = {"verification": layout.verification_name, "perturbation": layout.perturbation_name}
+
+
+def companions_of(lake: Path | Snapshot, run: str) -> list[str]:
+    """Return the names of the runs that hold what `run` began with."""
+    there = layout.runs(lake)
+    return [f"{run}{ending}" for ending in layout.BEGINNINGS if f"{run}{ending}" in there]
+
+
+def checks_of(lake: Path | Snapshot, run: str) -> list[str]:
+    """Return the names in the log of the verifications and perturbations of `run`."""
+    snapshot = layout.snapshot_of(lake)
+    names = [name for name in snapshot.places if name.startswith(tuple(name_of("") for name_of in _OTHERS.values()))]
+    return sorted(name for name in names if _run_of(_only_file(snapshot, name)) == run)
 
 
 def users_of(lake: Path | Snapshot, run: str) -> list[str]:
@@ -46,14 +67,14 @@ def users_of(lake: Path | Snapshot, run: str) -> list[str]:
 
 
 def remove(lake: Path, name: str) -> None:
-    """Remove a run or comparison. Comparisons of a removed run keep their rows. Raises UsageError and LakeError."""
+    """Remove what has the `name`. Comparisons of a removed run keep their rows. Raises UsageError and LakeError."""
     kept = find(lake, name)
     with staging.unchanged(lake), staging.staged(lake, "remove") as session:
         staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept), notes={kept.note: None})
 
 
 def rename(lake: Path, name: str, new: str) -> None:
-    """Rename a run or comparison. Comparisons follow a renamed run. Raises UsageError and LakeError."""
+    """Rename what has the `name`. What refers to a renamed run follows it. Raises UsageError and LakeError."""
     store.must_be_local(lake, "nothing is renamed")
     kept = find(lake, name)
     layout.check_name(new, kept.what)
@@ -63,9 +84,15 @@ def rename(lake: Path, name: str, new: str) -> None:
         taken = {"run": runs, "comparison": layout.comparisons(snapshot)}
         if kept.what == "comparison":
             taken |= {"view": sorted(views.NAMES), "table": layout.tables(snapshot)}
+        if kept.what in _OTHERS:
+            taken = {kept.what: [new] if _OTHERS[kept.what](new) in snapshot.places else []}
         for what, names in taken.items():
             if new.lower() in {other.lower() for other in names}:
                 raise UsageError(f"{new} is the name of a {what} already; choose another")
+        for old in _things(snapshot, kept):
+            follower = _new_name(old, kept.name, new)
+            if follower != old and follower in snapshot.places:
+                raise UsageError(f"the lake has {follower} already; remove it, or choose another name")
 
     check(log.read(lake))
     with staging.unchanged(lake), staging.staged(lake, "rename") as session, staging.reading(lake) as snapshot:
@@ -74,24 +101,40 @@ def rename(lake: Path, name: str, new: str) -> None:
         note = kept.note.parent.with_name(kept.note.parent.name.replace(f"={name}", f"={new}")) / kept.note.name
         for folder in put.values():
             files.sync_tree(folder)
-        staging.publish(session, f"rename {name} {new}", put, things, check, {kept.note: None, note: kept.note})
+        gone = [thing for thing in things if thing not in put]
+        staging.publish(session, f"rename {name} {new}", put, gone, check, {kept.note: None, note: kept.note})
 
 
 def _things(snapshot: Snapshot, kept: Kept) -> Iterator[str]:
-    """Yield the names in the log of a run's units, or of a comparison."""
+    """Yield the names in the log of what is removed or renamed together."""
     if kept.what == "comparison":
         yield layout.comparison_name(kept.name)
-    else:
-        yield from layout.unit_things(snapshot, kept.name)
-        for rank, parts in layout.series_parts(snapshot, kept.name).items():
-            yield from (layout.series_name(kept.name, rank, part) for part in parts)
+        return
+    if kept.what in _OTHERS:
+        yield _OTHERS[kept.what](kept.name)
+        return
+    for run in (kept.name, *companions_of(snapshot, kept.name)):
+        yield from layout.unit_things(snapshot, run)
+    for rank, parts in layout.series_parts(snapshot, kept.name).items():
+        yield from (layout.series_name(kept.name, rank, part) for part in parts)
+    yield from checks_of(snapshot, kept.name)
+
+
+def _new_name(thing: str, name: str, new: str) -> str:
+    """Return what the log calls a thing after the rename: a check that is not named after its run keeps its name."""
+    return re.sub(rf"={re.escape(name)}(?=$|[/,]|\.preflight/|\.weights/)", lambda _: f"={new}", thing, count=1)
 
 
 def _renamed(session: Session, snapshot: Snapshot, kept: Kept, new: str) -> Iterator[tuple[str, Path]]:
     """Yield each thing that a rename changes: its new name, and its new folder in the session."""
     for number, name in enumerate(_things(snapshot, kept)):
-        yield name.replace(f"={kept.name}", f"={new}", 1), _linked(snapshot, name, session.folder / f"{number}")
-    if kept.what == "comparison":
+        folder = session.folder / f"{number}"
+        if kept.what == "run" and name.startswith(tuple(name_of("") for name_of in _OTHERS.values())):
+            _rewrite(_only_file(snapshot, name), folder, "run", kept.name, new)
+        else:
+            _linked(snapshot, name, folder)
+        yield _new_name(name, kept.name, new), folder
+    if kept.what != "run":
         return
     for user in users_of(snapshot, kept.name):
         name = layout.comparison_name(user)
@@ -102,7 +145,7 @@ def _renamed(session: Session, snapshot: Snapshot, kept: Kept, new: str) -> Iter
         yield name, folder
     for noise in layout.noises(snapshot):
         folder = session.folder / f"noise-{noise}"
-        if _rename_golden(layout.noise_file(snapshot, noise), folder, kept.name, new):
+        if _rewrite(layout.noise_file(snapshot, noise), folder, "golden", kept.name, new):
             yield layout.noise_name(noise), folder
 
 
@@ -118,21 +161,40 @@ def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
     return folder
 
 
-def _rename_golden(file: Path | None, folder: Path, name: str, new: str) -> bool:
-    """Write a noise measured of the run `name` into `folder` as one of `new`.
+def _rewrite(file: Path | None, folder: Path, column: str, name: str, new: str) -> bool:
+    """Write a file of the run `name`, which the `column` says, into the new `folder` as one of `new`.
 
     Returns False if it belongs to another run.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if file is None or name not in (table := pq.read_table(file, partitioning=None))["golden"].unique().to_pylist():
+    if file is None or name not in (table := pq.read_table(file, partitioning=None))[column].unique().to_pylist():
         return False
-    goldens = [new if golden == name else golden for golden in table["golden"].to_pylist()]
-    place = table.schema.get_field_index("golden")
+    runs = [new if run == name else run for run in table[column].to_pylist()]
+    place = table.schema.get_field_index(column)
     folder.mkdir()
-    pq.write_table(table.set_column(place, "golden", pa.array(goldens, pa.string())), folder / file.name)
+    pq.write_table(table.set_column(place, column, pa.array(runs, pa.string())), folder / file.name, compression="zstd")
     return True
+
+
+def _only_file(snapshot: Snapshot, name: str) -> Path:
+    """Return the file of a verification or perturbation."""
+    place = snapshot.places[name]
+    return snapshot.lake / place.path / place.files[0]
+
+
+def _run_of(file: Path) -> str | None:
+    """Return the run that a verification or perturbation is of. None if its file is damaged or has no rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as opened:
+            runs = opened.read(columns=["run"])["run"]
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return str(runs[0].as_py()) if len(runs) else None
 
 
 def note(lake: Path, name: str) -> str:

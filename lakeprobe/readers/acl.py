@@ -49,6 +49,7 @@ from lakeprobe.readers.acl_message import (
     format_name,
 )
 from lakeprobe.readers.kernel_names import dtype_of
+from lakeprobe.readers.mindspore_ir import Lines, graphs_of
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Place, Source, Summary, numbered, place_of
 from lakeprobe.readers.tables import Tables
@@ -121,12 +122,11 @@ def find(listing: Listing) -> list[Source]:
     if not any(_FILE.fullmatch(name) for name in listing.files) and not _mapped_names(listing.folder, listing.files):
         return []
     place = locate(listing.folder, listing.top)
-    mapping = tuple(listing.folder / name for name in listing.files if name == MAPPING_FILE)
+    mapping = [listing.folder / name for name in listing.files if name == MAPPING_FILE]
+    files = (*mapping, *graphs_of(listing.folder, place.root))
     beside_others = any(name.endswith((".npy", ".bin")) or name == "statistic.csv" for name in listing.files)
     part = "/".join(filter(None, (place.part, "bin" if beside_others else "")))
-    return [
-        Source(NAME, place.root, listing.folder, place.step, place.rank, mapping, tensors=listing.folder, part=part)
-    ]
+    return [Source(NAME, place.root, listing.folder, place.step, place.rank, files, tensors=listing.folder, part=part)]
 
 
 def locate(folder: Path, top: Path) -> Place:
@@ -212,17 +212,18 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     framework = _framework(files)
     reader = _Reader(source.folder, framework)
     tables = Tables(source, source.folder, content_of, emit)
+    lines = Lines(source.files, tables)
     calls: Counter[str] = Counter()
     for file in files:
         call = calls[file.stem]
         calls[file.stem] += 1
         body, extra = reader.body(file)
         op = OpName("kernel", file.type, file.name, None, None, call, file.stem)
-        tables.add(f"{file.stem}.{call}", op, body, extra=extra)
+        tables.add(f"{file.stem}.{call}", op, body, extra=extra, stack=lines.stack(file.name))
     summary = tables.summary
     summary.framework, summary.task, summary.level = framework, "tensor", "L2"
     summary.notes.append(f"kernel dumps do not name their framework; taken as {framework}, by the names of the kernels")
-    summary.notes += reader.notes()
+    summary.notes += [*reader.notes(), *lines.notes()]
     return tables.close()
 
 

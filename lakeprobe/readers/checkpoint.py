@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,13 @@ def find(listing: Listing) -> list[Source]:
 
 def alone(source: Source, path: Path) -> Source:
     """`source`, a checkpoint in one file, as what the user names by that file: a run of its own."""
-    return Source(NAME, path, source.folder, 0, 0, source.files, source.tensors)
+    return replace(source, root=path, step=0, rank=0, part="", process=None, notes=())
 
 
 def _source(folder: Path, names: Iterable[str], part: str) -> Source:
     place = place_of(folder)
-    return Source(NAME, place.root, folder, place.step, place.rank, tuple(folder / name for name in names), None, part)
+    files = tuple(folder / name for name in names)
+    return Source(NAME, place.root, folder, place.step, place.rank, files, part=part, files_hold_tensors=True)
 
 
 def _groups(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
@@ -207,7 +209,7 @@ class _Parameters:
 
     def _leaf(self, name: str, reference: TensorReference, file: str) -> dict[str, Any]:
         from lakeprobe.tensors.reference import numpy_dtype
-        from lakeprobe.tensors.statistics import measure
+        from lakeprobe.tensors.statistics import measured
 
         dtype = numpy_dtype(reference.dtype).name
         is_torch = self.framework == "pytorch"
@@ -217,7 +219,8 @@ class _Parameters:
             "shape": list(reference.shape),
         }
         try:
-            leaf |= measure(reference)
+            numbers, reference = measured(reference)
+            leaf |= numbers
         except TensorError as error:
             self.problems.append(f"{name} cannot be read: {error}")
         return leaf | {"data_name": file, "content": reference}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.errors import DumpError, TensorError
 from lakeprobe.readers.kernel_names import KernelName, dtype_of, parse, place_of
-from lakeprobe.readers.mindspore_ir import GRAPHS_FOLDER, SUFFIX, frames_by_kernel, frames_of
+from lakeprobe.readers.mindspore_ir import Lines, graphs_of
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary
 from lakeprobe.readers.tables import Tables
@@ -93,21 +93,10 @@ def find(listing: Listing) -> list[Source]:
         notes.append(f"{folder.parent / 'constants'} was left out: a graph's constants are of no iteration")
     files = [folder / STATISTIC_FILE] * has_rows + [folder / MAPPING_FILE] * has_mapping
     tensors = folder if has_tensors else None
-    files += _graphs(folder, place.root)
+    files += graphs_of(folder, place.root)
     return [
         Source(NAME, place.root, folder, place.step, place.rank, tuple(files), tensors, place.part, notes=tuple(notes))
     ]
-
-
-def _graphs(folder: Path, root: Path) -> list[Path]:
-    """The IR of the graphs, in a folder from `folder` up to `root`, or in `graphs` beside one of them."""
-    above = (folder, *folder.parents)
-    for each in above[: above.index(root) + 1 if root in above else 1]:
-        for place in (each, each / GRAPHS_FOLDER):
-            found = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
-            if found:
-                return found
-    return []
 
 
 def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
@@ -117,15 +106,16 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     tables = Tables(source, source.folder if source.tensors else path, content_of, emit)
     summary = tables.summary
     summary.framework, summary.level = "mindspore", "L2"
-    frames = frames_by_kernel(path for path in source.files if path.suffix == SUFFIX)
+    lines = Lines(source.files, tables)
     if source.tensors is None:
         summary.task = "statistics"
-        _add(tables, executions(rows), lambda _, row: row.leaf, frames)
+        _add(tables, executions(rows), lambda _, row: row.leaf, lines)
     else:
         summary.task = "tensor"
         reader = _TensorReader(source.tensors, executions(rows))
-        _add(tables, executions(_tensor_files(source, summary.notes)), reader.leaf, frames)
+        _add(tables, executions(_tensor_files(source, summary.notes)), reader.leaf, lines)
         summary.notes += reader.notes()
+    summary.notes += lines.notes()
     return tables.close()
 
 
@@ -133,13 +123,9 @@ def _add(
     tables: Tables,
     found: Mapping[Execution, Sequence[Record]],
     leaf_of: Callable[[Execution, Record], dict[str, Any]],
-    frames: Mapping[str, Sequence[str]],
+    lines: Lines,
 ) -> None:
-    """Write the executions that were found as ops, with the leaf that `leaf_of` makes of each tensor.
-
-    `frames` are the lines of code of kernels, by their names.
-    """
-    without_line = set()
+    """Write the executions that were found as ops, with the leaf that `leaf_of` makes of each tensor."""
     for execution, records in found.items():
         kind, name, task, call = execution
         body: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS.values()}
@@ -148,16 +134,8 @@ def _add(
         body = {section: leaves for section, leaves in body.items() if leaves}
         stem = f"{kind}.{name}.{task}"
         parts = OpName("kernel", kind, name, None, None, call, stem)
-        known = frames_of(name, frames)
-        stack = tables.stack(known) if known else None
-        if stack is None and kind != _PARAMETER:
-            without_line.add(name)
+        stack = None if kind == _PARAMETER else lines.stack(name)
         tables.add(f"{stem}.{call}", parts, body, stack=stack, extra=_extra(records))
-    if frames and without_line:
-        names = {execution.op_name for execution in found if execution.op_type != _PARAMETER}
-        tables.summary.notes.append(
-            f"{len(without_line)} of {len(names)} kernels have no line of code in the IR, {min(without_line)} for one"
-        )
 
 
 def _extra(records: Sequence[Record]) -> dict[str, Any]:

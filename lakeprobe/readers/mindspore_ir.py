@@ -17,14 +17,17 @@ A constant may fill many lines of a node, which are skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from lakeprobe.bounds import LONGEST_IR_LINE, MOST_IR_NODES
 from lakeprobe.errors import DumpError
 from lakeprobe.system.files import open_regular
+
+if TYPE_CHECKING:
+    from lakeprobe.readers.tables import Tables
 
 SUFFIX = ".ir"
 GRAPHS_FOLDER = "graphs"
@@ -93,9 +96,42 @@ def frames_by_kernel(files: Iterable[Path]) -> dict[str, Sequence[str]]:
     return found
 
 
-def frames_of(kernel: str, frames: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
-    """The frames of a kernel, by its name or else by that without its number; None if the IR does not have it."""
-    return frames.get(kernel) or frames.get(_NUMBER.sub("", kernel))
+class Lines:
+    """The lines of code of the kernels of a dump, and how many kernels have none."""
+
+    def __init__(self, files: Iterable[Path], tables: Tables) -> None:
+        """Read the IR among `files`, and keep call stacks in `tables`. Raises DumpError."""
+        self._frames = frames_by_kernel(path for path in files if path.suffix == SUFFIX)
+        self._tables = tables
+        self._kernels: set[str] = set()
+        self._without: set[str] = set()
+
+    def stack(self, kernel: str) -> int | None:
+        """The number of a kernel's call stack, by its name or else by that without its number; None if it has none."""
+        frames = self._frames.get(kernel) or self._frames.get(_NUMBER.sub("", kernel))
+        self._kernels.add(kernel)
+        if frames:
+            return self._tables.stack(frames)
+        self._without.add(kernel)
+        return None
+
+    def notes(self) -> list[str]:
+        """What to say of kernels without a line, if there is an IR."""
+        if not self._frames or not self._without:
+            return []
+        counts = f"{len(self._without)} of {len(self._kernels)} kernels"
+        return [f"{counts} have no line of code in the IR, {min(self._without)} for one"]
+
+
+def graphs_of(folder: Path, root: Path) -> list[Path]:
+    """The IR of a dump's graphs, in a folder from `folder` up to `root`, or in `graphs` beside one of them."""
+    above = (folder, *folder.parents)
+    for each in above[: above.index(root) + 1 if root in above else 1]:
+        for place in (each, each / GRAPHS_FOLDER):
+            found = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
+            if found:
+                return found
+    return []
 
 
 def kernel_name(scope: str) -> str:

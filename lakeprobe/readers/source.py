@@ -41,6 +41,8 @@ class Source:
     part: str = ""
     process: int | None = None
     notes: tuple[str, ...] = ()
+    files_hold_tensors: bool = False
+    """Whether `files` are the tensor files too, as those of a checkpoint are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Writes verifications and perturbations as msprobe's csv files: of acc_check and free_benchmark."""
+"""Writes msprobe's csv files of acc_check, free_benchmark and code_mapping."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _DETAILS = (
 
 _RESULT = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
 _FREE_BENCHMARK = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
+_CODE_MAPPING = ("File Path", "Code Stack", "Scope Name")
 _BLANK = " "
 _WORST = ("error", "warning", "pass")
 
@@ -70,6 +71,17 @@ def write_free_benchmark(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     ]  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, _FREE_BENCHMARK, [[_cell(value) for value in line] for line in cells])
+
+
+def write_code_mapping(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write code_mapping.csv: the files of kernels with their lines of code, which stand below each other in a cell."""
+    cells = [[_cell(row["file_path"]), _lines(row["code_stack"]), _cell(row["scope_name"])] for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, _CODE_MAPPING, cells)
+
+
+def _lines(text: str | None) -> str:
+    return "\n".join(map(_cell, text.split("\n"))) if text else ""
 
 
 def _call(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ so do NaNs of different bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,21 +34,38 @@ _dtype_name = lru_cache(dtype_name)  # numpy computes a name on each call, which
 
 
 def content_hash(reference: TensorReference) -> str:
-    """Return the content hash of a tensor in a file, which is read once in blocks.
+    """Return the content hash of a tensor in a file, which is read once in blocks unless the hash is known.
 
     Raises TensorError if it cannot be read or the reference does not fit the file.
     """
+    if reference.content is not None:
+        return reference.content
+    digest = begun(reference)
+    for _ in hashing(digest, tensor_blocks(reference)):
+        pass
+    return digest.hexdigest()
+
+
+def begun(reference: TensorReference) -> xxhash.xxh3_128:
+    """Return the content hash of a tensor before its elements."""
+    return _begun(_little_endian(numpy_dtype(reference.dtype)), reference.shape)
+
+
+def hashing(digest: xxhash.xxh3_128, blocks: Iterator[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+    """Yield the blocks of a tensor, and add each to the `digest`."""
+    for block in blocks:
+        digest.update(block.astype(_little_endian(block.dtype), copy=False).view(np.uint8).data)
+        yield block
+
+
+def tensor_blocks(reference: TensorReference) -> Iterator[npt.NDArray[Any]]:
+    """Yield the elements of a tensor in C order, in arrays that the next one overwrites. Raises TensorError."""
     dtype = numpy_dtype(reference.dtype)
-    little = _little_endian(dtype)
-    digest = _begun(little, reference.shape)
     raw = np.empty(max(BLOCK_BYTES, dtype.itemsize), np.uint8)
-    size = raw.size // dtype.itemsize
     flat = flatten(reference)
     with opened(reference) as descriptor:
         for piece in [flat] if is_contiguous(flat) else split(flat, piece_elements(flat)):
-            for block in read_blocks(descriptor, piece, size, raw):
-                digest.update(block.astype(little, copy=False).view(np.uint8).data)
-    return digest.hexdigest()
+            yield from read_blocks(descriptor, piece, raw.size // dtype.itemsize, raw)
 
 
 def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

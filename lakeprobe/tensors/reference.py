@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -62,6 +62,8 @@ class TensorReference:
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
+    content: str | None = field(default=None, compare=False)
+    """The content hash, if it was computed when the bytes were read for something else."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> TensorReference:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lakeprobe.tensors.blocks import flatten, piece_elements, read_blocks, split
-from lakeprobe.tensors.content import BLOCK_BYTES
-from lakeprobe.tensors.reference import TensorReference, element_count, is_contiguous, numpy_dtype, opened
+from lakeprobe.tensors.content import BLOCK_BYTES, begun, hashing, tensor_blocks
+from lakeprobe.tensors.reference import TensorReference, element_count, numpy_dtype
 
 
 def measure(reference: TensorReference) -> dict[str, float | int | bool]:
@@ -23,10 +23,17 @@ def measure(reference: TensorReference) -> dict[str, float | int | bool]:
 
     Raises TensorError if the file cannot be read or the reference does not fit it.
     """
+    return measured(reference)[0]
+
+
+def measured(reference: TensorReference) -> tuple[dict[str, float | int | bool], TensorReference]:
+    """Return what `measure` returns, and the reference with its content hash, from one pass over the bytes."""
     kind = _kind(numpy_dtype(reference.dtype))
     if kind is None or element_count(reference) == 0:
-        return {}
-    return _measured(_blocks(reference), kind, element_count(reference))
+        return {}, reference
+    digest = begun(reference)
+    numbers = _measured(hashing(digest, tensor_blocks(reference)), kind, element_count(reference))
+    return numbers, replace(reference, content=digest.hexdigest())
 
 
 def measure_array(array: NDArray[Any]) -> dict[str, float | int | bool]:
@@ -59,15 +66,6 @@ def _kind(dtype: np.dtype[Any]) -> str | None:
     """Return the kind of the elements: b bool, i integer, f float, c complex. None if they are not numbers."""
     kind = dtype.kind
     return {"u": "i", "V": "f"}.get(kind, kind) if kind in "biufcV" else None
-
-
-def _blocks(reference: TensorReference) -> Iterator[NDArray[Any]]:
-    flat = flatten(reference)
-    dtype = numpy_dtype(reference.dtype)
-    raw = np.empty(max(BLOCK_BYTES, dtype.itemsize), np.uint8)
-    with opened(reference) as descriptor:
-        for piece in [flat] if is_contiguous(flat) else split(flat, piece_elements(flat)):
-            yield from read_blocks(descriptor, piece, raw.size // dtype.itemsize, raw)
 
 
 def _plain(value: Any, kind: str) -> float | int | bool:

@@ -1,4 +1,4 @@
-"""Gives DuckDB the functions `tensor_metrics(target, golden)` and `tensor_order`, to measure tensors by reference.
+"""Gives DuckDB the functions `tensor_metrics`, `tensor_order` and `standard_measures`, to measure tensors by reference.
 
 Contents never pass through SQL. A row has two references, and the result is a `TensorMetrics` as a struct.
 """
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import metrics
 from lakeprobe.errors import TensorError
+from lakeprobe.tensors.measures import measure, precision_of
 from lakeprobe.tensors.metrics import measure_pairs
-from lakeprobe.tensors.reference import TensorReference
+from lakeprobe.tensors.reference import TensorReference, open_tensor
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +27,10 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
 
     NULL gives NULL. Also `tensor_order(target, golden)`, which says in words how the elements of the two are the same
     in another order, and gives NULL if they are not.
+
+    And `standard_measures(target, golden)`, which returns what the precision standards of single ops are made of, as a
+    struct (`lakeprobe/tensors/measures.py`); it holds both tensors in memory. NULL if they have different shapes, or
+    cannot be read.
 
     If `files` is given, they open only these files, because a user's rule could name any file.
 
@@ -54,6 +59,39 @@ def register(connection: duckdb.DuckDBPyConnection, threads: int, files: frozens
     connection.create_function(
         "tensor_order", tensor_order, [REFERENCE_TYPE, REFERENCE_TYPE], "VARCHAR", type=ARROW, null_handling=SPECIAL
     )
+
+    def standard_measures(targets: pa.ChunkedArray, goldens: pa.ChunkedArray) -> pa.Array:
+        return _standard_batch(targets.to_pylist(), goldens.to_pylist(), files)
+
+    standard_measures.__annotations__ = {}
+    connection.create_function(
+        "standard_measures", standard_measures, [REFERENCE_TYPE, REFERENCE_TYPE], metrics.standard_type(), type=ARROW,
+        null_handling=SPECIAL,
+    )  # fmt: skip
+
+
+def _standard_batch(
+    targets: list[dict[str, Any] | None], goldens: list[dict[str, Any] | None], files: frozenset[str] | None
+) -> pa.Array:
+    import pyarrow as pa
+
+    _check_files(targets, goldens, files)
+    types = {"VARCHAR": pa.string(), "DOUBLE": pa.float64(), "BIGINT": pa.int64()}
+    rows = [_standard_measures(target, golden) for target, golden in zip(targets, goldens, strict=True)]
+    return pa.array(rows, pa.struct([(name, types[type]) for name, type in metrics.standard_columns().items()]))
+
+
+def _standard_measures(target: dict[str, Any] | None, golden: dict[str, Any] | None) -> dict[str, Any] | None:
+    if target is None or golden is None:
+        return None
+    try:
+        own, reference = open_tensor(TensorReference.of(target)), open_tensor(TensorReference.of(golden))
+    except TensorError:
+        return None
+    if own.shape != reference.shape or {own.dtype.kind, reference.dtype.kind} & set("USmM"):
+        return None
+    limits = precision_of(own.dtype.name)
+    return asdict(measure(reference, own)) | {"dtype": own.dtype.name, "balance_limit": limits.balance_limit}
 
 
 def _order_batch(

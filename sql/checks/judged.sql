@@ -29,21 +29,8 @@ statuses AS (
         CASE
             WHEN standard IS NULL THEN NULL
             WHEN standard = 'binary' AND is_quantised THEN if(max_abs_error <= 1, 'pass', 'error')
-            WHEN standard = 'binary' THEN if(binary_error_share = 0, 'pass', 'error')
-            WHEN standard = 'absolute'
-                THEN if(nonfinite_error_share = 0 AND relative_error_share = 0 AND absolute_error_share = 0, 'pass', 'error')
-            WHEN standard = 'accumulative'
-                THEN if(
-                    accumulative_nonfinite_share = 0 AND accumulative_relative_share = 0
-                        AND accumulative_absolute_share = 0 AND error_balance <= balance_limit,
-                    'pass', 'error'
-                )
-            WHEN standard = 'ulp' AND dtype IN ('float32', 'float64')
-                THEN if(mean_ulp < 64 OR ulp_share < 0.05, 'pass', 'error')
-            WHEN standard = 'ulp' THEN if(ulp_share < 0.001, 'pass', 'error')
-            WHEN standard = 'thousandth' THEN if(one_thousandth_ratio >= 0.999, 'pass', 'error')
             WHEN standard = 'rounding' THEN rounding_status(chosen)
-            ELSE pre_check(chosen)
+            ELSE standard_status(chosen, standard)
         END AS measured_status
     FROM chosen
 )

@@ -7,13 +7,7 @@ SELECT
     if(answered.direction = 'backward', calls.backward_op, calls.op) AS op,
     calls.api, calls.ran, $device AS device,
     answered.* EXCLUDE (key, number),
-    CASE
-        WHEN answered.is_consistent IS NULL THEN 'skip'
-        WHEN answered.is_consistent THEN 'stable'
-        WHEN answered.mode = 'no_change' THEN 'random'
-        WHEN answered.mode = 'to_cpu' THEN 'differs'
-        ELSE 'unstable'
-    END AS status
+    perturbation_status(answered.mode, answered.is_consistent) AS status
 FROM calls
 JOIN answered USING (key)
 ORDER BY place

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pairs import APIS, COUNT, DTYPES, pairs
 
+import lakeprobe
 from lakeprobe import resources
 from lakeprobe.checks import standards
-from lakeprobe.checks.measures import measure
 from lakeprobe.lake.connection import connect
+from lakeprobe.tensors.measures import measure
 
 FIELDS = {
     "small_value_err_ratio": "small_value_error_share",
@@ -162,3 +163,38 @@ def test_what_rounded_inputs_do_is_no_error():
     device = np.array([1.0, 3e-7], np.float32)
     assert measure(reference, device).largest_error > 1
     assert measure(reference, device, np.array([0.0, 1e-6])).largest_error < 1
+
+
+def test_a_rule_of_compare_uses_the_standards(tmp_path):
+    from lakeprobe.metrics import standard_columns
+
+    random = np.random.default_rng(0)
+    golden = random.standard_normal((4, 8)).astype(np.float32)
+    target = golden * np.float32(1 + 1e-4)
+    for name, array in (("npu", target), ("gpu", golden)):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "x.npy", array)
+        np.save(tmp_path / name / "same.npy", golden)
+    rule = tmp_path / "ulp.sql"
+    rule.write_text(
+        """CREATE OR REPLACE VIEW metrics AS
+        SELECT m.*, measures.mean_ulp AS mean_ulp, standard_status(measures, 'ulp') AS by_ulp,
+            standard_status(measures, 'pre_check') AS by_pre_check
+        FROM metrics_default AS m
+        LEFT JOIN (
+            SELECT row, standard_measures(t.reference, g.reference) AS measures
+            FROM paired
+            JOIN target_contents AS t ON t.content = target_content
+            JOIN golden_contents AS g ON g.content = golden_content
+        ) AS measured USING (row)"""
+    )
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        lake.compare(tmp_path / "npu", tmp_path / "gpu", rule=str(rule), name="c")
+        found = lake.sql("SELECT target_op, mean_ulp, by_ulp, by_pre_check FROM c ORDER BY ALL").fetchall()
+        sql = "SELECT standard_measures(r.reference, r.reference).mean_ulp FROM tensor_references AS r"
+        assert set(lake.sql(sql).fetchall()) == {(0.0,)}
+    expected = measure(golden, target)
+    (same, zero, *passes), (x, mean_ulp, *statuses) = found
+    assert ("same" in same, zero, passes) == (True, 0.0, ["pass", "pass"])
+    assert ("x" in x, mean_ulp, statuses) == (True, pytest.approx(expected.mean_ulp), ["error", "pass"])
+    assert list(standard_columns())[2:] == list(asdict(expected))

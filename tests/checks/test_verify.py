@@ -202,3 +202,20 @@ def test_blame_says_what_verifications_say_of_its_first_suspect(place, planted_p
     assert "given the inputs of npu" not in before
     assert "The op itself is wrong: given the inputs of npu, what npu recorded is off by up to 0.0" in after
     assert "The op itself is right: given the inputs of npu, run again on cpu is within rounding." in after
+
+
+def test_a_part_of_a_gradient_is_not_held_against_the_whole(tmp_path):
+    """softsign and normalize use their input in two nodes, and msprobe records what the last one gives."""
+    import torch
+    from torch.nn import functional
+
+    x = torch.linspace(-1, 1, 12).reshape(3, 4).requires_grad_()
+    with lakeprobe.collect(None, run="run", lake=tmp_path / "lake", task="tensor"):
+        (functional.softsign(x) + functional.normalize(x) + functional.gelu(x)).sum().backward()
+    with Lake(tmp_path / "lake") as lake:
+        lake.verify("run")
+        found = set(lake.sql("SELECT api, direction, origin, status FROM verifications").fetchall())
+    assert {status for *_, status in found} == {"pass"}
+    assert ("gelu", "backward", "recorded", "pass") in found
+    assert ("softsign", "backward", "device", "pass") in found
+    assert ("softsign", "backward", "recorded", "pass") not in found

@@ -108,7 +108,10 @@ WRONG = [
     ({"tensor": {"tensor_list": ["a"]}}, "tensor: there is no key tensor_list; it belongs to statistics"),
     (
         {"task": "tensors"},
-        'task should be one of statistics, tensor, structure, overflow_check, grad_probe, not "tensors"',
+        (
+            "task should be one of statistics, tensor, structure, overflow_check, grad_probe, free_benchmark, perturb, "
+            'not "tensors"'
+        ),
     ),
     ({"task": ["tensor"]}, "task should be one of"),
     ({"level": "L3"}, 'level should be one of L0, L1, L2, mix, debug, not "L3"'),
@@ -168,7 +171,7 @@ def test_a_mistake_is_one_line_that_names_the_file_and_the_key(content: dict[str
 REFUSED = [
     {"task": "nan_check"}, {"task": "exception_dump"}, {"acl_config": "acl.json"},
     {"task": "overflow_check", "overflow_check": {"check_mode": "aicore"}},
-    {"task": "free_benchmark"}, {"task": "run_ut"}, {"task": "acc_check"},
+    {"task": "run_ut"}, {"task": "acc_check"},
     {"task": "diff_check"}, {"enable_dataloader": True}, {"dump_enable": True},
     {"custom_op_namespaces": ["mine"]}, {"load": {"path": "x"}},
     {"statistics": {"backward_input": ["a.pt"]}}, {"statistics": {"file_format": "bin"}},

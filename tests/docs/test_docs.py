@@ -199,6 +199,7 @@ EXPECTED: dict[str, list[tuple[str, str, str | None]]] = {
         ("Functional.gelu.0.forward.output.0", "warning", "exact"),
     ],
     "spread": [("Functional.gelu.0.forward.output.0", "warning", "exact")],
+    "by_ulp": [("Functional.gelu.0.forward.output.0", "warning", "exact")],
     "strict": [
         ("Functional.gelu.0.forward.input.0", "pass", "exact"),
         ("Functional.gelu.0.forward.output.0", "error", "exact"),

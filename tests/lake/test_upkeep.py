@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from plain_dumps import write_run
 
 import lakeprobe
+from lakeprobe.checks import stored
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import comparison, layout, staging
+from lakeprobe.schema import arrow_schema
 from lakeprobe.session import Lake
 
 
@@ -171,3 +174,51 @@ def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatc
     with lakeprobe.open(lake.path, create=True) as again:
         assert again.runs == ["gpu", "npu"]
         assert comparison.load(lake.path, "npu_vs_gpu").target == "npu"
+
+
+def check_rows(lake: Lake, name: str, table: str, thing: str, run: str) -> None:
+    """Put a verification or a perturbation of one row into the lake."""
+    schema = arrow_schema(table)
+    row = dict.fromkeys(schema.names) | {"place": 0, "run": run, "step": 0, "rank": 0, "op": name}
+    stored.publish(lake.path, table, thing, pa.Table.from_pylist([row], schema=schema))
+
+
+def names(lake: Lake, table: str) -> list[tuple[Any, ...]]:
+    kind = table.removesuffix("s")
+    return lake.sql(f"SELECT {kind}, run, op FROM {table} ORDER BY ALL").fetchall()
+
+
+def test_what_belongs_to_a_run_shares_its_fate(lake: Lake, tmp_path: Path) -> None:
+    for run in ("npu.preflight", "npu.weights"):
+        lake.ingest(write_run(tmp_path / run, 1), run=run)
+    check_rows(lake, "own", "verifications", layout.verification_name("npu"), "npu")
+    check_rows(lake, "named", "verifications", layout.verification_name("on_npu"), "npu")
+    check_rows(lake, "other", "verifications", layout.verification_name("gpu"), "gpu")
+    live = layout.live_perturbation_name(layout.UnitKey("npu", 3, 0))
+    check_rows(lake, "live", "perturbations", live, "npu")
+    lake.rename("npu", "suspect")
+    assert set(lake.runs) == {"gpu", "suspect", "suspect.preflight", "suspect.weights"}
+    moved = [("gpu", "gpu", "other"), ("on_npu", "suspect", "named"), ("suspect", "suspect", "own")]
+    assert names(lake, "verifications") == moved
+    assert names(lake, "perturbations") == [("suspect", "suspect", "live")]
+    lake.rename("on_npu", "second")
+    assert names(lake, "verifications")[1] == ("second", "suspect", "named")
+    lake.rm("second")
+    lake.rm("suspect")
+    assert lake.runs == ["gpu"]
+    assert names(lake, "verifications") == [("gpu", "gpu", "other")]
+    assert names(lake, "perturbations") == []
+
+
+def test_a_follower_takes_no_other_name(lake: Lake) -> None:
+    check_rows(lake, "own", "verifications", layout.verification_name("npu"), "npu")
+    check_rows(lake, "other", "verifications", layout.verification_name("suspect"), "gpu")
+    with pytest.raises(UsageError, match="the lake has verifications/verification=suspect already"):
+        lake.rename("npu", "suspect")
+    assert lake.runs == ["gpu", "npu"]
+
+
+def test_a_perturbation_replaces_the_live_one_of_its_name(lake: Lake) -> None:
+    check_rows(lake, "live", "perturbations", layout.live_perturbation_name(layout.UnitKey("npu", 0, 0)), "npu")
+    check_rows(lake, "later", "perturbations", layout.perturbation_name("npu"), "npu")
+    assert names(lake, "perturbations") == [("npu", "npu", "later")]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import gzip
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import lakeprobe
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.mindspore_ir import frames_by_kernel, nodes
 from tests.commands.program import lakeprobe as run
+from tests.readers.test_acl import kernel_file, written
 
 IR = Path(__file__).parents[1] / "data/mindspore_ir"
 """The IR of train.py there, of MindSpore 2.8 in graph mode, and the names of the files of its kernel dump."""
@@ -69,6 +74,48 @@ def test_compare_and_show_name_the_line(tmp_path: Path) -> None:
     place = f"File /data/train/train.py, line {line_of('hidden =')}, in construct, hidden = ops.relu"
     assert f"  at {place}" in done.out
     assert place in run("show", "ReLU.Default_ReLU-op0", *lake).out
+
+
+def test_binary_files_of_kernels_have_their_lines_too(tmp_path: Path) -> None:
+    dump = tmp_path / "npu"
+    files = {"ReLU.Default_ReLU-op0.1.2.1795392455472088": kernel_file([np.ones(2, np.float32)], [])}
+    written(dump / "20260101000000/0/net/0/0", files)
+    (dump / "graphs").mkdir()
+    shutil.copy(IR / "graph.ir", dump / "graphs/graph.ir")
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        lake.ingest(dump)
+        [(frame,)] = lake.sql("select user_frame(frames) from ops join stacks using (stack)").fetchall()
+    assert f"train.py, line {line_of('hidden =')}, in construct, hidden = ops.relu" in frame
+
+
+def test_blame_and_the_page_name_the_line(tmp_path: Path) -> None:
+    golden, target = kernel_dump(tmp_path / "golden"), kernel_dump(tmp_path / "target")
+    changed = next((target / "rank_0/Net/0/0").glob("ReLU.*.output.0.*"))
+    np.save(changed, np.full(2, 5, np.float32))
+    lake = ("--lake", tmp_path / "lake")
+    run("compare", target, golden, *lake)
+    place = f"train.py, line {line_of('hidden =')}, in construct"
+    assert place in run("blame", "target_vs_golden", *lake).out
+    run("view", "target_vs_golden", "-o", tmp_path / "page.html", *lake)
+    page = (tmp_path / "page.html").read_text()
+    packed = max(re.findall(r"[A-Za-z0-9+/=]{200,}", page), key=len)
+    assert place.encode() in gzip.decompress(base64.b64decode(packed))
+
+
+def test_code_mapping_is_written_as_msprobe_does(tmp_path: Path) -> None:
+    lake = ("--lake", tmp_path / "lake")
+    run("ingest", kernel_dump(tmp_path / "dump"), "--run", "npu", *lake)
+    run("export", "npu", tmp_path / "code_mapping.csv", "--format", "code-mapping", *lake)
+    with (tmp_path / "code_mapping.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["File Path", "Code Stack", "Scope Name"]
+    files = {path.name for path in (tmp_path / "dump").rglob("*.npy")}
+    assert {row["File Path"] for row in rows} == files
+    relu = next(row for row in rows if row["Scope Name"] == "Default_ReLU-op0")
+    assert f"train.py, line {line_of('hidden =')}, in construct" in relu["Code Stack"]
+    done = run("export", "npu", tmp_path / "code_mapping.csv", "--format", "code-mapping", *lake)
+    assert "exists already" in done.err
+    assert "no perturbation npu" in run("export", "npu", tmp_path / "f.csv", "--format", "free-benchmark", *lake).err
 
 
 def test_a_dump_without_ir_has_no_lines_and_no_note(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ def connection(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def row(reference: TensorReference) -> dict[str, Any]:
-    names = [field.name for field in fields(TensorReference)]
-    return dict(zip(names, (list(v) if isinstance(v, tuple) else v for v in astuple(reference)), strict=True))
+    columns = asdict(reference)
+    del columns["content"]
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()}
 
 
 def test_gives_what_python_gives(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:

@@ -6,10 +6,12 @@ result alone.
 
 from __future__ import annotations
 
+import inspect
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mindspore
@@ -17,13 +19,19 @@ import ml_dtypes
 import numpy as np
 from mindspore import Tensor, mint, ops
 from mindspore.mint.nn import functional
+from mindspore.ops.primitive import Primitive
 from numpy.typing import NDArray
 
+from lakeprobe.changes import LIMITS, NOISY
 from lakeprobe.checks import values
 from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
-from lakeprobe.checks.measures import measure
+from lakeprobe.collect.mindspore.arrays import to_array, to_tensor
+from lakeprobe.tensors import changes
+from lakeprobe.tensors.measures import measure
 
 Array = NDArray[Any]
+Results = dict[tuple[str, str], Array]
+"""Results by direction and slot."""
 
 _HOLDERS: dict[str, Any] = {"Functional": ops, "Mint": mint, "MintFunctional": functional, "Tensor": Tensor}
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
@@ -43,20 +51,22 @@ class Runner:
         kind, _, number = setup.device.partition(":")
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
         mindspore.set_device(kind.upper() if kind != "npu" else "Ascend", int(number or 0))
-        self._seed = setup.seed
+        self._seed, self._modes = setup.seed, setup.modes
 
     def perturb(self, call: Call) -> list[Perturbed]:
-        """Not for MindSpore. Raises CannotRunError."""
-        raise CannotRunError("inputs are changed for PyTorch only")
+        """Run the call with its inputs changed in each way that was asked for. Raises CannotRunError."""
+        function = _find(call)
+        arrays, gradients = self._given(call)
+        run = partial(_run, call, function, seed=self._seed)
+        plain = run(arrays, gradients, is_raised=False)
+        return [found for mode in self._modes for found in _perturbed(mode, run, arrays, gradients, plain)]
 
     def check(self, call: Call) -> list[Outcome]:
         """Run the call forward, and backward if that was recorded, and measure every result. Raises CannotRunError."""
         function = _find(call)
-        seed = self._seed ^ zlib.crc32(call.key.encode())
-        arrays = {leaf.slot: values.array_of(leaf, seed) for leaf in call.of("input") if leaf.kind == "tensor"}
-        gradients = [values.array_of(leaf, seed + 1) for leaf in call.gradients("input") if leaf.kind == "tensor"]
+        arrays, gradients = self._given(call)
 
-        def results(prepare: Callable[[Array], Array], is_raised: bool) -> dict[tuple[str, str], Array]:
+        def results(prepare: Callable[[Array], Array], is_raised: bool) -> Results:
             return _run(call, function, {slot: prepare(array) for slot, array in arrays.items()},
                         [prepare(gradient) for gradient in gradients], self._seed, is_raised)  # fmt: skip
 
@@ -68,10 +78,43 @@ class Runner:
             raise CannotRunError("it returned no tensor")
         return list(_outcomes(call, device, is_same, exact, moved))
 
+    def _given(self, call: Call) -> tuple[dict[str, Array], list[Array]]:
+        """The tensors of a call by slot, and the gradients that came in."""
+        seed = self._seed ^ zlib.crc32(call.key.encode())
+        arrays = {leaf.slot: values.array_of(leaf, seed) for leaf in call.of("input") if leaf.kind == "tensor"}
+        gradients = [values.array_of(leaf, seed + 1) for leaf in call.gradients("input") if leaf.kind == "tensor"]
+        return arrays, gradients
+
+
+def _perturbed(
+    mode: str, run: Callable[..., Results], arrays: dict[str, Array], gradients: list[Array], plain: Results
+) -> Iterator[Perturbed]:
+    """What a change of the inputs does to each result."""
+    inputs = arrays
+    moved: list[str] = []
+    if mode not in ("no_change", "to_cpu"):
+        inputs, moved = changes.changed(arrays, mode)
+        if not moved:
+            yield Perturbed(mode, problem="no input is changed by it")
+            return
+    if mode == "to_cpu":
+        raised = {slot: _raised(array) for slot, array in arrays.items()}
+        results = run(raised, [_raised(gradient) for gradient in gradients], is_raised=True)
+    else:
+        results = run(inputs, gradients, is_raised=False)
+    size = changes.relative_difference(inputs[moved[0]], arrays[moved[0]]) if mode in NOISY else 0.0
+    for (direction, slot), result in plain.items():
+        other = results.get((direction, slot))
+        if other is not None and result.size and result.dtype.name in LIMITS:
+            other = other.astype(result.dtype)
+            found = changes.compared(mode, result, other, backward=direction == "backward")
+            condition = changes.relative_difference(other, result) / size if size else None
+            yield Perturbed(mode, direction, slot, result.dtype.name, list(result.shape), *found, condition)
+
 
 def _find(call: Call) -> Callable[..., Any]:
     if call.api_type == "Primitive":
-        raise CannotRunError("it is an instance of a primitive, whose attributes a dump does not have")
+        return _primitive(call.api.rpartition(".")[2])
     holder = _HOLDERS.get(call.api_type)
     if holder is None:
         raise CannotRunError(f"{call.api_type} is no namespace of MindSpore's ops that can be run")
@@ -86,6 +129,18 @@ def _find(call: Call) -> Callable[..., Any]:
         raise CannotRunError(f"{call.api_type}.{call.api} is no op")
     found: Callable[..., Any] = function
     return found
+
+
+def _primitive(name: str) -> Callable[..., Any]:
+    """An instance of a primitive that has no attributes. Raises CannotRunError for one that has, or that is none."""
+    kind: Any = getattr(ops, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, Primitive):
+        raise CannotRunError(f"MindSpore {mindspore.__version__} has no primitive {name[:80]}")
+    attributes = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]  # type: ignore[misc]
+    if attributes:
+        raise CannotRunError(f"the dump does not have the attributes of the primitive: {', '.join(attributes)}")
+    made: Callable[..., Any] = kind()
+    return made
 
 
 def _raised(array: Array) -> Array:
@@ -109,20 +164,6 @@ def _moving(seed: int) -> Callable[[Array], Array]:
     return moved
 
 
-def _tensor(array: Array) -> Tensor:
-    if array.dtype.name == "bfloat16":
-        return Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
-    return Tensor(np.ascontiguousarray(array))
-
-
-def _array(tensor: Tensor) -> Array:
-    if tensor.dtype == mindspore.bfloat16:
-        small: Array = tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16)
-        return small
-    array: Array = tensor.asnumpy()
-    return array
-
-
 def _run(
     call: Call,
     function: Callable[..., Any],
@@ -130,13 +171,15 @@ def _run(
     gradients: list[Array],
     seed: int,
     is_raised: bool,
-) -> dict[tuple[str, str], Array]:
+) -> Results:
     """The results by direction and slot."""
     mindspore.set_seed(seed)
-    tensors = {slot: _tensor(array) for slot, array in arrays.items()}
+    tensors = {slot: to_tensor(array) for slot, array in arrays.items()}
     output = _called(call, function, tensors, is_raised)
     outputs = dict(_tensors(output))
-    found = {("forward", f"output.{slot}" if slot else "output.0"): _array(tensor) for slot, tensor in outputs.items()}
+    found = {
+        ("forward", f"output.{slot}" if slot else "output.0"): to_array(tensor) for slot, tensor in outputs.items()
+    }
     floats = [slot for slot, array in arrays.items() if array.dtype.name in (*_WIDER, "float64")]
     first = next(iter(outputs), None)
     fitting = [
@@ -150,9 +193,9 @@ def _run(
         return dict(_tensors(_called(call, function, changed, is_raised)))[first]
 
     gradient_of = ops.GradOperation(get_all=True, sens_param=True)(of_floats)
-    seeded = _tensor(fitting[0]).astype(outputs[first].dtype)
+    seeded = to_tensor(fitting[0]).astype(outputs[first].dtype)
     for slot, gradient in zip(floats, gradient_of(*(tensors[slot] for slot in floats), seeded), strict=True):
-        found["backward", slot] = _array(gradient)
+        found["backward", slot] = to_array(gradient)
     return found
 
 
@@ -195,8 +238,8 @@ def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def _outcomes(
-    call: Call, device: dict[tuple[str, str], Array], is_same: bool, exact: dict[tuple[str, str], Array],
-    moved: list[dict[tuple[str, str], Array]],
+    call: Call, device: Results, is_same: bool, exact: Results,
+    moved: list[Results],
 ) -> Iterator[Outcome]:  # fmt: skip
     recorded = {
         ("forward", leaf.slot): values.array_of(leaf, 0)

@@ -35,10 +35,10 @@ from lakeprobe.checks.calls import (
     paths,
     values_of,
 )
-from lakeprobe.checks.measures import measure
 from lakeprobe.checks.pytorch import functions
 from lakeprobe.checks.pytorch.rounding import Rounding
 from lakeprobe.checks.pytorch.tensors import WIDER, dtype_of, to_numpy, to_torch
+from lakeprobe.tensors.measures import measure
 
 Array = NDArray[Any]
 
@@ -438,15 +438,41 @@ def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _gradient_slots(outputs: dict[str, torch.Tensor], leaves: dict[str, torch.Tensor]) -> tuple[str | None, ...]:
+    """The input that each recorded gradient belongs to; None for one that is no input's whole gradient.
+
+    What is recorded are the gradients of the last node. An op of several nodes, such as softsign, may use an input in
+    an earlier node too, and then the last one gives a part of its gradient.
+    """
     slot_of = {id(leaf): slot for slot, leaf in leaves.items()}
     node = next((tensor.grad_fn for tensor in outputs.values()), None)
-    slots = []
-    for function, _ in () if node is None else node.next_functions:
-        copied = function is not None and function.name() == "CloneBackward0"
-        holders = [holder for holder, _ in function.next_functions] if copied and function is not None else []
-        leaf = getattr(holders[0], "variable", None) if holders else None
-        slots.append(slot_of.get(id(leaf)))
-    return tuple(slots)
+    edges = [] if node is None else [function for function, _ in node.next_functions]
+    direct = [_leaf_of(function) for function in edges]
+    inner = [function for function, leaf in zip(edges, direct, strict=True) if leaf is None]
+    parts = {id(leaf) for leaf in _leaves_above(inner)}
+    return tuple(None if leaf is None or id(leaf) in parts else slot_of.get(id(leaf)) for leaf in direct)
+
+
+def _leaf_of(function: Any) -> torch.Tensor | None:
+    """The argument whose copy a node is; None for any other node."""
+    if function is None or function.name() != "CloneBackward0":
+        return None
+    holders = [holder for holder, _ in function.next_functions]
+    return getattr(holders[0], "variable", None) if holders else None
+
+
+def _leaves_above(functions: list[Any]) -> Iterator[torch.Tensor]:
+    """The arguments that lead to some nodes of a graph."""
+    seen: set[Any] = set()
+    waiting = [function for function in functions if function is not None]
+    while waiting:
+        function = waiting.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        leaf = getattr(function, "variable", None)
+        if leaf is not None:
+            yield leaf
+        waiting += [above for above, _ in function.next_functions if above is not None]
 
 
 def _same(first: Results, second: Results) -> bool:

@@ -8,6 +8,7 @@ from mindspore.common.api import _pynative_executor
 
 from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
 from lakeprobe.collect.mindspore.passages import Gradients, Passage
+from lakeprobe.collect.mindspore.trials import Call, Trials
 from lakeprobe.collect.watching.places import Function, Place
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
@@ -26,8 +27,10 @@ parameter."""
 class Calls:
     """Records every call of a listed function as an op while started."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, trials: Trials | None = None) -> None:
+        """Record for `recorder`. With `trials`, each call is tried, and its backward is not recorded."""
         self.recorder = recorder
+        self._trials = trials
         self._replacements: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
         self._in_place: list[tuple[Place, Function]] = []
@@ -58,7 +61,13 @@ class Calls:
         key = (place.name, id(place.function))
         known = self._replacements.get(key)
         if known is None:
-            known = functools.update_wrapper(self._recording(place.name, place.function), place.function)
+            if self._trials is None:
+                new = self._recording(place.name, place.function)
+            elif place.name.startswith(_COLLECTIVE):
+                return place.function  # other ranks take part in it once
+            else:
+                new = self._trying(place.name, place.function, self._trials)
+            known = functools.update_wrapper(new, place.function)
             self._replacements[key] = known
         return known
 
@@ -82,6 +91,39 @@ class Calls:
             return output if watched is None else watched
 
         return call
+
+    def _trying(self, name: str, function: Function, trials: Trials) -> Function:
+        recorder = self.recorder
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if recorder.thread.inside or not recorder.running:
+                return function(*args, **kwargs)
+            number = recorder.count(name)
+            op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
+            copy = None if op is None else trials.copy(name, number, function, args, kwargs)
+            output = recorder.run(op, function, args, kwargs)
+            if op is not None:
+                recorder.ends(op, output)
+            if copy is None:
+                return output
+            fixed = trials.tried(copy, output)
+            output = output if fixed is None else fixed
+            if not trials.wants_gradient(copy) or name.startswith(_WRITING):
+                return output
+            watched = self._lead(self._awaiting(copy, trials).results, output)
+            return output if watched is None else watched
+
+        return call
+
+    def _awaiting(self, copy: Call, trials: Trials) -> Passage:
+        """Return a passage that brings the gradient of the first result of a call to the trials."""
+        step = self.recorder.steps
+
+        def ends(incoming: Gradients, _: Gradients) -> None:
+            if self.recorder.running and self.recorder.steps == step:
+                trials.came(copy, incoming[0])
+
+        return Passage(copy.op, _nothing, ends)
 
     def _passage(self, name: str) -> Passage | None:
         recorder = self.recorder

@@ -14,6 +14,7 @@ from lakeprobe.collect.mindspore.leaves import Leaves
 from lakeprobe.collect.mindspore.passages import can_have_gradient
 from lakeprobe.collect.mindspore.perturbing import perturb
 from lakeprobe.collect.mindspore.primitives import Primitives
+from lakeprobe.collect.mindspore.trials import Trials
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching.recorder import Recorder
@@ -34,7 +35,8 @@ class Watcher:
             raise UsageError("risk_level CORE is known for PyTorch only: in MindSpore all APIs are recorded")
         self.recorder = Recorder(settings, sink, Leaves, _nothing_to_hide, _never)
         self._cells = Cells(self.recorder)
-        self._calls = Calls(self.recorder)
+        self._trials = Trials(self.recorder) if settings.task == "perturb" else None
+        self._calls = Calls(self.recorder, self._trials)
         self._primitives = Primitives(self.recorder)
         self._compiled = Compiled(self.recorder, self._calls, self._primitives, self._cells)
 
@@ -49,7 +51,7 @@ class Watcher:
         if level in ("L0", "mix"):
             self._cells.start(model)
         if level in ("L1", "mix"):
-            if model is not None:
+            if model is not None and self._trials is None:
                 self._primitives.start(model)
             self._calls.start()
         self._compiled.start()
@@ -59,10 +61,14 @@ class Watcher:
         with ExitStack() as each:  # runs all of them, even if one raises
             for part in (self._cells, self._primitives, self._compiled, self._calls):
                 each.callback(part.stop)
+            if self._trials is not None:
+                each.callback(self._trials.flush)
 
     def next_step(self) -> None:
         """Restart the counts of gradients."""
         self._cells.next_step()
+        if self._trials is not None:
+            self._trials.next_step()
 
     def rank(self) -> int | None:
         """Return the rank that mindspore.communication reports. None before it is initialized."""

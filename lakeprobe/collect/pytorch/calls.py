@@ -10,6 +10,7 @@ import torch
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.pytorch.modules import Modules
+from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, guarded
@@ -30,11 +31,14 @@ _DROPOUT = frozenset(
 class Calls:
     """Records every call of a listed function as an op while started."""
 
-    def __init__(self, recorder: Recorder, in_place: Replacements, modules: Modules) -> None:
-        """Record for `recorder`, and tell `modules` how far backward has come."""
+    def __init__(
+        self, recorder: Recorder, in_place: Replacements, modules: Modules, trials: Trials | None = None
+    ) -> None:
+        """Record for `recorder`, and tell `modules` how far backward has come. With `trials`, each call is tried."""
         self.recorder = recorder
         self._in_place = in_place
         self._modules = modules
+        self._trials = trials
         self._known: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
 
@@ -49,7 +53,8 @@ class Calls:
         key = (place.name, id(place.function))
         known = self._known.get(key)
         if known is None:
-            make = self._recording if self._wants(place.name) else self._silent
+            recording = self._recording if self._trials is None else self._trials.recording
+            make = recording if self._wants(place.name) else self._silent
             known = functools.update_wrapper(make(place.name, place.function), place.function)
             self._known[key] = known
         return known

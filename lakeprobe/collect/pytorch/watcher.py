@@ -16,6 +16,7 @@ from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.pytorch.perturbing import perturb
 from lakeprobe.collect.pytorch.tracing import hide_from_readers, traced
+from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching.places import Replacements
@@ -31,7 +32,8 @@ class Watcher:
         self.recorder = Recorder(settings, sink, Leaves, _unseen, traced, _phases())
         self._in_place = Replacements()
         self._modules = Modules(self.recorder, self._in_place)
-        self._calls = Calls(self.recorder, self._in_place, self._modules)
+        self._trials = Trials(self.recorder) if settings.task == "perturb" else None
+        self._calls = Calls(self.recorder, self._in_place, self._modules, self._trials)
         self._collectives = Collectives(self.recorder, self._in_place)
         self._compiled = Compiled(self.recorder, self._calls, self._in_place)
 
@@ -42,7 +44,8 @@ class Watcher:
             self._modules.start(model)
         if level in ("L1", "mix"):
             self._calls.start()
-            self._collectives.start()
+            if self._trials is None:
+                self._collectives.start()
         hide_from_readers(self._in_place)
         self._compiled.start()
 
@@ -56,6 +59,8 @@ class Watcher:
     def next_step(self) -> None:
         """Restart the counts of gradients."""
         self._modules.next_step()
+        if self._trials is not None:
+            self._trials.next_step()
 
     def rank(self) -> int | None:
         """Return the rank that torch.distributed reports. None if the job is not distributed."""

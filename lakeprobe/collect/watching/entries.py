@@ -53,6 +53,12 @@ class Entries:
         """Return an op that the sink does not have yet, or None."""
         return self._waiting.get(name)
 
+    def tried(self, row: dict[str, Any]) -> None:
+        """Hand a row of the table perturbations to the sink."""
+        with self._lock:
+            if self._error is None:
+                self._sink.tried(row)
+
     def finish(self, op: Op) -> None:
         """Mark the op as final.
 

@@ -107,7 +107,7 @@ class Recorder:
         self.leaves = leaves(settings, self.failures)
         self.entries = Entries(sink)
         self._stacks = Stacks(phases)
-        self._structure = settings.task == "structure"
+        self._structure = settings.task in ("structure", "perturb")
         self.births = Births(settings.overflow_nums) if settings.task == "overflow_check" else None
         """Decides which ops are kept. None keeps all."""
         self.when_enough: Callable[[], None] = lambda: None

@@ -119,6 +119,10 @@ class UnitSink:
             self._due = self._added - self._added % OPS_PER_BATCH + OPS_PER_BATCH
             self._write_batch()
 
+    def tried(self, row: dict[str, Any]) -> None:
+        """Add a row of perturbations."""
+        self._batch.perturbed.append(row)
+
     def note(self, text: str) -> None:
         """Add `text` to the notes of the unit."""
         if text not in self._batch.notes:
@@ -126,7 +130,7 @@ class UnitSink:
 
     def pause(self) -> None:
         """Write what was added."""
-        if self._writer is not None and self._batch.ops and not self._failed:
+        if self._writer is not None and (self._batch.ops or self._batch.perturbed) and not self._failed:
             self._write_batch()
 
     def end(self) -> None:

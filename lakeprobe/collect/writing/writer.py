@@ -38,6 +38,7 @@ class Batch:
         """As in `journal.Batch`, like `ended`."""
         self.ended = False
         self.notes: list[str] = []
+        self.perturbed: list[dict[str, Any]] = []
         self.tensors: dict[str, npt.NDArray[Any]] = {}
         """The tensors of the ops by placeholder."""
         self.tensor_bytes = 0
@@ -177,4 +178,6 @@ def _write_values(values: ValuesWriter, arrays: dict[str, npt.NDArray[Any]]) -> 
 
 def _record(batch: Batch, ops: list[bytes], contents: list[dict[str, Any]]) -> journal.Batch:
     raw = [msgspec.Raw(op) for op in ops]
-    return journal.Batch(ops=raw, stacks=batch.stacks, contents=contents, ended=batch.ended, notes=batch.notes)
+    return journal.Batch(
+        ops=raw, stacks=batch.stacks, contents=contents, ended=batch.ended, notes=batch.notes, perturbed=batch.perturbed
+    )
