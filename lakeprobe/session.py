@@ -598,13 +598,17 @@ class Lake:
         steps: Sequence[int] = (),
         ranks: Sequence[int] = (),
         most: int = 8,
+        all_units: bool = False,
     ) -> Path:
         """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
         from lakeprobe.view.files import write
 
         to = None if path is None else Path(path)
         with query_errors():
-            return write(self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most)
+            return write(
+                self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most,
+                all_units=all_units,
+            )  # fmt: skip
 
     def flow(self, name: str) -> Cell:
         """Return the error of a comparison (of a run: the largest magnitude) along the program, for a notebook."""

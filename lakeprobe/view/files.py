@@ -27,11 +27,13 @@ def write(
     steps: Sequence[int] = (),
     ranks: Sequence[int] = (),
     most: int = MOST_UNITS,
+    all_units: bool = False,
 ) -> Path:
     """Write a view of the comparison or run `name` to `path`, NAME.html if there is none. Returns the path.
 
     `connection` has the views of `lake`. `steps` and `ranks` limit what is shown. A page has all ops of the `most`
-    units that matter most, and an overview of all. Raises UsageError for a name, step or rank that does not exist, and
+    units that matter most, and an overview of all; with `all_units`, the others get pages of their own, which it links
+    to. Raises UsageError for a name, step or rank that does not exist, and
     LakeError for a file that cannot be written.
     """
     writer = forms.check(format, WRITERS)
@@ -41,7 +43,7 @@ def write(
     shown = subject(lake, name, steps, ranks)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        writer(connection, lake, shown, place, most)
+        writer(connection, lake, shown, place, most, all_units)
     except OSError as error:
         raise LakeError.from_system(error, place, "the view was not written") from error
     return place

@@ -91,8 +91,17 @@ class _Side:
     overflows: Mapping[Place, str] = field(default_factory=dict)
 
 
-def write(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, path: Path, most: int = 0) -> None:
-    """Write the database of `subject` to `path`. `connection` has the views of `lake`; `most` is for pages only.
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    lake: Path,
+    subject: Subject,
+    path: Path,
+    most: int = 0,
+    all_units: bool = True,
+) -> None:
+    """Write the database of `subject` to `path`. It has all units: `most` and `all_units` are for pages.
+
+    `connection` has the views of `lake`.
 
     Raises OSError, and sqlite3.Error if the file cannot be written.
     """

@@ -124,6 +124,25 @@ def test_ranks(opened: Any, ranks: Path) -> None:
         assert seen.complaints == []
 
 
+def test_ranks_with_pages_of_their_own_lead_to_each_other(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    page = lake.view("ranks", tmp_path / "a 1#.html", most=1, all_units=True)
+    beside = tmp_path / "a 1#_pages"
+    assert sorted(path.name for path in beside.iterdir()) == [f"step0_rank{rank}.html" for rank in (0, 2, 3)]
+    with visit(opened, page) as seen:
+        seen.page.locator(".heat th button", has_text="rank 3").click()
+        seen.page.wait_for_url(lambda url: url.startswith((beside / "step0_rank3.html").as_uri()))
+        seen.page.wait_for_selector("html[data-ready]")
+        assert seen.page.locator("#unit option:checked").inner_text() == "rank 3"
+        seen.page.locator(".heat tbody tr").nth(2).locator("button[aria-label^='rank 2, layers.1:']").first.click()
+        seen.page.wait_for_url(lambda url: "step0_rank2.html#" in url)
+        seen.page.wait_for_selector("html[data-ready]")
+        assert "layers.1 ParallelMLP" in seen.text("#op .crumbs")
+        seen.page.press("body", "c")
+        seen.page.wait_for_url(lambda url: url.startswith(page.as_uri()))
+        seen.until("document.querySelector('#op h2')?.textContent === 'Functional.gelu.1.forward'")
+        assert seen.complaints == []
+
+
 def test_what_a_dump_says_is_text(opened: Any, hostile: Path) -> None:
     assert "hacked" not in hostile.read_text()
     with visit(opened, hostile) as seen:

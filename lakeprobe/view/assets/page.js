@@ -8,7 +8,7 @@
  * @typedef {Record<string, any>} Row
  * @typedef {{head: Row, text: (number: number) => string, columns: Record<string, Column>}} Table
  * @typedef {{step: number, rank: number, golden_step: number, golden_rank: number, ops: number, counts: number[],
- *   table: number | null}} Unit
+ *   table: number | null, page: string | null}} Unit
  * @typedef {Table & {number: number, size: number, ends: Int32Array, depths: Int16Array, worst: Int8Array,
  *   names: string[], firstLeaf: Int32Array, ops: number[], byTarget: Map<number, number>,
  *   byGolden: Map<number, number>, byName: Map<string, number>, takers: Map<number, number[]> | null}} Model
@@ -188,8 +188,8 @@ function fillUnits() {
   const select = byId("unit");
   const several = new Set(units.map((unit) => unit.step)).size > 1;
   units.forEach((unit, index) => {
-    const label = `${several ? `step ${unit.step}, ` : ""}rank ${unit.rank}${unit.table === null ? " (overview only)" : ""}`;
-    select.append(make("option", { value: index, text: several ? label : label, disabled: unit.table === null ? "" : null }));
+    const label = `${several ? `step ${unit.step}, ` : ""}rank ${unit.rank}${unit.table !== null ? "" : unit.page ? " (own page)" : " (overview only)"}`;
+    select.append(make("option", { value: index, text: label, disabled: isInReach(unit) ? null : "" }));
   });
   if (units.length < 2) select.closest("label").hidden = true;
   select.addEventListener("change", () => void choose(Number(select.value), -1));
@@ -243,15 +243,27 @@ async function follow(hash) {
   const step = Number(wanted.get("step") ?? home.step), rank = Number(wanted.get("rank") ?? home.rank ?? units[0].rank);
   let index = units.findIndex((unit) => unit.step === step && unit.rank === rank && unit.table !== null);
   if (index < 0) index = units.findIndex((unit) => unit.table === 0);
-  const op = wanted.get("op");
+  const op = wanted.get("op"), seq = wanted.get("seq");
   if (index === unitNumber && op !== null && chosen >= 0 && model.names[chosen] === op) return;
   await choose(index, -1, op);
+  if (op === null && seq !== null) select(model.byTarget.get(Number(seq)) ?? -1);
+}
+
+/** Whether this page or one beside it has all ops of a unit. @param {Unit} unit */
+function isInReach(unit) {
+  return unit.table !== null || unit.page !== null;
+}
+
+/** Open the page that has a unit. @param {Unit} unit @param {Record<string, string>} what */
+function leaveFor(unit, what) {
+  location.assign(`${unit.page}#${new URLSearchParams({ step: String(unit.step), rank: String(unit.rank), ...what })}`);
 }
 
 /** Show a unit and select a node of it. @param {number} index @param {number} node @param {string | null} [op] */
 async function choose(index, node, op = null) {
   const unit = units[index];
-  if (!unit || unit.table === null) return;
+  if (!unit || !isInReach(unit)) return;
+  if (unit.table === null) return leaveFor(unit, op === null ? {} : { op });
   if (index !== unitNumber) {
     model = await modelOf(unit.table);
     unitNumber = index;
@@ -339,7 +351,7 @@ function remember() {
 
 function toCause() {
   const row = said().cause || said().first[0];
-  if (row) void choose(units.findIndex((unit) => unit.step === row.step && unit.rank === row.rank && unit.table !== null), -1, null).then(() => select(home()));
+  if (row) goTo(row);
 }
 
 /** @param {number} way */
@@ -423,10 +435,11 @@ function drawCrumbs() {
 function goTo(row) {
   const rank = row.rank ?? row.ranks[0];
   const index = units.findIndex((unit) => unit.step === row.step && unit.rank === rank);
-  if (index < 0 || units[index].table === null) {
+  if (index < 0 || !isInReach(units[index])) {
     byId("count").textContent = `Step ${row.step} rank ${rank} is in the overview only: lakeprobe view ${overview.head.name} --step ${row.step} --rank ${rank}`;
     return;
   }
+  if (units[index].table === null) return leaveFor(units[index], row.op ? { op: row.op } : {});
   void choose(index, -1, row.op).then(() => {
     const node = nodeOf(row);
     if (node >= 0) select(node);
@@ -1210,7 +1223,7 @@ function heat(rows, name) {
   const columns = [...heads.entries()].sort((a, b) => a[1].seq - b[1].seq).slice(0, 400);
   const body = rows.map((row) => {
     const at = units.indexOf(row);
-    return make("tr", {}, make("th", { scope: "row" }, row.table === null ? name(row) : link(name(row), () => void choose(at, -1))), ...columns.map(([key, head]) => {
+    return make("tr", {}, make("th", { scope: "row" }, !isInReach(row) ? name(row) : link(name(row), () => void choose(at, -1))), ...columns.map(([key, head]) => {
       const index = cells.get(`${at} ${key}`);
       if (index === undefined) return make("td");
       const words = `${name(row)}, ${head.label}: ${wordOf(level[index])}${error[index] > 0 ? `, ${isRun() ? "magnitude" : "error"} ${number(error[index])}` : ""}`;
@@ -1225,7 +1238,7 @@ function heat(rows, name) {
 
 /** Open a unit at a block: the op of the target with this place. @param {number} index @param {number} seq @param {Unit} unit */
 function openBlock(index, seq, unit) {
-  if (unit.table === null) return goTo({ step: unit.step, rank: unit.rank, op: "" });
+  if (unit.table === null) return unit.page === null ? goTo(unit) : leaveFor(unit, { seq: String(seq) });
   void choose(index, -1).then(() => {
     select(model.byTarget.get(seq) ?? -1);
     byId("model").scrollIntoView({ block: "nearest" });
