@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from commands.program import lakeprobe as program
+from compare.pair_dumps import call, tensor, write_dump
 from packed import tables, unpacked
 
 import lakeprobe
 from lakeprobe.session import Lake
+from lakeprobe.tensors.histogram import BINS, EDGES
 from lakeprobe.view.columns import Texts, floats, integers, packed
 from lakeprobe.view.tree import tree_of
 
@@ -94,6 +96,28 @@ def test_the_tree_is_that_of_construct_json(demo: Path) -> None:
     )
     assert names[parents[names.index("Functional.embedding.0.backward")]] == "Module.tok_emb.Embedding.backward.0"
     assert all(parent < node for node, parent in enumerate(parents))  # from the top
+
+
+def test_what_differs_has_a_histogram_where_contents_are_there(lake: Lake, tmp_path: Path) -> None:
+    golden = np.linspace(-1, 1, 64, dtype=np.float32)
+    off = golden + np.float32(3e-4)
+    for side, output in (("npu", off), ("gpu", golden)):
+        leaves = {"in.npy": golden, "out.npy": output, "gone.npy": output * 2}
+        named = {
+            name: tensor(1.0, shape=[64], Norm=float(np.abs(array).sum()), data_name=name)
+            for name, array in leaves.items()
+        }
+        entry = call([named["in.npy"]], [named["out.npy"], named["gone.npy"]])
+        write_dump(tmp_path / side, {"Torch.mul.0.forward": entry}, task="tensor", arrays=leaves)
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name="saved", tensors="link")
+    (tmp_path / "npu" / "dump_tensor_data" / "gone.npy").unlink()
+    unit = tables(lake.view("saved", tmp_path / "page.html"))["unit-0"]
+    assert [unit.texts("leaf_slot")[leaf] for leaf in unit.columns["histogram_leaf"]] == ["output.0"]
+    counts = unit.columns["histogram_count"].tolist()
+    scale = np.sqrt((golden.astype(np.float64) ** 2).mean())
+    place = 1 + int(np.searchsorted(EDGES, 3e-4 / scale))
+    assert len(counts) == unit.head["histogram_bins"] == BINS
+    assert (counts[place], sum(counts)) == (64, 64)
 
 
 def test_dataflow_leads_to_the_op_that_made_a_value(demo: Path) -> None:

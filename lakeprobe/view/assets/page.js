@@ -1096,9 +1096,46 @@ function leafOf(leaf) {
   const what = isSame || seen.length < 2 || seen[0].what === seen[1].what ? seen[0].what : `${seen[0].what || "nothing"} against ${seen[1].what || "nothing"}`;
   box.append(make("div", { class: "quiet mono", text: what }));
   if (values || present.some(Boolean)) box.append(make("div", { class: "wide" }, make("table", {}, make("thead", {}, header), make("tbody", {}, ...body))));
+  box.append(histogramOf(leaf));
   const messages = text(c.leaf_messages[leaf]);
   if (messages) box.append(make("div", { text: messages }));
   return box;
+}
+
+/** How many elements differ by how much: half decades of |target − golden| / RMS of golden. @param {number} leaf */
+function histogramOf(leaf) {
+  const bins = model.head.histogram_bins, { histogram_leaf: leaves, histogram_count: all } = model.columns;
+  const at = leaves.indexOf(/** @type {never} */ (leaf));
+  if (at < 0) return "";
+  const counts = Array.from(all.slice(at * bins, (at + 1) * bins)), total = counts.reduce((sum, count) => sum + count, 0);
+  const size = model.text(model.columns.leaf_target_shape[leaf]).split("×").reduce((product, extent) => product * (Number(extent) || 1), 1);
+  const equal = counts[0], odd = counts[bins - 1], between = counts.slice(1, bins - 1), highest = Math.max(...between, 1);
+  const wide = 280, tall = 76, base = 58, step = wide / between.length;
+  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, class: "histogram", role: "img", "aria-label": "Histogram of the difference" });
+  between.forEach((count, bin) => {
+    const words = `${bin ? `1e${-9 + (bin - 1) / 2}` : "0"} to ${bin < between.length - 1 ? `1e${-9 + bin / 2}` : "more"}: ${count} of ${total} elements`;
+    const bar = drawn("rect", { x: bin * step + 0.5, width: step - 1, y: base - (count ? Math.max(2, (50 * count) / highest) : 0), height: count ? Math.max(2, (50 * count) / highest) : 0, fill: "var(--accent)" });
+    const title = drawn("title", {});
+    title.textContent = words;
+    bar.append(title);
+    svg.append(bar);
+  });
+  svg.append(drawn("path", { d: `M0 ${base}H${wide}`, stroke: "var(--line)" }));
+  for (const power of [-9, -6, -3, 0, 3]) {
+    const label = drawn("text", { x: Math.min(wide - 16, step * (1 + 2 * (power + 9))), y: tall - 4, "text-anchor": "middle", "font-size": 11, fill: "var(--quiet)" });
+    label.textContent = power ? `1e${power}` : "1";
+    svg.append(label);
+  }
+  const share = (/** @type {number} */ count) => `${Number(((100 * count) / total).toPrecision(3))} %`;
+  const said = [`${share(equal)} of the elements are equal`, odd ? `${share(odd)} NaN or inf on one side` : "", total < size ? `of every ${Math.round(size / total)}th` : ""].filter(Boolean).join(", ");
+  return make("figure", {}, svg, make("figcaption", { class: "quiet", text: `|difference| / RMS of golden: ${said}` }));
+}
+
+/** @param {string} tag @param {Row} fields @returns {SVGElement} */
+function drawn(tag, fields) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(fields)) element.setAttribute(name, String(value));
+  return /** @type {SVGElement} */ (element);
 }
 
 /** The ops that take an output of this one. @param {number} node */
