@@ -121,7 +121,7 @@ class Lake:
 
     def _repr_html_(self) -> str:
         """Show in a notebook what the lake holds."""
-        return notebook.page(self.ls() if store.exists(self.path) else repr(self))
+        return notebook.page(self.ls if store.exists(self.path) else self.__repr__)
 
     def _ipython_key_completions_(self) -> list[str]:
         """Complete lake["…"] with the names of the comparisons."""
@@ -704,7 +704,7 @@ class ComparisonResult:
 
     def _repr_html_(self) -> str:
         """Show the summary in a notebook."""
-        return notebook.page(str(self))
+        return notebook.page(self.__str__)
 
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:
