@@ -25,9 +25,9 @@ _MACROS = (
 
 CELL_MACROS = (
     "is_rank_argument", "cell_number", "cell_statistic", "cell_dtype", "cell_shape", "cell_difference",
-    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell",
+    "cell_percent", "cell_metric", "cell_flag", "cell_text", "cell_digest", "csv_cell", "json_number",
 )  # fmt: skip
-"""The macros that format values as msprobe's tables do."""
+"""The macros that format values as msprobe's tables do, and for csv and JSON."""
 
 _ROWS_PER_THREAD = 122_880
 """DuckDB hands a thread this many rows of a table at a time. More threads than such chunks only cost time."""
