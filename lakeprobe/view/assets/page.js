@@ -29,7 +29,7 @@ async function unpack(id) {
   const coded = atob(element.textContent || "");
   element.textContent = ""; // its memory
   const bytes = Uint8Array.from(coded, (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytes]).stream().pipeThrough(new (/** @type {any} */ (window).DecompressionStream)("gzip"));
   const whole = await new Response(stream).arrayBuffer();
   const length = new DataView(whole).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length)));
@@ -98,7 +98,8 @@ function link(text, act, kind = "link") {
   return make("button", { type: "button", class: kind, text, onclick: act });
 }
 
-/** Write a name so that it may break after its dots. @param {HTMLElement} element @param {string} name */
+/** Write a name so that it may break after its dots.
+ * @param {HTMLElement} element @param {string} name */
 function breakable(element, name) {
   name.split(".").forEach((part, index, parts) => element.append(index < parts.length - 1 ? `${part}.` : part, document.createElement("wbr")));
   return element;
@@ -120,7 +121,8 @@ function number(value) {
   return (size >= 1e-3 && size < 1e5 ? String(Number(real.toPrecision(3))) : real.toExponential(1)).replace("-", "−");
 }
 
-/** A recorded statistic, with all digits that float32 has. @param {number} value */
+/** A recorded statistic, with all digits that float32 has.
+ * @param {number} value */
 function statistic(value) {
   if (!Number.isFinite(value)) return number(value);
   const size = Math.abs(value);
@@ -133,7 +135,8 @@ function shortened(text) {
   return text.length > LONG ? text.slice(0, LONG) + "…" : text;
 }
 
-/** The name of an op in few letters: its function and call, or the last part of a module's path. @param {string} op */
+/** The name of an op in few letters: its function and call, or the last part of a module's path.
+ * @param {string} op */
 function brief(op) {
   const parts = op.replace(/\.(forward|backward)$/, "").split(".");
   if (/^(Module|Cell)$/.test(parts[0])) return shortened(op.replace(/^(Module|Cell)\./, "").replace(/\.[^.]*\.(forward|backward|parameters_grad)(\.\d+)?$/, ""));
@@ -236,7 +239,8 @@ function setTheme(theme) {
 
 // ---- where we are ---------------------------------------------------------------------------------------------------
 
-/** Show what a link names: #step=0&rank=1&op=NAME. Without one, the cause. @param {string} hash */
+/** Show what a link names: #step=0&rank=1&op=NAME. Without one, the cause.
+ * @param {string} hash */
 async function follow(hash) {
   const wanted = new URLSearchParams(hash.slice(1));
   const home = said().cause || said().first[0] || { step: said().step };
@@ -249,17 +253,20 @@ async function follow(hash) {
   if (op === null && seq !== null) select(model.byTarget.get(Number(seq)) ?? -1);
 }
 
-/** Whether this page or one beside it has all ops of a unit. @param {Unit} unit */
+/** Whether this page or one beside it has all ops of a unit.
+ * @param {Unit} unit */
 function isInReach(unit) {
   return unit.table !== null || unit.page !== null;
 }
 
-/** Open the page that has a unit. @param {Unit} unit @param {Record<string, string>} what */
+/** Open the page that has a unit.
+ * @param {Unit} unit @param {Record<string, string>} what */
 function leaveFor(unit, what) {
   location.assign(`${unit.page}#${new URLSearchParams({ step: String(unit.step), rank: String(unit.rank), ...what })}`);
 }
 
-/** Show a unit and select a node of it. @param {number} index @param {number} node @param {string | null} [op] */
+/** Show a unit and select a node of it.
+ * @param {number} index @param {number} node @param {string | null} [op] */
 async function choose(index, node, op = null) {
   const unit = units[index];
   if (!unit || !isInReach(unit)) return;
@@ -326,7 +333,8 @@ function prepare() {
   drawCrumbs();
 }
 
-/** Select a node: open the way to it, show it and its panel. @param {number} node */
+/** Select a node: open the way to it, show it and its panel.
+ * @param {number} node */
 function select(node) {
   if (node < 0) return;
   if (kept && !kept[node]) clearFilter();
@@ -402,7 +410,8 @@ function sentence(text) {
   return text ? text[0].toUpperCase() + text.slice(1) + (/[.…]$/.test(text) ? "" : ".") : "";
 }
 
-/** A frame as the place and the line of code. @param {string} frame */
+/** A frame as the place and the line of code.
+ * @param {string} frame */
 function codeOf(frame) {
   const match = /^(File .*?, line \d+), in ([^,]+),\s*([^]*)$/.exec(frame.trim());
   if (!match) return make("p", { class: "code mono", text: shortened(frame.trim()) });
@@ -543,7 +552,8 @@ function clearFilter() {
   filter();
 }
 
-/** The user's line of each call stack. @returns {Map<number, string>} */
+/** The user's line of each call stack.
+ * @returns {Map<number, string>} */
 function userCode() {
   const found = new Map();
   model.columns.target_stack_number.forEach((stack, index) => found.set(stack, model.text(model.columns.target_stack_code[index])));
@@ -587,7 +597,8 @@ function drawHeads() {
   byId("heads").replaceChildren(make("span", { text: shortened(target) }), make("span", { class: "golden-cell", text: golden ? shortened(golden) : "" }), make("span", { text: isRun() ? "largest magnitude" : "output error" }));
 }
 
-/** The label of a node: what it is, and what kind. @param {number} node @returns {string[]} */
+/** The label of a node: what it is, and what kind.
+ * @param {number} node @returns {string[]} */
 function labelOf(node) {
   const { columns: c, text, names } = model;
   const name = names[node], kind = text(c.kind[node]);
@@ -603,7 +614,8 @@ function labelOf(node) {
   return [brief(name), text(c.api_type[node]) + (c.level[node] < 0 ? ", not dumped" : "")];
 }
 
-/** The path of a module: layers.1.mlp. @param {number} node */
+/** The path of a module: layers.1.mlp.
+ * @param {number} node */
 function labelPath(node) {
   const match = /^[^.]+\.([^]*)\.[^.]*\.(?:forward|backward)(?:\.\d+)?$/.exec(model.names[node]);
   return match ? match[1] : "";
@@ -638,7 +650,8 @@ function rowOf(node, index) {
   return row;
 }
 
-/** Why an op is grey. @param {number} node */
+/** Why an op is grey.
+ * @param {number} node */
 function why(node) {
   if (model.columns.level[node] >= 0 || model.columns.label[node] >= 0) return "";
   return "\nnot in dump.json: construct.json or stack.json names it, and it was not dumped";
@@ -671,7 +684,8 @@ function errorOf(node, isModule, level) {
   return make("div", { class: "error" }, track, make("span", { text }));
 }
 
-/** The height of an error between 0 and 1, logarithmic. @param {number} error */
+/** The height of an error between 0 and 1, logarithmic.
+ * @param {number} error */
 function height(error) {
   if (!(error > 0)) return 0;
   if (error === Infinity) return 1;
@@ -679,7 +693,8 @@ function height(error) {
   return Math.min(1, Math.max(0.02, Math.log(error / least) / Math.log(most / least)));
 }
 
-/** The least and largest error that are drawn. @returns {[number, number]} */
+/** The least and largest error that are drawn.
+ * @returns {[number, number]} */
 function range() {
   return isRun() ? [1e-8, 1e8] : [LEAST, 10];
 }
@@ -778,7 +793,8 @@ function levelColours() {
   return SIGNS.map((_, level) => colour(`level-${level}`));
 }
 
-/** A canvas at the resolution of the screen, cleared. @param {string} id @returns {[CanvasRenderingContext2D, number, number]} */
+/** A canvas at the resolution of the screen, cleared.
+ * @param {string} id @returns {[CanvasRenderingContext2D, number, number]} */
 function contextOf(id) {
   const canvas = byId(id), scale = devicePixelRatio || 1;
   const width = canvas.clientWidth, tall = canvas.clientHeight;
@@ -1041,7 +1057,8 @@ function drawOp() {
   byId("op").scrollTop = 0;
 }
 
-/** How grave the ops below a module are. @param {number} node */
+/** How grave the ops below a module are.
+ * @param {number} node */
 function belowOf(node) {
   const counts = new Array(8).fill(0);
   for (let below = node + 1; below < model.ends[node]; below++) if (model.ends[below] === below + 1 && model.columns.level[below] >= 0) counts[model.columns.level[below]]++;
@@ -1102,7 +1119,8 @@ function leafOf(leaf) {
   return box;
 }
 
-/** How many elements differ by how much: half decades of |target − golden| / RMS of golden. @param {number} leaf */
+/** How many elements differ by how much: half decades of |target − golden| / RMS of golden.
+ * @param {number} leaf */
 function histogramOf(leaf) {
   const bins = model.head.histogram_bins, { histogram_leaf: leaves, histogram_count: all } = model.columns;
   const at = leaves.indexOf(/** @type {never} */ (leaf));
@@ -1138,7 +1156,8 @@ function drawn(tag, fields) {
   return /** @type {SVGElement} */ (element);
 }
 
-/** The ops that take an output of this one. @param {number} node */
+/** The ops that take an output of this one.
+ * @param {number} node */
 function linksOf(node) {
   if (!model.takers) {
     model.takers = new Map();
@@ -1155,7 +1174,8 @@ function linksOf(node) {
   return [make("h3", { text: "Goes to" }), make("ul", { class: "list" }, ...takers.slice(0, 20).map((taker) => make("li", {}, sign(model.columns.level[taker]), " ", link(shortened(model.names[taker]), () => select(taker)))), takers.length > 20 ? make("li", { class: "quiet", text: `… and ${takers.length - 20} more` }) : "")];
 }
 
-/** The same op on other ranks and in other steps, as soon as their tables are read. @param {number} node */
+/** The same op on other ranks and in other steps, as soon as their tables are read.
+ * @param {number} node */
 function elsewhereOf(node) {
   const others = units.map((unit, index) => ({ unit, index })).filter(({ unit }) => unit.table !== null);
   if (others.length < 2 || model.columns.label[node] >= 0) return "";
@@ -1244,7 +1264,8 @@ function tableOf(heads, rows) {
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value instanceof Node ? value : shortened(String(value ?? "")))))))));
 }
 
-/** A heat map: a row per unit, a column per block of the model in program order. @param {Unit[]} rows @param {(unit: Unit) => string} name */
+/** A heat map: a row per unit, a column per block of the model in program order.
+ * @param {Unit[]} rows @param {(unit: Unit) => string} name */
 function heat(rows, name) {
   const { block_unit: unit, block_name: block, block_direction: way, block_level: level, block_error: error, block_seq: seq } = overview.columns;
   /** @type {Map<string, {label: string, seq: number}>} */ const heads = new Map();
@@ -1273,7 +1294,8 @@ function heat(rows, name) {
   return make("div", { class: "heat", tabindex: "0", role: "group", "aria-label": "Heat map" }, make("table", {}, make("thead", {}, top), make("tbody", {}, ...body)));
 }
 
-/** Open a unit at a block: the op of the target with this place. @param {number} index @param {number} seq @param {Unit} unit */
+/** Open a unit at a block: the op of the target with this place.
+ * @param {number} index @param {number} seq @param {Unit} unit */
 function openBlock(index, seq, unit) {
   if (unit.table === null) return unit.page === null ? goTo(unit) : leaveFor(unit, { seq: String(seq) });
   void choose(index, -1).then(() => {
