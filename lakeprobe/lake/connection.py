@@ -20,7 +20,7 @@ _MACROS = (
     "user_frame", "leaf_text", "root_elements", "farthest_statistic", "statistic_text", "requires_grad_text",
     "row_name", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
     "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of", "noise_of",
-    "verification_of", "perturbation_of", "is_module",
+    "verification_of", "perturbation_of", "is_module", "is_recomputation",
 )  # fmt: skip
 
 CELL_MACROS = (

@@ -139,7 +139,7 @@ def row(op: str, place: float, parent: str | None = None, **fields: Any) -> dict
     made = {
         "target_op": op, "golden_op": None, "target_parent": parent, "golden_parent": None, "kind": kind, "call": 0,
         "direction": "backward" if "backward" in op else "forward", "api": ".".join(op.split(".")[1:-3]),
-        "place": place, "target_stack": None,
+        "place": place, "target_stack": None, "is_recompute": False,
     }  # fmt: skip
     return made | fields
 
@@ -162,6 +162,13 @@ def test_a_hierarchy_that_goes_in_circles_keeps_every_op() -> None:
     ]
     rows.append(row("Module.c.C.forward.0", 2, "Module.c.C.forward.0"))
     assert sorted(line.strip() for line in shape(rows)) == sorted(one["target_op"] for one in rows)
+
+
+def test_a_recomputed_module_is_below_the_backward_of_the_module_around_it() -> None:
+    net, block = "Module.model.Net", "Module.model.layers.0.Block"
+    rows = [row(f"{net}.forward.0", 0), row(f"{block}.forward.0", 1, f"{net}.forward.0"), row(f"{net}.backward.0", 2)]
+    rows += [row(f"{block}.forward.1", 3, is_recompute=True), row(f"{block}.backward.1", 4)]
+    assert shape(rows)[2:] == [f"{net}.backward.0", f"  {block}.forward.1", f"  {block}.backward.1"]
 
 
 def test_without_construct_json_the_paths_of_modules_tell() -> None:
