@@ -43,7 +43,7 @@ from lakeprobe.reports import files, notebook, op_text
 from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
-from lakeprobe.work import default_jobs
+from lakeprobe.work import Progress, default_jobs
 
 if TYPE_CHECKING:
     import duckdb
@@ -599,6 +599,7 @@ class Lake:
         ranks: Sequence[int] = (),
         most: int = 8,
         all_units: bool = False,
+        progress: Progress | None = None,
     ) -> Path:
         """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
         from lakeprobe.view.files import write
@@ -607,7 +608,7 @@ class Lake:
         with query_errors():
             return write(
                 self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most,
-                all_units=all_units,
+                all_units=all_units, progress=progress,
             )  # fmt: skip
 
     def flow(self, name: str) -> Cell:

@@ -44,12 +44,14 @@ def view(
 
     Example: lakeprobe view npu_vs_gpu -o npu_vs_gpu.html
     """
+    from lakeprobe import diagnostics
     from lakeprobe import output as shown
     from lakeprobe.lake import store
     from lakeprobe.session import Lake
 
-    with Lake(store.check(store.choose(lake))) as opened:
+    with Lake(store.check(store.choose(lake))) as opened, diagnostics.progress("drawing") as progress:
         path = opened.view(
-            name, output, format=str(format), steps=numbers(step), ranks=numbers(rank), most=most, all_units=all_units
-        )
+            name, output, format=str(format), steps=numbers(step), ranks=numbers(rank), most=most,
+            all_units=all_units, progress=progress,
+        )  # fmt: skip
     shown.text(str(path))

@@ -20,6 +20,7 @@ from lakeprobe.view.answer import answer, plain
 from lakeprobe.view.columns import Texts, floats, integers, packed
 from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judged, records
 from lakeprobe.view.unit import packed_unit
+from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,6 +44,7 @@ def write(
     path: Path,
     most: int = MOST_UNITS,
     all_units: bool = False,
+    progress: Progress | None = None,
 ) -> None:
     """Write the page of `subject` to `path`. The `most` units that matter most are in it with all of their ops.
 
@@ -59,9 +61,13 @@ def write(
             if all_units and unit not in chosen
         }
         places = {**dict.fromkeys(chosen, path), **others}
-        for unit, place in others.items():
+        for done, (unit, place) in enumerate(others.items()):
+            if progress:
+                progress(done, len(places))
             place.parent.mkdir(exist_ok=True)
             _write_draft(place, _page(stages, subject, overview, [unit], places, place.parent))
+        if progress:
+            progress(len(others), len(places))
         _write_draft(path, _page(stages, subject, overview, chosen, places, path.parent))
 
 

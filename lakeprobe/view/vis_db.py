@@ -26,6 +26,7 @@ from lakeprobe.reports.blame_text import records as rows_of
 from lakeprobe.system.files import draft
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
 from lakeprobe.view.levels import Record, Subject, judged, records
+from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
     import duckdb
@@ -98,6 +99,7 @@ def write(
     path: Path,
     most: int = 0,
     all_units: bool = True,
+    progress: Progress | None = None,
 ) -> None:
     """Write the database of `subject` to `path`. It has all units: `most` and `all_units` are for pages.
 
@@ -112,7 +114,9 @@ def write(
         partners = {run: _partners(stages, run, subject) for run in (subject.target, subject.golden) if run}
         overflows = _overflows(connection, subject)
         micro_steps = 1
-        for unit in subject.units:
+        for done, unit in enumerate(subject.units):
+            if progress:
+                progress(done, len(subject.units))
             micro_steps = max(micro_steps, _write_unit(database, stages, subject, unit, partners, overflows))
         _write_config(database, subject, micro_steps)
         for number, columns in enumerate(_INDEXES, 1):
