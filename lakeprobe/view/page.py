@@ -30,6 +30,7 @@ VERSION = 1
 MOST_UNITS = 8
 """Units that a page has in full, if no number is asked for; the others are in its overview."""
 BINS = 240
+_LEAST_GRAVE = LEVELS.index("different")
 _ASSETS = Path(__file__).parent / "assets"
 
 
@@ -106,7 +107,9 @@ def _page(
 
 
 def _chosen(subject: Subject, said: Record, counts: list[Record], most: int) -> list[Unit]:
-    """Return the units to show in full: those of the cause and the path, then those of its step, the worst first."""
+    """Return the units to show in full: those of the cause and the path, the others of its step with the worst first,
+    and so on with the steps around it: in those before, the difference is not there yet.
+    """
     cause = said["cause"]
     ranks = [*(cause["ranks"] if cause else ()), *(hop["rank"] for hop in said["path"])]
     nth = {rank: number for number, rank in reversed(list(enumerate(ranks)))}
@@ -115,8 +118,8 @@ def _chosen(subject: Subject, said: Record, counts: list[Record], most: int) -> 
 
     def order(unit: Unit) -> Any:
         step, rank = unit[:2]
-        grave = [-count for count in worst.get((step, rank), none)[:3]]
-        return step != said["step"], nth.get(rank, len(ranks)), grave, step, rank
+        grave = [-count for count in worst.get((step, rank), none)[:-_LEAST_GRAVE]]
+        return abs(step - said["step"]), nth.get(rank, len(ranks)), grave, step, rank
 
     return sorted(subject.units, key=order)[:most]
 

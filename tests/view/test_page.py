@@ -118,9 +118,11 @@ def test_ranks(opened: Any, ranks: Path) -> None:
         assert seen.page.locator("#unit option:checked").inner_text() == "rank 1"
         assert seen.count(".heat tbody tr") == 4
         assert "rank 1, layers.1: error" in seen.page.locator(".heat button.level-7").get_attribute("aria-label")
+        assert seen.count(".heat tbody tr:nth-child(2) td.now") > 10
         seen.page.select_option("#unit", "0")
         seen.until("document.querySelector('#op h2').textContent.includes('all_reduce.1')")
         assert "all_reduce [0, 1] #1" in seen.text("#ranks")
+        assert seen.count(".heat tbody tr:first-child td.now") > 10
         assert seen.complaints == []
 
 

@@ -18,6 +18,8 @@ import lakeprobe
 from lakeprobe.session import Lake
 from lakeprobe.tensors.histogram import BINS, EDGES
 from lakeprobe.view.columns import Texts, floats, integers, packed
+from lakeprobe.view.levels import Subject
+from lakeprobe.view.page import _chosen
 from lakeprobe.view.tree import tree_of
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
@@ -219,6 +221,15 @@ def test_the_units_that_matter_most_are_whole_and_the_others_in_the_overview(lak
     assert set(found["overview"].columns["block_unit"]) == {0, 1, 2, 3}
     only = tables(lake.view("ranks", tmp_path / "one.html", ranks=[1]))
     assert [unit["rank"] for unit in only["overview"].head["units"]] == [1]
+
+
+def test_the_steps_around_that_of_the_cause_are_whole() -> None:
+    units = tuple((step, rank, step, rank) for step in range(6) for rank in (0, 1))
+    subject = Subject("c", "t", None, units)
+    said = {"step": 3, "cause": {"ranks": [1]}, "path": [{"rank": 1}]}
+    counts = [{"step": 2, "rank": rank, "counts": [0, 0, 0, rank, 0, 0, 0, 0]} for rank in (0, 1)]
+    chosen = [unit[:2] for unit in _chosen(subject, said, counts, 6)]
+    assert chosen == [(3, 1), (3, 0), (2, 1), (4, 1), (2, 0), (4, 0)]
 
 
 def test_what_goes_wrong_is_said_and_leaves_no_file(lake: Lake, tmp_path: Path) -> None:

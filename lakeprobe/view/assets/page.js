@@ -182,8 +182,6 @@ async function start() {
   if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
   listen();
   await follow(location.hash);
-  drawRanks();
-  drawSteps();
   document.documentElement.dataset.ready = "true";
 }
 
@@ -331,6 +329,8 @@ function prepare() {
   if (isRun()) byId("to-cause").textContent = "To the first NaN";
   drawHeads();
   drawCrumbs();
+  drawRanks();
+  drawSteps();
 }
 
 /** Select a node: open the way to it, show it and its panel.
@@ -1287,7 +1287,7 @@ function heat(rows, name) {
       const words = `${name(row)}, ${head.label}: ${wordOf(level[index])}${error[index] > 0 ? `, ${isRun() ? "magnitude" : "error"} ${number(error[index])}` : ""}`;
       const cell = make("button", { type: "button", class: `sign level-${level[index]}`, title: shortened(words), "aria-label": shortened(words), text: level[index] > 1 ? SIGNS[level[index]] : "", tabindex: "-1" });
       cell.addEventListener("click", () => openBlock(at, seq[index], row));
-      return make("td", { class: at === unitNumber ? "" : "" }, cell);
+      return make("td", { class: at === unitNumber ? "now" : "" }, cell);
     }));
   });
   const top = make("tr", {}, make("td"), ...columns.map(([, head]) => make("th", { scope: "col", title: shortened(head.label) }, make("span", { text: head.label.slice(0, 60) }))));
