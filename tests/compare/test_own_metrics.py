@@ -78,7 +78,7 @@ def test_every_form_shows_them(lake: Lake, tmp_path: Path) -> None:
     titles = [cell.value for cell in book["rows"][1]]
     assert titles[place : place + 3] == OWN
     assert [cell.value for cell in book["findings"][1]][4:7] == OWN
-    typed = json.loads(only_file(tmp_path / "json").read_text())
+    typed = json.loads(only_file(tmp_path / "json").read_text())["rows"]
     stored = duckdb.sql(
         f"SELECT target_name, spread, is_higher, mark FROM '{only_file(tmp_path / 'parquet')}'"
     ).fetchall()
