@@ -98,6 +98,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	if command -v tsc > /dev/null; then tsc --project tsconfig.json; else echo 'no tsc: page.js is not checked'; fi
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py

@@ -31,7 +31,7 @@ DEFAULT = (760, 22_000)
 OPENINGS = 20
 HEADINGS = (
     "ranks × ops", "page, s", "page, MB", "first paint, s", "ready, s", "open a module, ms", "vis.db, s", "vis.db, MB",
-    "msprobe, s", "msprobe, MB",
+    "msprobe, s", "msprobe, MB", "--all, s", "--all, MB",
 )  # fmt: skip
 CHROMIUM = shutil.which("chromium")
 
@@ -55,7 +55,8 @@ def row(folder: Path, ranks: int, ops: int) -> str:
         cells = [f"{ranks} × {ops}", *written(lake, folder / "c.html", "html")]
         cells += browsed(folder / "c.html")
         cells += written(lake, folder / "c.vis.db", "vis.db")
-    return f"| {' | '.join([*cells, *msprobe(folder)])} |"
+        pages = every(lake, folder) if ranks > 1 else ["", ""]
+    return f"| {' | '.join([*cells, *msprobe(folder), *pages])} |"
 
 
 def roughen(dump: Path) -> None:
@@ -73,6 +74,13 @@ def roughen(dump: Path) -> None:
 def written(lake: Lake, path: Path, format: str) -> list[str]:
     seconds = timed(lambda: lake.view("c", path, format=format))
     return [f"{seconds:.2f}", f"{path.stat().st_size / 1e6:.2f}"]
+
+
+def every(lake: Lake, folder: Path) -> list[str]:
+    """A page for every rank."""
+    seconds = timed(lambda: lake.view("c", folder / "all.html", all_units=True))
+    files = [folder / "all.html", *(folder / "all_pages").iterdir()]
+    return [f"{seconds:.2f}", f"{sum(path.stat().st_size for path in files) / 1e6:.2f}"]
 
 
 def timed(act: Callable[[], Any]) -> float:

@@ -55,13 +55,12 @@ nothing is called equal that was not compared. `print(result)`, a notebook, the 
 
 The first that applies is the verdict. `compare --fail-on error` exits with 1 if a row is an error, if anything could
 not be read, or if nothing was compared; `--fail-on warning` also if a row is a warning or differs, or if a row, step or
-rank has no counterpart (unless the rule expects that) or is incomplete. `first-diff --fail` exits with 1 unless the
-verdict is one of the last two; with a `--threshold` or `--noise`, unless everything was compared and nothing differs by
-that measure.
+rank has no counterpart (unless the rule expects that) or is incomplete. `first-diff --fail-on difference` exits with 1
+unless the verdict is one of the last two; with a `--threshold` or `--noise`, unless everything was compared and nothing
+differs by that measure.
 
 `first-diff` begins with the verdict on the steps and ranks asked for, and `blame` shows it if it has no suspect; their
-JSON has the field `verdict`. In Python `first_difference().is_equal` is true if `first-diff --fail` exits with 0.
---fail` ends with 0.
+JSON has the field `verdict`. In Python, `first_difference().is_equal` is true where that command exits with 0.
 
 A row of the table `results` that is not judged has a verdict of its own: `unmatched`, `unreadable`, or `skipped`
 (memory that was never written, data that had not arrived, late digests, and rows that the rule expects to have no
@@ -160,7 +159,7 @@ def said(case: str, lake: Path, sides: tuple[str | Path, str | Path]) -> Said:
     codes = [
         exit_code("compare", *runs(lake, names), "--lake", lake, "--fail-on", weight) for weight in ("error", "warning")
     ]
-    first_diff = exit_code("first-diff", report.name, "--fail", "--lake", lake)
+    first_diff = exit_code("first-diff", report.name, "--fail-on", "difference", "--lake", lake)
     return Said(case, lake, remarks, tuple(lines[2 : lines.index("", 2)]), coverage, *codes, first_diff)
 
 

@@ -11,6 +11,7 @@ every release of typer.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -26,6 +27,7 @@ from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.views import NOISE, PAIRS, PERTURBATIONS, RESULTS, SERIES, SUSPECTS, VERIFICATIONS
+from lakeprobe.reports import json_file
 from lakeprobe.schema import FORMAT_VERSION, MERGED_TABLES, UNIT_TABLES, Table, metrics, table
 
 FOLDER = Path(__file__).resolve().parent
@@ -196,6 +198,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "rules.md": rules_page,
     "answers.md": answers_page,
     "tour.md": tour_page,
+    "results.schema.json": lambda: results_schema(),
 }
 """The generated pages."""
 
@@ -245,7 +248,7 @@ def _command(name: str, function: Callable[..., Any]) -> list[str]:
         if isinstance(info, ArgumentInfo):
             arguments.append(f"| `{parameter_name.upper()}` | {_cell(info.help)} |")
             usage.append(f"[{parameter_name.upper()}]" if optional else parameter_name.upper())
-        else:
+        elif not info.hidden:
             options.append(_option(parameter_name, kind, info, parameter.default))
     lines = ["", f"## {name}", "", text.strip(), "", "```", " ".join(usage), "```"]
     if example:
@@ -280,6 +283,45 @@ def _member_docs(enum: type[Enum]) -> Iterator[str]:
     """Return the docstrings under the members of `enum` in its source."""
     lines = inspect.getsource(enum).split('"""')[3::2]
     return (" ".join(line.split()) for line in lines)
+
+
+# ---- the schema of JSON -----------------------------------------------------------------------------------
+
+
+_JSON_TYPES = {"VARCHAR": "string", "BOOLEAN": "boolean", "DOUBLE": "number", "INTEGER": "integer", "BIGINT": "integer"}
+
+
+def results_schema() -> str:
+    """Return the JSON Schema of the files that lakeprobe compare --format json writes."""
+    counts = {"type": "object", "additionalProperties": {"type": "integer"}}
+    integers = ("version", "step", "rank", "golden_step", "golden_rank")
+    head: dict[str, Any] = {name: {"type": "integer"} for name in integers}
+    head["version"] = {"const": json_file.VERSION}
+    head |= {"lakeprobe": {"type": "string"}, "compared": {"type": "string"}, "verdicts": counts}
+    kinds = {"rows": "INTEGER", "different": "INTEGER", "error": "DOUBLE", "findings": "VARCHAR[]"}
+    ops = {name: _property(kinds.get(name, "VARCHAR"), meaning) for name, meaning in json_file.OP_FIELDS.items()}
+    rows = {column.name: _property(column.type, column.meaning) for column in table("results").columns}
+    rows |= {name: _property(kind, meaning) for name, kind, meaning in RESULT_PARTITIONS}
+    described = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A pair of units as lakeprobe compare --format json writes it, version {json_file.VERSION}",
+        "type": "object",
+        "properties": head | {"ops": _list_of(ops), "rows": _list_of(rows)},
+        "required": [*head, "ops", "rows"],
+    }
+    return json.dumps(described, indent=1) + "\n"
+
+
+def _list_of(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "object", "properties": properties, "required": list(properties)}}
+
+
+def _property(kind: str, meaning: str) -> dict[str, Any]:
+    if kind.endswith("[]"):
+        return {"type": ["array", "null"], "items": {"type": _JSON_TYPES[kind[:-2]]}, "description": meaning}
+    if kind == "DOUBLE":
+        return {"anyOf": [{"type": ["number", "null"]}, {"enum": list(json_file.NOT_FINITE)}], "description": meaning}
+    return {"type": [_JSON_TYPES[kind], "null"], "description": meaning}
 
 
 # ---- tables -----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Makes docs/tour.md, what a terminal of 80 columns shows, and the pictures in docs/pictures.
 
-python docs/tour.py writes the pictures, that of a workbook if LibreOffice is there; docs/generate.py writes and checks
-the page.
+python docs/tour.py writes the pictures, that of a workbook if LibreOffice is there, and that of a notebook if Chromium
+is. docs/generate.py writes and checks the page.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -139,7 +140,41 @@ def workbook_picture() -> None:
         shutil.copy("out/workbook.png", FOLDER / "pictures" / "workbook.png")
 
 
+STYLE = """
+body { font: 14px system-ui, sans-serif; margin: 16px 24px; width: 950px; }
+.code { background: #f5f6f8; border: 1px solid #dde1e6; padding: 8px 12px; white-space: pre-wrap; font: 13px monospace }
+"""
+
+
+def notebook_picture() -> None:
+    """Write a picture of notebooks/view.ipynb after it has run. It needs nbclient, and a chromium."""
+    import nbclient
+    import nbformat
+
+    notebooks = FOLDER.parent / "notebooks"
+    notebook = nbformat.read(notebooks / "view.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, resources={"metadata": {"path": str(notebooks)}}).execute()
+    parts = [f"<!doctype html><meta charset=utf-8><style>{STYLE}</style>"]
+    for cell in notebook.cells[1:4]:
+        if cell.cell_type == "code":
+            parts.append(f'<div class="code">{escape(cell.source)}</div>')
+            parts += [output.data["text/html"] for output in cell.outputs if "data" in output]
+    flow = notebook.cells[5]
+    parts += [f'<div class="code">{escape(flow.source)}</div>', flow.outputs[0].data["text/html"]]
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "page.html").write_text("\n".join(parts), encoding="utf-8")
+        picture = FOLDER / "pictures" / "notebook.png"
+        command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1480"]
+        subprocess.run(  # noqa: S603 the browser
+            [*command, f"--screenshot={picture}", (Path(folder) / "page.html").as_uri()],
+            check=True,
+            capture_output=True,
+        )
+
+
 if __name__ == "__main__":
     pictures()
+    if shutil.which("chromium"):
+        notebook_picture()
     if shutil.which("soffice") and shutil.which("pdftoppm"):
         workbook_picture()

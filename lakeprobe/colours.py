@@ -47,6 +47,11 @@ def html(text: str) -> str:
     return _marked(text, lambda style, words: f'<span style="{_css(style)}">{words}</span>')
 
 
+def html_cell(text: str) -> str:
+    """Return the text of a cell, which is escaped already, with a span around it if it is a verdict."""
+    return html(f"  {text}")[2:]
+
+
 _CSS = {
     _RED: "color:#d1242f", _YELLOW: "color:#b07800", _GREEN: "color:#1a8a3c", _CYAN: "color:#0f86a8",
     _BOLD: "font-weight:bold", _DIM: "opacity:0.5",

@@ -39,7 +39,7 @@ FORMS = (
         "lakeprobe.reports.merge_files:write_csv",
     ),
     Form("xlsx", None, "lakeprobe.reports.workbook:write", "lakeprobe.reports.merge_files:write_workbook"),
-    Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.files:write_json"),
+    Form("json", "lakeprobe.output:write_json", "lakeprobe.reports.json_file:write"),
     Form("parquet", None, "lakeprobe.reports.files:write_parquet", "lakeprobe.reports.merge_files:write_parquet"),
     Form("junit", comparison="lakeprobe.reports.junit:write", suffix="xml"),
     Form("markdown", comparison="lakeprobe.reports.markdown:write", suffix="md"),

@@ -47,7 +47,7 @@ from lakeprobe.reports import files, notebook, op_text
 from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
-from lakeprobe.work import default_jobs
+from lakeprobe.work import Progress, default_jobs
 
 if TYPE_CHECKING:
     import duckdb
@@ -128,7 +128,7 @@ class Lake:
 
     def _repr_html_(self) -> str:
         """Show in a notebook what the lake holds."""
-        return notebook.page(self.ls() if store.exists(self.path) else repr(self))
+        return notebook.page(self.ls if store.exists(self.path) else self.__repr__)
 
     def _ipython_key_completions_(self) -> list[str]:
         """Complete lake["…"] with the names of the comparisons."""
@@ -698,13 +698,18 @@ class Lake:
         steps: Sequence[int] = (),
         ranks: Sequence[int] = (),
         most: int = 8,
+        all_units: bool = False,
+        progress: Progress | None = None,
     ) -> Path:
         """Write a page that shows the comparison or run `name`. Options and errors: `lakeprobe.view.files.write`."""
         from lakeprobe.view.files import write
 
         to = None if path is None else Path(path)
         with query_errors():
-            return write(self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most)
+            return write(
+                self._connection, self.path, name, to, format=format, steps=steps, ranks=ranks, most=most,
+                all_units=all_units, progress=progress,
+            )  # fmt: skip
 
     def flow(self, name: str) -> Cell:
         """Return the error of a comparison (of a run: the largest magnitude) along the program, for a notebook."""
@@ -800,7 +805,7 @@ class ComparisonResult:
 
     def _repr_html_(self) -> str:
         """Show the summary in a notebook."""
-        return notebook.page(str(self))
+        return notebook.page(self.__str__)
 
     @property
     def rows(self) -> duckdb.DuckDBPyRelation:

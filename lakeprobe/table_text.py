@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from lakeprobe.shown import shown
@@ -27,6 +31,29 @@ _SENTENCE = 22
 
 _JOINTS = re.compile(r"(?<=[./,=@_])")
 """Where a long word may be folded: behind the joints of names and paths."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table before it is laid out: the cells as texts, and which columns are of numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: Sequence[bool]
+
+
+_apart: ContextVar[dict[str, Table] | None] = ContextVar("tables that are set apart", default=None)
+
+
+@contextmanager
+def set_apart() -> Iterator[dict[str, Table]]:
+    """Let `aligned` return a line that no dump can contain for each table; yields the tables by that line."""
+    found: dict[str, Table] = {}
+    token = _apart.set(found)
+    try:
+        yield found
+    finally:
+        _apart.reset(token)
 
 
 def terminal_width() -> int:
@@ -52,6 +79,11 @@ def aligned(
     names, cells = [str(column) for column in columns], [list(row) for row in rows]
     numeric = [_is_numeric(row[place] for row in cells) for place in range(len(names))]
     table = [[_text(value) for value in row] for row in cells]
+    tables = _apart.get()
+    if tables is not None:
+        mark = secrets.token_hex(16)
+        tables[mark] = Table(names, table, numeric)
+        return f"{mark}\n"
     if _total(_natural(names, table)) <= width:
         return _grid(names, table, _natural(names, table), numeric)
     kept = [place for place in range(len(names)) if any(row[place] for row in table)] or list(range(len(names)))

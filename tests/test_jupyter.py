@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.testing.globalipapp import start_ipython
 
 from lakeprobe.ingest import ingest
+from lakeprobe.reports import notebook
 from lakeprobe.session import Lake
+from lakeprobe.table_text import aligned
 
 QUERY = "SELECT op, tensor_rows FROM ops JOIN dumps USING (run)"
 
@@ -126,3 +129,57 @@ def test_answers_are_shown_as_html(magic: Any, tmp_path: Path) -> None:
     assert html.lookup(found)(found).startswith("<pre")
     assert "NaN and inf in npu" in html.lookup(found)(found)
     assert plain(found).startswith("NaN and inf in npu")
+
+
+class Cells(HTMLParser):
+    """The cells of every table, and the text outside of tables."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.outside, self._is_in_table = "", False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self._is_in_table = self._is_in_table or tag == "table"
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("th", "td"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_in_table = self._is_in_table and tag != "table"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in_table:
+            self.tables[-1][-1][-1] += data
+        else:
+            self.outside += data
+
+
+def test_tables_of_answers_are_tables_and_hostile_text_stays_text(magic: Any) -> None:
+    hostile = "a</td><script>x</script>\x1b[31m"
+    found = Cells(
+        notebook.page(
+            lambda: f"Verdict: different\n\n{aligned(('op', 'norm'), [(hostile, 0.5), ('b', 2.0)])}\n{hostile}"
+        )
+    )
+    assert found.tables == [[["op", "norm"], [r"a</td><script>x</script>\u001b[31m", "0.5"], ["b", "2"]]]
+    assert found.outside == "Verdict: different" + r"a</td><script>x</script>\u001b[31m"
+
+
+def test_a_comparison_and_its_answers_have_tables(magic: Any, tmp_path: Path) -> None:
+    dumps = Path(__file__).parent / "data" / "dumps" / "demo"
+    lake = magic.run_line_magic("lake", str(tmp_path / "lake"))
+    comparison = lake.compare(dumps / "target", dumps / "golden", name="demo")
+    html = magic.display_formatter.formatters["text/html"]
+    shown = Cells(comparison._repr_html_())
+    assert shown.tables[0][0] == ["the worst ops", "verdict", "norm error", "reason"]
+    assert shown.tables[0][1][:2] == ["Functional.layer_norm.3.forward", "error"]
+    assert shown.outside.startswith("target against golden")
+    blame = comparison.blame()
+    heads = [table[0] for table in Cells(html.lookup(blame)(blame)).tables]
+    assert ["rank", "from there to the loss", "input error", "output error", "how"] in heads
+    assert Cells(lake._repr_html_()).tables[1][1][:2] == ["demo", "different"]

@@ -58,11 +58,8 @@ def communication(
     with stage_connection(connection, steps, steps) as stages:
         keep_transfers(stages, run)
         _keep_laws(stages, run)
-        changed = None
+        changed = None if comparison is None else _changed(connection, stages, comparison, step)
         asked = {"step": step}
-        if comparison is not None:
-            keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
-            changed = answer(connection, stages, "communication/meetings_changed", asked)
         return Communication(
             summary=answer(connection, stages, "communication/summary", asked),
             verdicts=answer(connection, stages, "communication/verdicts", asked),
@@ -70,6 +67,20 @@ def communication(
             laws=answer(connection, stages, "communication/laws_in_order", asked),
             changed=changed,
         )
+
+
+def changed_meetings(connection: duckdb.DuckDBPyConnection, run: str, comparison: str) -> duckdb.DuckDBPyRelation:
+    """Return the meetings of `run` that carry a difference of `comparison`, whose target it is. No law is checked."""
+    with stage_connection(connection) as stages:
+        keep_transfers(stages, run)
+        return _changed(connection, stages, comparison, None)
+
+
+def _changed(
+    connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: str, step: int | None
+) -> duckdb.DuckDBPyRelation:
+    keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
+    return answer(connection, stages, "communication/meetings_changed", {"step": step})
 
 
 def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:

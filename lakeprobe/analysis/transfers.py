@@ -28,4 +28,6 @@ def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str | None, table: st
     for stage in _STAGES:
         parameters = {"run": run} if stage in _OF_RUN else None
         keep(stages, f"transfer_{stage}", f"communication/transfer_{stage}", parameters)
+        if stage == "calls" and not stages.table("transfer_calls").limit(1).fetchall():
+            run = None  # nothing to look for among the tensors
     keep(stages, table, "communication/transfers")

@@ -237,10 +237,13 @@ def _answer(report: CompareReport, output: Path | None, format: str, layout: str
         writing = pool.submit(result.write, output, format, layout=layout) if output is not None else None
         thresholds = ", ".join(f"{name} {value:g}" for name, value in result.stored.thresholds.items())
         diagnostics.detail(f"rule {result.stored.rule}, {thresholds}")
-        text = str(result)
+        with diagnostics.working("summarising"):
+            text = str(result)
         stdout.text(text)
         if output is not None and writing is not None:
-            for path in (*writing.result(), files.write_text(text, output, "advisor")):
+            with diagnostics.working(f"writing {format}"):
+                written = writing.result()
+            for path in (*written, files.write_text(text, output, "advisor")):
                 diagnostics.note(f"written: {path}")
         return result.summary().coverage
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,12 @@ from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOpt
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
+
+
+class FailOn(StrEnum):
+    """What ends with 1. One option has one name in all commands; what it takes is what the command finds."""
+
+    DIFFERENCE = "difference"
 
 
 def first_diff(
@@ -27,7 +34,10 @@ def first_diff(
         ),
     ] = None,
     paired: Annotated[bool, typer.Option("--paired", help="Skip ops without counterpart.")] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="Exit with 1 unless both sides are equal as a whole.")] = False,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Exit with 1 unless both sides are equal as a whole.")
+    ] = None,
+    fail: Annotated[bool, typer.Option("--fail", hidden=True, help="The same as --fail-on difference.")] = False,
     diff_analyze: Annotated[
         Path | None, typer.Option("--diff-analyze", help="Also write msprobe's JSON: a .json file, or a folder.")
     ] = None,
@@ -57,7 +67,7 @@ def first_diff(
         _show(comparison, found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
-        if fail and not found.is_equal:
+        if (fail or fail_on is FailOn.DIFFERENCE) and not found.is_equal:
             raise typer.Exit(diagnostics.ExitCode.FINDINGS)
 
 

@@ -87,8 +87,10 @@ def merge(
             return
         from lakeprobe.reports import merge_files
 
-        for written in merge_files.write(connection, planned, sheets, output, form):
-            diagnostics.note(f"written: {written}")
+        with diagnostics.working("putting ranks side by side"):
+            written = list(merge_files.write(connection, planned, sheets, output, form))
+        for path in written:
+            diagnostics.note(f"written: {path}")
 
 
 @contextmanager

@@ -45,12 +45,14 @@ def show(
 
     Example: lakeprobe show layer_norm.3
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        output.text(
-            opened.show(op, runs=run or (), comparison=comparison, step=step, rank=rank, most=most, whole_stack=stack)
-        )
+        with diagnostics.working("looking for the ops"):
+            text = opened.show(
+                op, runs=run or (), comparison=comparison, step=step, rank=rank, most=most, whole_stack=stack
+            )
+        output.text(text)

@@ -29,7 +29,7 @@ def sql(
 
     Example: lakeprobe sql "select op, norm from tensors where run = 'npu' order by norm desc limit 5"
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
@@ -47,6 +47,8 @@ def sql(
         raise UsageError("the query is empty; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        relation = opened.read(query, write)
+        with diagnostics.working("running the query"):
+            relation = opened.read(query, write)
+            rows = relation.fetchall() if relation is not None else []
         if relation is not None:
-            output.rows(relation.columns, relation.fetchall(), chosen)
+            output.rows(relation.columns, rows, chosen)

@@ -19,16 +19,17 @@ def unmatched(
 
     Example: lakeprobe unmatched ms_vs_pt
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
-        paired, alone = result.coverage(), result.unmatched(most)
-        output.text(output.aligned(paired.columns, paired.fetchall()) + "\n")
-        ops = alone.fetchall()
+        with diagnostics.working("looking for ops without counterpart"):
+            paired, alone = result.coverage(), result.unmatched(most)
+            kinds, ops = paired.fetchall(), alone.fetchall()
+        output.text(output.aligned(paired.columns, kinds) + "\n")
         output.rows(alone.columns, ops, "table")
         without = paired.filter("paired_by = 'without counterpart'").project("target_ops + golden_ops").fetchall()
         left_out = sum(count for (count,) in without) - len({op[:4] for op in ops})

@@ -26,8 +26,9 @@ WRITERS = forms.writers(forms.COMPARISON)
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
     """Write every pair of units of `comparison` into `folder`, in one of the forms of `lakeprobe.forms`.
 
-    csv and xlsx have the headers of msprobe 26.2 in its order; json and parquet have the typed columns of results;
-    junit and markdown have a line per op, for CI. If there are several steps, each gets a folder. Returns the files.
+    csv and xlsx have the headers of msprobe 26.2 in its order; parquet has the typed columns of results; json has them
+    below how each op ended (docs/results.schema.json); junit and markdown have a line per op, for CI. If there are
+    several steps, each gets a folder. Returns the files.
     Raises UsageError and LakeError.
     """
     write_unit = forms.check(format, WRITERS)
@@ -80,11 +81,6 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
 def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to `path`: msprobe's table as csv, in which no text of a dump is a formula."""
     connection.execute(f"COPY (SELECT {CSV_CELLS} FROM msprobe_table) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
-
-
-def write_json(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
-    """Write one pair of units to `path`: the typed rows as one JSON array."""
-    connection.execute(f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT json, ARRAY true)")
 
 
 def write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:

@@ -98,8 +98,7 @@ def _meetings(connection: duckdb.DuckDBPyConnection, subject: Subject) -> list[R
     """Return the meetings of ranks that carry a difference; none in a run of one rank."""
     if len({rank for _, rank, _, _ in subject.units}) < 2:
         return []
-    found = communicating.communication(connection, subject.target, subject.name).changed
-    assert found is not None
+    found = communicating.changed_meetings(connection, subject.target, subject.name)
     return records(found.limit(MOST_MEETINGS))
 
 

@@ -30,6 +30,9 @@ class Cell:
 
     html: str
 
+    def __repr__(self) -> str:
+        return "<a view as HTML>"
+
     def _repr_html_(self) -> str:
         return self.html
 

@@ -10,6 +10,7 @@ from lakeprobe import forms
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.view.levels import subject
 from lakeprobe.view.page import MOST_UNITS
+from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,12 +28,16 @@ def write(
     steps: Sequence[int] = (),
     ranks: Sequence[int] = (),
     most: int = MOST_UNITS,
+    all_units: bool = False,
+    progress: Progress | None = None,
 ) -> Path:
     """Write a view of the comparison or run `name` to `path`, NAME.html if there is none. Returns the path.
 
     `connection` has the views of `lake`. `steps` and `ranks` limit what is shown. A page has all ops of the `most`
-    units that matter most, and an overview of all. Raises UsageError for a name, step or rank that does not exist, and
-    LakeError for a file that cannot be written.
+    units that matter most, and an overview of all; with `all_units`, the others get pages of their own, which it links
+    to. `progress` receives the number of units that are drawn, and of all.
+
+    Raises UsageError for a name, step or rank that does not exist, and LakeError for a file that cannot be written.
     """
     writer = forms.check(format, WRITERS)
     place = path or Path(f"{name}.{format}")
@@ -41,7 +46,7 @@ def write(
     shown = subject(lake, name, steps, ranks)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        writer(connection, lake, shown, place, most)
+        writer(connection, lake, shown, place, most, all_units, progress)
     except OSError as error:
         raise LakeError.from_system(error, place, "the view was not written") from error
     return place

@@ -1,16 +1,18 @@
 """Builds the graph of one side of a (step, rank) as tb-graph-ascend shows it: a tree below DefaultModel.
 
 Its rules are those that users of the plug-in know (docs/view.md lists them): the hierarchy of construct.json, a
-backward op without parent below the backward of its forward op's module, ops between modules gathered, gradients of
-parameters below the last backward of their module.
+backward op without parent below the backward of its forward op's module, recomputed modules below the backward of the
+module around them, ops between modules gathered, gradients of parameters below the last backward of their module.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from lakeprobe.view.recompute import homes
 
 ROOT = "DefaultModel"
 BETWEEN_MODULES = "Apis_Between_Modules"
@@ -57,6 +59,7 @@ def graph(rows: Sequence[Row]) -> dict[str, Node]:
     for row in rows:
         if row["is_constructed"]:
             _attach(nodes[row["op"]], nodes.get(_parent(row["op"], parents) or "", root), root)
+    _place_recomputed(nodes, {row["op"] for row in rows if row["is_recompute"]})
     _add_gradients(nodes, rows)
     _take_frames_of_forward(nodes)
     _gather_between_modules(nodes)
@@ -107,6 +110,16 @@ def _is_neighbour(op: str, parent: str) -> bool:
     """Return whether `parent` is not the module that the path of `op` is in: an in-place layer triggers no hook."""
     own, above = op.split("."), parent.split(".")
     return len(own) >= 5 and len(above) >= 4 and own[:-4] != above[:-3]
+
+
+def _place_recomputed(nodes: Mapping[str, Node], recomputed: Container[str]) -> None:
+    root = nodes[ROOT]
+    modules = [node for node in nodes.values() if node.type == MODULE and node.parent is not None]
+    parents = {node.name: None if node.parent in (None, root) else node.parent.name for node in modules}
+    for name, home in homes(parents, recomputed).items():
+        if name not in nodes[home].way():
+            root.children.remove(nodes[name])
+            _attach(nodes[name], nodes[home], root)
 
 
 def _add_gradients(nodes: dict[str, Node], rows: Sequence[Row]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakeprobe.view.recompute import homes
+
 FOLDED = 4
 """So many ops outside modules in a row become a group."""
 MOST_PHASES = 64
@@ -50,6 +52,7 @@ def tree_of(rows: Sequence[Row], frames: Mapping[int, Sequence[str]]) -> Tree:
     )
     if any(row["target_parent"] or row["golden_parent"] for row in rows):
         _by_construct(tree, rows)
+        _place_recomputed(tree, rows)
     elif any(row["kind"] == "module" for row in rows):
         _by_path(tree, rows)
     else:
@@ -83,6 +86,23 @@ def _by_construct(tree: Tree, rows: Sequence[Row]) -> None:
                 groups[parent] = tree.add_group(parent, row["place"])
                 tree.named.add(groups[parent])
             tree.parents[node] = groups[parent]
+
+
+def _place_recomputed(tree: Tree, rows: Sequence[Row]) -> None:
+    """Put modules that were recomputed where they belong; else each would be a phase of its own."""
+    for side in ("target", "golden"):
+        modules = {
+            row[f"{side}_op"]: node
+            for node, row in enumerate(rows)
+            if row[f"{side}_op"] is not None
+            and row["kind"] == "module"
+            and (side == "target" or row["target_op"] is None)
+        }
+        recomputed = {name for name, node in modules.items() if rows[node]["is_recompute"]}
+        if recomputed:
+            parents = {name: rows[node][f"{side}_parent"] for name, node in modules.items()}
+            for name, home in homes(parents, recomputed).items():
+                tree.parents[modules[name]] = modules[home]
 
 
 def _is_backward_module(row: Row) -> bool:

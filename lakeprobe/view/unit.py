@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakeprobe import resources
+from lakeprobe.errors import TensorError
+from lakeprobe.tensors import TensorReference
+from lakeprobe.tensors.histogram import BINS, difference_histogram
 from lakeprobe.view.columns import Texts, floats, integers, packed
 from lakeprobe.view.levels import Record, Subject, records
 from lakeprobe.view.tree import tree_of
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 _NO_LEVEL = -1
 _STATISTICS = ("max", "min", "mean", "norm")
+_MOST_HISTOGRAMS = 512
+_MOST_COUNTED = 1 << 26
+"""The leaves of a unit, the worst first, whose contents are read again for a histogram; and the elements of them."""
 _LEAF_TEXTS = (
     "slot", "golden_slot", "role", "outcome", "messages", "target_type", "golden_type", "target_shape", "golden_shape",
     "target_value", "golden_value",
@@ -39,14 +45,15 @@ def packed_unit(connection: duckdb.DuckDBPyConnection, subject: Subject, unit: t
     nodes["parent"] = integers(np.where(parents < 0, -1, position[parents]).tolist())
     by_target = {row["target_seq"]: int(position[node]) for node, row in enumerate(rows)}
     by_golden = {row["golden_seq"]: int(position[node]) for node, row in enumerate(rows)}
-    leaves, makers = _leaves(connection, subject, unit, by_target, by_golden, texts)
+    leaves = _leaves(connection, subject, unit, by_target, by_golden, texts)
     frames = _frames(stacks, texts)
     head = {
         "nodes": len(tree.order),
         "leaves": len(leaves["leaf_node"]),
         "texts": texts.texts,
+        "histogram_bins": BINS,
     }
-    return packed(head, {**nodes, **leaves, **makers, **frames})
+    return packed(head, {**nodes, **leaves, **frames})
 
 
 def _stacks(
@@ -96,7 +103,8 @@ def _leaves(
     by_target: dict[int | None, int],
     by_golden: dict[int | None, int],
     texts: Texts,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> dict[str, Any]:
+    """Return the columns of the leaves, in the order of their nodes."""
     step, rank = unit[:2]
     asked: Record = {"step": step, "rank": rank}
     if subject.comparison is None:
@@ -118,7 +126,8 @@ def _leaves(
     for side in ("target", "golden"):
         for name in _STATISTICS:
             columns[f"leaf_{side}_{name}"] = _float32(table.column(f"{side}_{name}").to_numpy())[order]
-    return columns, _makers(connection, subject, unit, table.column("target_row").to_pylist(), order, by_target)
+    rows = table.column("target_row").to_numpy()[order].tolist()
+    return columns | _makers(connection, subject, unit, rows, by_target) | _histograms(connection, subject, unit, rows)
 
 
 def _numbered(column: Any, texts: Texts) -> np.ndarray[Any, Any]:
@@ -142,15 +151,43 @@ def _makers(
     connection: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    rows: Sequence[int | None],
-    order: np.ndarray[Any, Any],
+    rows: Sequence[float],
     by_target: dict[int | None, int],
 ) -> dict[str, Any]:
     """Return by leaf the node that made its value; -1 if none is known."""
     asked = {"target": subject.target, "step": unit[0], "rank": unit[1]}
     made = {row["row"]: row["maker"] for row in records(connection, "makers", asked)}
     found = [by_target.get(made[row], -1) if row in made else -1 for row in rows]
-    return {"leaf_maker": integers(np.asarray(found, np.int64)[order].tolist())}
+    return {"leaf_maker": integers(found)}
+
+
+def _histograms(
+    connection: duckdb.DuckDBPyConnection,
+    subject: Subject,
+    unit: tuple[int, int, int, int],
+    rows: Sequence[float],
+) -> dict[str, Any]:
+    """Return the leaves that have a histogram of their differences, and its bins; what cannot be read has none."""
+    if subject.comparison is None or subject.comparison.units[0].kind != "tensor":
+        return {"histogram_leaf": integers([]), "histogram_count": integers([])}
+    places = dict(zip(("step", "rank", "golden_step", "golden_rank"), unit, strict=True))
+    runs = {"comparison": subject.name, "target": subject.target, "golden": subject.golden}
+    found = []
+    counted = 0
+    for row in records(connection, "contents", places | runs | {"most": _MOST_HISTOGRAMS}):
+        try:
+            sides = [TensorReference.of(row[side]) for side in ("target", "golden")]
+            histogram = difference_histogram(*sides)
+        except TensorError:  # the table of the op says that it cannot be read
+            continue
+        found.append((rows.index(row["target_row"]), histogram))
+        counted += int(histogram.sum())
+        if counted > _MOST_COUNTED:
+            break
+    return {
+        "histogram_leaf": integers([leaf for leaf, _ in found]),
+        "histogram_count": integers([count for _, counts in found for count in counts.tolist()]),
+    }
 
 
 def _frames(stacks: dict[str, list[Record]], texts: Texts) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from lakeprobe.reports.blame_text import records as rows_of
 from lakeprobe.system.files import draft
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
 from lakeprobe.view.levels import Record, Subject, judged, records
+from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,8 +92,18 @@ class _Side:
     overflows: Mapping[Place, str] = field(default_factory=dict)
 
 
-def write(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, path: Path, most: int = 0) -> None:
-    """Write the database of `subject` to `path`. `connection` has the views of `lake`; `most` is for pages only.
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    lake: Path,
+    subject: Subject,
+    path: Path,
+    most: int = 0,
+    all_units: bool = True,
+    progress: Progress | None = None,
+) -> None:
+    """Write the database of `subject` to `path`. It has all units: `most` and `all_units` are for pages.
+
+    `connection` has the views of `lake`.
 
     Raises OSError, and sqlite3.Error if the file cannot be written.
     """
@@ -103,7 +114,9 @@ def write(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, p
         partners = {run: _partners(stages, run, subject) for run in (subject.target, subject.golden) if run}
         overflows = _overflows(connection, subject)
         micro_steps = 1
-        for unit in subject.units:
+        for done, unit in enumerate(subject.units):
+            if progress:
+                progress(done, len(subject.units))
             micro_steps = max(micro_steps, _write_unit(database, stages, subject, unit, partners, overflows))
         _write_config(database, subject, micro_steps)
         for number, columns in enumerate(_INDEXES, 1):

@@ -8,13 +8,14 @@ SELECT
     ops.began IS NOT NULL AS is_constructed,
     ops.kind,
     ops.micro_step,
+    coalesce(ops.is_recompute, is_recomputation(stacks.frames), false) AS is_recompute,
     stacks.frames
 FROM (
-    SELECT op, seq, parent, began, kind, micro_step, stack
+    SELECT op, seq, parent, began, kind, micro_step, is_recompute, stack
     FROM ops
     WHERE run = $run AND step = $step AND rank = $rank
     UNION ALL
-    SELECT op, NULL, parent, began, if(is_module(op) OR NOT contains(op, '.'), 'module', 'api'), micro_step, stack
+    SELECT op, NULL, parent, began, if(is_module(op) OR NOT contains(op, '.'), 'module', 'api'), micro_step, NULL, stack
     FROM undumped
     WHERE run = $run AND step = $step AND rank = $rank AND began IS NOT NULL
 ) AS ops

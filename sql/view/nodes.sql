@@ -1,6 +1,7 @@
 -- nodes: the ops of one (step, rank) as both sides have them, in program order.
 -- grain: one pair of ops, an op of one side, or an op that only construct.json or stack.json names
--- parameters: $target, $golden, $step, $rank, $golden_step, $golden_rank; the views ops and undumped, the table view_ops
+-- parameters: $target, $golden, $step, $rank, $golden_step, $golden_rank; the views ops, undumped and
+--   stacks, the table view_ops
 -- place: the op's place in the target; an op that only golden has follows the paired op before it
 -- level: NULL for an op that the dump does not have
 WITH
@@ -12,6 +13,16 @@ WITH
     ),
     theirs AS (
         SELECT * FROM ops WHERE run = $golden AND step = $golden_step AND rank = $golden_rank
+    ),
+    repeated AS (
+        SELECT run, stack
+        FROM stacks
+        WHERE
+            is_recomputation(frames)
+            AND (
+                (run = $target AND step = $step AND rank = $rank)
+                OR (run = $golden AND step = $golden_step AND rank = $golden_rank)
+            )
     ),
     pairs AS (
         SELECT target_seq, golden_seq FROM judged WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
@@ -42,7 +53,7 @@ SELECT
     ours.call,
     ours.part,
     ours.micro_step,
-    coalesce(ours.is_recompute, false) AS is_recompute,
+    coalesce(ours.is_recompute, ours.stack IN (SELECT stack FROM repeated WHERE run = $target), false) AS is_recompute,
     ours.stack AS target_stack,
     theirs.stack AS golden_stack,
     coalesce(judged.level, 0) AS level,
@@ -67,7 +78,7 @@ SELECT
     alone.call,
     alone.part,
     alone.micro_step,
-    coalesce(alone.is_recompute, false),
+    coalesce(alone.is_recompute, alone.stack IN (SELECT stack FROM repeated WHERE run = $golden), false),
     NULL,
     alone.stack,
     coalesce(judged.level, 4),

@@ -28,7 +28,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_first_diff_as_json_and_its_exit_code(lake: Path) -> None:
-    done = lakeprobe("first-diff", "gelu_pair", "--format", "json", "--fail", "--lake", lake)
+    done = lakeprobe("first-diff", "gelu_pair", "--format", "json", "--fail-on", "difference", "--lake", lake)
     assert done.code == 1
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert next((row["rank"], row["op"]) for row in rows) == (1, "Functional.gelu.1.forward")

@@ -81,7 +81,7 @@ def test_a_workbook_says_the_verdict(tmp_path: Path) -> None:
     [book] = (tmp_path / "out").glob("*.xlsx")
     cells = [row[0] for row in load_workbook(book, read_only=True)["overview"].iter_rows(values_only=True) if row]
     assert "Verdict: unreadable" in cells
-    fails = lakeprobe("first-diff", "npu_vs_gpu", "--fail", "--lake", tmp_path / "lake")
+    fails = lakeprobe("first-diff", "npu_vs_gpu", "--fail-on", "difference", "--lake", tmp_path / "lake")
     assert (fails.code, fails.out.splitlines()[0]) == (1, "Verdict: unreadable")
 
 

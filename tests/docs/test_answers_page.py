@@ -78,7 +78,7 @@ def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> No
     said, verdict, files, *_ = told[case]
     covered = said.coverage
     [table], [rows_file], [book] = files["csv"], files["json"], files["xlsx"]
-    rows = json.loads(rows_file.read_text())
+    rows = json.loads(rows_file.read_text())["rows"]
     judged = [row for row in rows if row["outcome"] in ("compared", "equal") and row["verdict"] != "skipped"]
     assert [sum(row["difference"] == word for row in judged) for word in ("equal", "noise", "different")] == [
         covered.equal, covered.noise, covered.different,

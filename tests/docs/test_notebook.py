@@ -27,6 +27,7 @@ PLANTED = {
         "The first op that differs in step 0 rank 0: Functional.layer_norm.3.forward",
         "Functional.layer_norm.3.forward on rank 0: its argument input.4 is 0.001 against 1e-05",
     ],
+    "view": ["The first op that differs: Functional.layer_norm.3.forward", "<a view as HTML>"],
     "noise": [
         "No op stands out of rounding noise.",
         "Functional.gelu.3.forward on rank 0: its inputs agree to",

@@ -47,6 +47,7 @@ def test_the_pictures_are_those_of_the_tour() -> None:
     text = (DOCS / "tour.py").read_text(encoding="utf-8")
     names = re.findall(r'^    "(\w+)": "', text.partition("PICTURES = {")[2], re.MULTILINE)
     assert sorted(names) == sorted(path.stem for path in (DOCS / "pictures").glob("*.svg"))
-    assert (DOCS / "pictures" / "workbook.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("workbook", "notebook"):
+        assert (DOCS / "pictures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     shown = set(re.findall(r"pictures/(\w+)\.svg", "".join(path.read_text() for path in DOCS.glob("*.md"))))
     assert shown <= set(names)

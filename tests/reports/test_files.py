@@ -82,14 +82,34 @@ def test_parquet_has_the_typed_rows(comparison: StoredComparison, tmp_path: Path
 
 def test_json_has_the_typed_rows(comparison: StoredComparison, tmp_path: Path) -> None:
     [path] = files.write(comparison, tmp_path, "json")
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    rows = written["rows"]
+    assert (written["version"], written["step"], written["rank"], written["compared"]) == (1, 0, 0, "ops")
+    assert sum(written["verdicts"].values()) == len(written["ops"])
+    assert sum(op["rows"] for op in written["ops"]) == len(rows)
     stored = pq.read_table(comparison.units[0].folder / "results.parquet", partitioning=None).to_pylist()
     assert len(rows) == len(stored) == len(TEXTS) + 9
     for row, expected in zip(rows, stored, strict=True):
         assert list(row) == [*expected, *PARTITIONS]
         for column, value in expected.items():
-            assert same(value, row[column]), (column, value, row[column])
+            told = float(row[column]) if isinstance(value, float) and row[column] is not None else row[column]
+            assert same(value, told), (column, value, row[column])
     assert [type(value) for value in (rows[0]["row"], rows[0]["messages"], rows[0]["first_of_op"])] == [int, list, bool]
+
+
+def test_json_keeps_to_its_schema_and_to_json(comparison: StoredComparison, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    [path] = files.write(comparison, tmp_path, "json")
+    written = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "results.schema.json").read_text())
+    jsonschema.validate(written, schema)
+    for damage in ({"version": 2}, {"rows": [{"row": "0"}]}, {"ops": [{}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(written | damage, schema)
 
 
 def test_csv_and_workbook_agree_cell_for_cell(comparison: StoredComparison, tmp_path: Path) -> None:

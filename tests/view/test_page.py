@@ -118,9 +118,30 @@ def test_ranks(opened: Any, ranks: Path) -> None:
         assert seen.page.locator("#unit option:checked").inner_text() == "rank 1"
         assert seen.count(".heat tbody tr") == 4
         assert "rank 1, layers.1: error" in seen.page.locator(".heat button.level-7").get_attribute("aria-label")
+        assert seen.count(".heat tbody tr:nth-child(2) td.now") > 10
         seen.page.select_option("#unit", "0")
         seen.until("document.querySelector('#op h2').textContent.includes('all_reduce.1')")
         assert "all_reduce [0, 1] #1" in seen.text("#ranks")
+        assert seen.count(".heat tbody tr:first-child td.now") > 10
+        assert seen.complaints == []
+
+
+def test_ranks_with_pages_of_their_own_lead_to_each_other(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    page = lake.view("ranks", tmp_path / "a 1#.html", most=1, all_units=True)
+    beside = tmp_path / "a 1#_pages"
+    assert sorted(path.name for path in beside.iterdir()) == [f"step0_rank{rank}.html" for rank in (0, 2, 3)]
+    with visit(opened, page) as seen:
+        seen.page.locator(".heat th button", has_text="rank 3").click()
+        seen.page.wait_for_url(lambda url: url.startswith((beside / "step0_rank3.html").as_uri()))
+        seen.page.wait_for_selector("html[data-ready]")
+        assert seen.page.locator("#unit option:checked").inner_text() == "rank 3"
+        seen.page.locator(".heat tbody tr").nth(2).locator("button[aria-label^='rank 2, layers.1:']").first.click()
+        seen.page.wait_for_url(lambda url: "step0_rank2.html#" in url)
+        seen.page.wait_for_selector("html[data-ready]")
+        assert "layers.1 ParallelMLP" in seen.text("#op .crumbs")
+        seen.page.press("body", "c")
+        seen.page.wait_for_url(lambda url: url.startswith(page.as_uri()))
+        seen.until("document.querySelector('#op h2')?.textContent === 'Functional.gelu.1.forward'")
         assert seen.complaints == []
 
 

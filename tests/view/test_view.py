@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from commands.program import lakeprobe as program
+from compare.pair_dumps import call, tensor, write_dump
 from packed import tables, unpacked
 
 import lakeprobe
 from lakeprobe.session import Lake
+from lakeprobe.tensors.histogram import BINS, EDGES
 from lakeprobe.view.columns import Texts, floats, integers, packed
+from lakeprobe.view.levels import Subject
+from lakeprobe.view.page import _chosen
 from lakeprobe.view.tree import tree_of
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
@@ -96,6 +100,28 @@ def test_the_tree_is_that_of_construct_json(demo: Path) -> None:
     assert all(parent < node for node, parent in enumerate(parents))  # from the top
 
 
+def test_what_differs_has_a_histogram_where_contents_are_there(lake: Lake, tmp_path: Path) -> None:
+    golden = np.linspace(-1, 1, 64, dtype=np.float32)
+    off = golden + np.float32(3e-4)
+    for side, output in (("npu", off), ("gpu", golden)):
+        leaves = {"in.npy": golden, "out.npy": output, "gone.npy": output * 2}
+        named = {
+            name: tensor(1.0, shape=[64], Norm=float(np.abs(array).sum()), data_name=name)
+            for name, array in leaves.items()
+        }
+        entry = call([named["in.npy"]], [named["out.npy"], named["gone.npy"]])
+        write_dump(tmp_path / side, {"Torch.mul.0.forward": entry}, task="tensor", arrays=leaves)
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name="saved", tensors="link")
+    (tmp_path / "npu" / "dump_tensor_data" / "gone.npy").unlink()
+    unit = tables(lake.view("saved", tmp_path / "page.html"))["unit-0"]
+    assert [unit.texts("leaf_slot")[leaf] for leaf in unit.columns["histogram_leaf"]] == ["output.0"]
+    counts = unit.columns["histogram_count"].tolist()
+    scale = np.sqrt((golden.astype(np.float64) ** 2).mean())
+    place = 1 + int(np.searchsorted(EDGES, 3e-4 / scale))
+    assert len(counts) == unit.head["histogram_bins"] == BINS
+    assert (counts[place], sum(counts)) == (64, 64)
+
+
 def test_dataflow_leads_to_the_op_that_made_a_value(demo: Path) -> None:
     unit = tables(demo)["unit-0"]
     names = unit.texts("target_op")
@@ -115,7 +141,7 @@ def row(op: str, place: float, parent: str | None = None, **fields: Any) -> dict
     made = {
         "target_op": op, "golden_op": None, "target_parent": parent, "golden_parent": None, "kind": kind, "call": 0,
         "direction": "backward" if "backward" in op else "forward", "api": ".".join(op.split(".")[1:-3]),
-        "place": place, "target_stack": None,
+        "place": place, "target_stack": None, "is_recompute": False,
     }  # fmt: skip
     return made | fields
 
@@ -138,6 +164,13 @@ def test_a_hierarchy_that_goes_in_circles_keeps_every_op() -> None:
     ]
     rows.append(row("Module.c.C.forward.0", 2, "Module.c.C.forward.0"))
     assert sorted(line.strip() for line in shape(rows)) == sorted(one["target_op"] for one in rows)
+
+
+def test_a_recomputed_module_is_below_the_backward_of_the_module_around_it() -> None:
+    net, block = "Module.model.Net", "Module.model.layers.0.Block"
+    rows = [row(f"{net}.forward.0", 0), row(f"{block}.forward.0", 1, f"{net}.forward.0"), row(f"{net}.backward.0", 2)]
+    rows += [row(f"{block}.forward.1", 3, is_recompute=True), row(f"{block}.backward.1", 4)]
+    assert shape(rows)[2:] == [f"{net}.backward.0", f"  {block}.forward.1", f"  {block}.backward.1"]
 
 
 def test_without_construct_json_the_paths_of_modules_tell() -> None:
@@ -188,6 +221,15 @@ def test_the_units_that_matter_most_are_whole_and_the_others_in_the_overview(lak
     assert set(found["overview"].columns["block_unit"]) == {0, 1, 2, 3}
     only = tables(lake.view("ranks", tmp_path / "one.html", ranks=[1]))
     assert [unit["rank"] for unit in only["overview"].head["units"]] == [1]
+
+
+def test_the_steps_around_that_of_the_cause_are_whole() -> None:
+    units = tuple((step, rank, step, rank) for step in range(6) for rank in (0, 1))
+    subject = Subject("c", "t", None, units)
+    said = {"step": 3, "cause": {"ranks": [1]}, "path": [{"rank": 1}]}
+    counts = [{"step": 2, "rank": rank, "counts": [0, 0, 0, rank, 0, 0, 0, 0]} for rank in (0, 1)]
+    chosen = [unit[:2] for unit in _chosen(subject, said, counts, 6)]
+    assert chosen == [(3, 1), (3, 0), (2, 1), (4, 1), (2, 0), (4, 0)]
 
 
 def test_what_goes_wrong_is_said_and_leaves_no_file(lake: Lake, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import lakeprobe
+from lakeprobe.lake.connection import connect
 from lakeprobe.view.graph import ROOT, graph, in_order
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
@@ -93,11 +94,11 @@ def test_ops_that_connect_ranks_know_their_partners(databases: dict[str, sqlite3
     assert met(f"Bench_0_0_{op}") == {"communications_type": "send_receive", "nodes_info": {"1": ["Nan", op]}}
 
 
-def made(*entries: tuple[str, str | None]) -> list[str]:
+def made(*entries: tuple[str, str | None], recomputed: str = "nothing") -> list[str]:
     rows = [
         {
             "op": op, "parent": parent, "is_constructed": True, "seq": seq, "frames": None, "micro_step": None,
-            "kind": "module" if op.startswith("Module.") else "api",
+            "kind": "module" if op.startswith("Module.") else "api", "is_recompute": recomputed in op,
         }
         for seq, (op, parent) in enumerate(entries)
     ]  # fmt: skip
@@ -121,6 +122,41 @@ def test_a_backward_without_parent_goes_where_its_forward_is() -> None:
         (module, None), ("Torch.mul.0.forward", module), ("Module.a.A.backward.0", None), ("Torch.mul.0.backward", None)
     )
     assert "Module.a.A.backward.0 > Torch.mul.0.backward 0" in found
+
+
+def test_recomputed_modules_are_below_the_backward_of_the_module_around_them() -> None:
+    """As msprobe places them; seen in its graph_visualize on a dump of this shape."""
+    net, block = "Module.model.Net", "Module.model.layers.0.Block"
+    found = made(
+        (f"{net}.forward.0", None), (f"{block}.forward.0", f"{net}.forward.0"), (f"{net}.backward.0", None),
+        (f"{block}.forward.1", None), (f"{block}.backward.1", None), (f"{block}.forward.2", None),
+        recomputed=".forward.1",
+    )  # fmt: skip
+    assert found[2:5] == [
+        f"{net}.backward.0 > {block}.forward.1 0", f"{net}.backward.0 > {block}.backward.1 0",
+        f"DefaultModel > {net}.backward.0 0",
+    ]  # fmt: skip
+    assert found[-2].startswith(f"DefaultModel > {block}.forward.2")  # nobody recomputed it
+
+
+AUTOGRAD = "File /p/torch/autograd/function.py, line 5, in apply, \n x"
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_recomputed"),
+    [
+        (["File /p/torch/utils/checkpoint.py, line 9, in recompute_fn, \n fn()"], True),
+        (["File m.py, line 1, in f, \n x", "File c.py, line 2, in backward, \n x", AUTOGRAD], True),
+        (["File c.py, line 2, in backward, \n x", "File a.py, line 1, in g, \n x", AUTOGRAD], True),
+        (["File c.py, line 2, in backward, \n x", "File train.py, line 5, in main, \n x"], False),
+        (["File mine.py, line 9, in recompute_fn, \n fn()"], False),
+        (None, False),
+    ],
+)  # fmt: skip
+def test_what_a_recomputation_looks_like(frames: list[str] | None, is_recomputed: bool) -> None:
+    with connect() as connection:
+        query = "SELECT coalesce(is_recomputation($frames::VARCHAR[]), false)"
+        assert connection.execute(query, {"frames": frames}).fetchall() == [(is_recomputed,)]
 
 
 def test_a_circle_in_construct_json_loses_no_op() -> None:

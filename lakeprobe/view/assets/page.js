@@ -8,7 +8,7 @@
  * @typedef {Record<string, any>} Row
  * @typedef {{head: Row, text: (number: number) => string, columns: Record<string, Column>}} Table
  * @typedef {{step: number, rank: number, golden_step: number, golden_rank: number, ops: number, counts: number[],
- *   table: number | null}} Unit
+ *   table: number | null, page: string | null}} Unit
  * @typedef {Table & {number: number, size: number, ends: Int32Array, depths: Int16Array, worst: Int8Array,
  *   names: string[], firstLeaf: Int32Array, ops: number[], byTarget: Map<number, number>,
  *   byGolden: Map<number, number>, byName: Map<string, number>, takers: Map<number, number[]> | null}} Model
@@ -29,7 +29,7 @@ async function unpack(id) {
   const coded = atob(element.textContent || "");
   element.textContent = ""; // its memory
   const bytes = Uint8Array.from(coded, (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytes]).stream().pipeThrough(new (/** @type {any} */ (window).DecompressionStream)("gzip"));
   const whole = await new Response(stream).arrayBuffer();
   const length = new DataView(whole).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length)));
@@ -98,7 +98,8 @@ function link(text, act, kind = "link") {
   return make("button", { type: "button", class: kind, text, onclick: act });
 }
 
-/** Write a name so that it may break after its dots. @param {HTMLElement} element @param {string} name */
+/** Write a name so that it may break after its dots.
+ * @param {HTMLElement} element @param {string} name */
 function breakable(element, name) {
   name.split(".").forEach((part, index, parts) => element.append(index < parts.length - 1 ? `${part}.` : part, document.createElement("wbr")));
   return element;
@@ -120,7 +121,8 @@ function number(value) {
   return (size >= 1e-3 && size < 1e5 ? String(Number(real.toPrecision(3))) : real.toExponential(1)).replace("-", "−");
 }
 
-/** A recorded statistic, with all digits that float32 has. @param {number} value */
+/** A recorded statistic, with all digits that float32 has.
+ * @param {number} value */
 function statistic(value) {
   if (!Number.isFinite(value)) return number(value);
   const size = Math.abs(value);
@@ -133,7 +135,8 @@ function shortened(text) {
   return text.length > LONG ? text.slice(0, LONG) + "…" : text;
 }
 
-/** The name of an op in few letters: its function and call, or the last part of a module's path. @param {string} op */
+/** The name of an op in few letters: its function and call, or the last part of a module's path.
+ * @param {string} op */
 function brief(op) {
   const parts = op.replace(/\.(forward|backward)$/, "").split(".");
   if (/^(Module|Cell)$/.test(parts[0])) return shortened(op.replace(/^(Module|Cell)\./, "").replace(/\.[^.]*\.(forward|backward|parameters_grad)(\.\d+)?$/, ""));
@@ -179,8 +182,6 @@ async function start() {
   if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
   listen();
   await follow(location.hash);
-  drawRanks();
-  drawSteps();
   document.documentElement.dataset.ready = "true";
 }
 
@@ -188,8 +189,8 @@ function fillUnits() {
   const select = byId("unit");
   const several = new Set(units.map((unit) => unit.step)).size > 1;
   units.forEach((unit, index) => {
-    const label = `${several ? `step ${unit.step}, ` : ""}rank ${unit.rank}${unit.table === null ? " (overview only)" : ""}`;
-    select.append(make("option", { value: index, text: several ? label : label, disabled: unit.table === null ? "" : null }));
+    const label = `${several ? `step ${unit.step}, ` : ""}rank ${unit.rank}${unit.table !== null ? "" : unit.page ? " (own page)" : " (overview only)"}`;
+    select.append(make("option", { value: index, text: label, disabled: isInReach(unit) ? null : "" }));
   });
   if (units.length < 2) select.closest("label").hidden = true;
   select.addEventListener("change", () => void choose(Number(select.value), -1));
@@ -236,22 +237,38 @@ function setTheme(theme) {
 
 // ---- where we are ---------------------------------------------------------------------------------------------------
 
-/** Show what a link names: #step=0&rank=1&op=NAME. Without one, the cause. @param {string} hash */
+/** Show what a link names: #step=0&rank=1&op=NAME. Without one, the cause.
+ * @param {string} hash */
 async function follow(hash) {
   const wanted = new URLSearchParams(hash.slice(1));
   const home = said().cause || said().first[0] || { step: said().step };
   const step = Number(wanted.get("step") ?? home.step), rank = Number(wanted.get("rank") ?? home.rank ?? units[0].rank);
   let index = units.findIndex((unit) => unit.step === step && unit.rank === rank && unit.table !== null);
   if (index < 0) index = units.findIndex((unit) => unit.table === 0);
-  const op = wanted.get("op");
+  const op = wanted.get("op"), seq = wanted.get("seq");
   if (index === unitNumber && op !== null && chosen >= 0 && model.names[chosen] === op) return;
   await choose(index, -1, op);
+  if (op === null && seq !== null) select(model.byTarget.get(Number(seq)) ?? -1);
 }
 
-/** Show a unit and select a node of it. @param {number} index @param {number} node @param {string | null} [op] */
+/** Whether this page or one beside it has all ops of a unit.
+ * @param {Unit} unit */
+function isInReach(unit) {
+  return unit.table !== null || unit.page !== null;
+}
+
+/** Open the page that has a unit.
+ * @param {Unit} unit @param {Record<string, string>} what */
+function leaveFor(unit, what) {
+  location.assign(`${unit.page}#${new URLSearchParams({ step: String(unit.step), rank: String(unit.rank), ...what })}`);
+}
+
+/** Show a unit and select a node of it.
+ * @param {number} index @param {number} node @param {string | null} [op] */
 async function choose(index, node, op = null) {
   const unit = units[index];
-  if (!unit || unit.table === null) return;
+  if (!unit || !isInReach(unit)) return;
+  if (unit.table === null) return leaveFor(unit, op === null ? {} : { op });
   if (index !== unitNumber) {
     model = await modelOf(unit.table);
     unitNumber = index;
@@ -312,9 +329,12 @@ function prepare() {
   if (isRun()) byId("to-cause").textContent = "To the first NaN";
   drawHeads();
   drawCrumbs();
+  drawRanks();
+  drawSteps();
 }
 
-/** Select a node: open the way to it, show it and its panel. @param {number} node */
+/** Select a node: open the way to it, show it and its panel.
+ * @param {number} node */
 function select(node) {
   if (node < 0) return;
   if (kept && !kept[node]) clearFilter();
@@ -339,7 +359,7 @@ function remember() {
 
 function toCause() {
   const row = said().cause || said().first[0];
-  if (row) void choose(units.findIndex((unit) => unit.step === row.step && unit.rank === row.rank && unit.table !== null), -1, null).then(() => select(home()));
+  if (row) goTo(row);
 }
 
 /** @param {number} way */
@@ -390,7 +410,8 @@ function sentence(text) {
   return text ? text[0].toUpperCase() + text.slice(1) + (/[.…]$/.test(text) ? "" : ".") : "";
 }
 
-/** A frame as the place and the line of code. @param {string} frame */
+/** A frame as the place and the line of code.
+ * @param {string} frame */
 function codeOf(frame) {
   const match = /^(File .*?, line \d+), in ([^,]+),\s*([^]*)$/.exec(frame.trim());
   if (!match) return make("p", { class: "code mono", text: shortened(frame.trim()) });
@@ -423,10 +444,11 @@ function drawCrumbs() {
 function goTo(row) {
   const rank = row.rank ?? row.ranks[0];
   const index = units.findIndex((unit) => unit.step === row.step && unit.rank === rank);
-  if (index < 0 || units[index].table === null) {
+  if (index < 0 || !isInReach(units[index])) {
     byId("count").textContent = `Step ${row.step} rank ${rank} is in the overview only: lakeprobe view ${overview.head.name} --step ${row.step} --rank ${rank}`;
     return;
   }
+  if (units[index].table === null) return leaveFor(units[index], row.op ? { op: row.op } : {});
   void choose(index, -1, row.op).then(() => {
     const node = nodeOf(row);
     if (node >= 0) select(node);
@@ -530,7 +552,8 @@ function clearFilter() {
   filter();
 }
 
-/** The user's line of each call stack. @returns {Map<number, string>} */
+/** The user's line of each call stack.
+ * @returns {Map<number, string>} */
 function userCode() {
   const found = new Map();
   model.columns.target_stack_number.forEach((stack, index) => found.set(stack, model.text(model.columns.target_stack_code[index])));
@@ -574,7 +597,8 @@ function drawHeads() {
   byId("heads").replaceChildren(make("span", { text: shortened(target) }), make("span", { class: "golden-cell", text: golden ? shortened(golden) : "" }), make("span", { text: isRun() ? "largest magnitude" : "output error" }));
 }
 
-/** The label of a node: what it is, and what kind. @param {number} node @returns {string[]} */
+/** The label of a node: what it is, and what kind.
+ * @param {number} node @returns {string[]} */
 function labelOf(node) {
   const { columns: c, text, names } = model;
   const name = names[node], kind = text(c.kind[node]);
@@ -590,7 +614,8 @@ function labelOf(node) {
   return [brief(name), text(c.api_type[node]) + (c.level[node] < 0 ? ", not dumped" : "")];
 }
 
-/** The path of a module: layers.1.mlp. @param {number} node */
+/** The path of a module: layers.1.mlp.
+ * @param {number} node */
 function labelPath(node) {
   const match = /^[^.]+\.([^]*)\.[^.]*\.(?:forward|backward)(?:\.\d+)?$/.exec(model.names[node]);
   return match ? match[1] : "";
@@ -625,7 +650,8 @@ function rowOf(node, index) {
   return row;
 }
 
-/** Why an op is grey. @param {number} node */
+/** Why an op is grey.
+ * @param {number} node */
 function why(node) {
   if (model.columns.level[node] >= 0 || model.columns.label[node] >= 0) return "";
   return "\nnot in dump.json: construct.json or stack.json names it, and it was not dumped";
@@ -658,7 +684,8 @@ function errorOf(node, isModule, level) {
   return make("div", { class: "error" }, track, make("span", { text }));
 }
 
-/** The height of an error between 0 and 1, logarithmic. @param {number} error */
+/** The height of an error between 0 and 1, logarithmic.
+ * @param {number} error */
 function height(error) {
   if (!(error > 0)) return 0;
   if (error === Infinity) return 1;
@@ -666,7 +693,8 @@ function height(error) {
   return Math.min(1, Math.max(0.02, Math.log(error / least) / Math.log(most / least)));
 }
 
-/** The least and largest error that are drawn. @returns {[number, number]} */
+/** The least and largest error that are drawn.
+ * @returns {[number, number]} */
 function range() {
   return isRun() ? [1e-8, 1e8] : [LEAST, 10];
 }
@@ -765,7 +793,8 @@ function levelColours() {
   return SIGNS.map((_, level) => colour(`level-${level}`));
 }
 
-/** A canvas at the resolution of the screen, cleared. @param {string} id @returns {[CanvasRenderingContext2D, number, number]} */
+/** A canvas at the resolution of the screen, cleared.
+ * @param {string} id @returns {[CanvasRenderingContext2D, number, number]} */
 function contextOf(id) {
   const canvas = byId(id), scale = devicePixelRatio || 1;
   const width = canvas.clientWidth, tall = canvas.clientHeight;
@@ -1028,7 +1057,8 @@ function drawOp() {
   byId("op").scrollTop = 0;
 }
 
-/** How grave the ops below a module are. @param {number} node */
+/** How grave the ops below a module are.
+ * @param {number} node */
 function belowOf(node) {
   const counts = new Array(8).fill(0);
   for (let below = node + 1; below < model.ends[node]; below++) if (model.ends[below] === below + 1 && model.columns.level[below] >= 0) counts[model.columns.level[below]]++;
@@ -1083,12 +1113,51 @@ function leafOf(leaf) {
   const what = isSame || seen.length < 2 || seen[0].what === seen[1].what ? seen[0].what : `${seen[0].what || "nothing"} against ${seen[1].what || "nothing"}`;
   box.append(make("div", { class: "quiet mono", text: what }));
   if (values || present.some(Boolean)) box.append(make("div", { class: "wide" }, make("table", {}, make("thead", {}, header), make("tbody", {}, ...body))));
+  box.append(histogramOf(leaf));
   const messages = text(c.leaf_messages[leaf]);
   if (messages) box.append(make("div", { text: messages }));
   return box;
 }
 
-/** The ops that take an output of this one. @param {number} node */
+/** How many elements differ by how much: half decades of |target − golden| / RMS of golden.
+ * @param {number} leaf */
+function histogramOf(leaf) {
+  const bins = model.head.histogram_bins, { histogram_leaf: leaves, histogram_count: all } = model.columns;
+  const at = leaves.indexOf(/** @type {never} */ (leaf));
+  if (at < 0) return "";
+  const counts = Array.from(all.slice(at * bins, (at + 1) * bins)), total = counts.reduce((sum, count) => sum + count, 0);
+  const size = model.text(model.columns.leaf_target_shape[leaf]).split("×").reduce((product, extent) => product * (Number(extent) || 1), 1);
+  const equal = counts[0], odd = counts[bins - 1], between = counts.slice(1, bins - 1), highest = Math.max(...between, 1);
+  const wide = 280, tall = 76, base = 58, step = wide / between.length;
+  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, class: "histogram", role: "img", "aria-label": "Histogram of the difference" });
+  between.forEach((count, bin) => {
+    const words = `${bin ? `1e${-9 + (bin - 1) / 2}` : "0"} to ${bin < between.length - 1 ? `1e${-9 + bin / 2}` : "more"}: ${count} of ${total} elements`;
+    const bar = drawn("rect", { x: bin * step + 0.5, width: step - 1, y: base - (count ? Math.max(2, (50 * count) / highest) : 0), height: count ? Math.max(2, (50 * count) / highest) : 0, fill: "var(--accent)" });
+    const title = drawn("title", {});
+    title.textContent = words;
+    bar.append(title);
+    svg.append(bar);
+  });
+  svg.append(drawn("path", { d: `M0 ${base}H${wide}`, stroke: "var(--line)" }));
+  for (const power of [-9, -6, -3, 0, 3]) {
+    const label = drawn("text", { x: Math.min(wide - 16, step * (1 + 2 * (power + 9))), y: tall - 4, "text-anchor": "middle", "font-size": 11, fill: "var(--quiet)" });
+    label.textContent = power ? `1e${power}` : "1";
+    svg.append(label);
+  }
+  const share = (/** @type {number} */ count) => `${Number(((100 * count) / total).toPrecision(3))} %`;
+  const said = [`${share(equal)} of the elements are equal`, odd ? `${share(odd)} NaN or inf on one side` : "", total < size ? `of every ${Math.round(size / total)}th` : ""].filter(Boolean).join(", ");
+  return make("figure", {}, svg, make("figcaption", { class: "quiet", text: `|difference| / RMS of golden: ${said}` }));
+}
+
+/** @param {string} tag @param {Row} fields @returns {SVGElement} */
+function drawn(tag, fields) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(fields)) element.setAttribute(name, String(value));
+  return /** @type {SVGElement} */ (element);
+}
+
+/** The ops that take an output of this one.
+ * @param {number} node */
 function linksOf(node) {
   if (!model.takers) {
     model.takers = new Map();
@@ -1105,7 +1174,8 @@ function linksOf(node) {
   return [make("h3", { text: "Goes to" }), make("ul", { class: "list" }, ...takers.slice(0, 20).map((taker) => make("li", {}, sign(model.columns.level[taker]), " ", link(shortened(model.names[taker]), () => select(taker)))), takers.length > 20 ? make("li", { class: "quiet", text: `… and ${takers.length - 20} more` }) : "")];
 }
 
-/** The same op on other ranks and in other steps, as soon as their tables are read. @param {number} node */
+/** The same op on other ranks and in other steps, as soon as their tables are read.
+ * @param {number} node */
 function elsewhereOf(node) {
   const others = units.map((unit, index) => ({ unit, index })).filter(({ unit }) => unit.table !== null);
   if (others.length < 2 || model.columns.label[node] >= 0) return "";
@@ -1194,7 +1264,8 @@ function tableOf(heads, rows) {
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value instanceof Node ? value : shortened(String(value ?? "")))))))));
 }
 
-/** A heat map: a row per unit, a column per block of the model in program order. @param {Unit[]} rows @param {(unit: Unit) => string} name */
+/** A heat map: a row per unit, a column per block of the model in program order.
+ * @param {Unit[]} rows @param {(unit: Unit) => string} name */
 function heat(rows, name) {
   const { block_unit: unit, block_name: block, block_direction: way, block_level: level, block_error: error, block_seq: seq } = overview.columns;
   /** @type {Map<string, {label: string, seq: number}>} */ const heads = new Map();
@@ -1210,22 +1281,23 @@ function heat(rows, name) {
   const columns = [...heads.entries()].sort((a, b) => a[1].seq - b[1].seq).slice(0, 400);
   const body = rows.map((row) => {
     const at = units.indexOf(row);
-    return make("tr", {}, make("th", { scope: "row" }, row.table === null ? name(row) : link(name(row), () => void choose(at, -1))), ...columns.map(([key, head]) => {
+    return make("tr", {}, make("th", { scope: "row" }, !isInReach(row) ? name(row) : link(name(row), () => void choose(at, -1))), ...columns.map(([key, head]) => {
       const index = cells.get(`${at} ${key}`);
       if (index === undefined) return make("td");
       const words = `${name(row)}, ${head.label}: ${wordOf(level[index])}${error[index] > 0 ? `, ${isRun() ? "magnitude" : "error"} ${number(error[index])}` : ""}`;
       const cell = make("button", { type: "button", class: `sign level-${level[index]}`, title: shortened(words), "aria-label": shortened(words), text: level[index] > 1 ? SIGNS[level[index]] : "", tabindex: "-1" });
       cell.addEventListener("click", () => openBlock(at, seq[index], row));
-      return make("td", { class: at === unitNumber ? "" : "" }, cell);
+      return make("td", { class: at === unitNumber ? "now" : "" }, cell);
     }));
   });
   const top = make("tr", {}, make("td"), ...columns.map(([, head]) => make("th", { scope: "col", title: shortened(head.label) }, make("span", { text: head.label.slice(0, 60) }))));
   return make("div", { class: "heat", tabindex: "0", role: "group", "aria-label": "Heat map" }, make("table", {}, make("thead", {}, top), make("tbody", {}, ...body)));
 }
 
-/** Open a unit at a block: the op of the target with this place. @param {number} index @param {number} seq @param {Unit} unit */
+/** Open a unit at a block: the op of the target with this place.
+ * @param {number} index @param {number} seq @param {Unit} unit */
 function openBlock(index, seq, unit) {
-  if (unit.table === null) return goTo({ step: unit.step, rank: unit.rank, op: "" });
+  if (unit.table === null) return unit.page === null ? goTo(unit) : leaveFor(unit, { seq: String(seq) });
   void choose(index, -1).then(() => {
     select(model.byTarget.get(seq) ?? -1);
     byId("model").scrollIntoView({ block: "nearest" });

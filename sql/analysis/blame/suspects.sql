@@ -47,7 +47,11 @@ WITH
             ) AS leaves
         FROM listed
         JOIN (
-            SELECT *, farthest_statistic(results) AS farthest FROM results WHERE comparison = $comparison
+            SELECT *, farthest_statistic(results) AS farthest
+            FROM results
+            WHERE
+                comparison = $comparison
+                AND row IN (SELECT unnest(list_append(coalesce(arguments, []), input_row)) FROM listed)
         ) AS results
             ON results.step = listed.step
             AND results.rank = listed.rank

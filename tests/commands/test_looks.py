@@ -1,0 +1,123 @@
+"""How answers look at 80 columns: what was once seen to be wrong with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from commands.program import lakeprobe
+
+from lakeprobe.table_text import columns_wide
+
+DUMPS = Path(__file__).parents[1] / "data" / "dumps"
+ODD = "peer.compare-1"
+ANSWERS = (
+    ("ls",),
+    ("show", "layer_norm.3", "--comparison", ODD),
+    ("first-diff", "ranks"),
+    ("blame", ODD),
+    ("overflow", "ranks"),
+    ("comm", "ranks"),
+    ("unmatched", "ranks"),
+    ("merge", "ranks", "--metric", "L2norm diff", "--most", "2"),
+    ("drift", "golden", "target"),
+    ("sql", "from results where comparison = 'ranks' order by step, rank, row limit 2", "--format", "table"),
+    ("doctor",),
+    ("check",),
+)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("looks") / "lake"
+
+
+@pytest.fixture(scope="module")
+def compared(lake: Path) -> dict[str, str]:
+    """What compare says of one rank and of four, by comparison, at 80 columns."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("COLUMNS", "80")
+        sides = {ODD: ("demo/target", "demo/golden"), "ranks": ("ranks/gelu_tanh", "ranks/golden")}
+        return {
+            name: lakeprobe("compare", DUMPS / target, DUMPS / golden, "--name", name, "--lake", lake).out
+            for name, (target, golden) in sides.items()
+        }
+
+
+@pytest.fixture
+def narrow(compared: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("COLUMNS", "80")
+    return compared
+
+
+def too_long(text: str) -> list[str]:
+    """The lines of more than 80 columns that a blank could have broken, commands to copy aside."""
+    lines = [line for line in text.splitlines() if columns_wide(line) > 80 and "lakeprobe " not in line]
+    return [line for line in lines if " " in line.strip()]
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_every_answer_fits_80_columns(narrow: dict[str, str], lake: Path, words: tuple[str, ...]) -> None:
+    done = lakeprobe(*words, "--lake", lake)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) > 0 or words[0] == "check"
+    assert too_long(done.out) == []
+
+
+def test_compare_fits_and_the_worst_ops_have_reasons_and_are_no_passes(narrow: dict[str, str]) -> None:
+    for text in narrow.values():
+        assert too_long(text) == []
+    heads = re.compile(r"the worst ops +verdict +norm error +reason\n[─ ]+\n((?:.+\n)+)")
+    [table] = heads.findall(narrow[ODD])
+    rows = [line for line in table.splitlines() if re.search(r"  (error|warning|pass)  ", line)]
+    assert len(rows) == 5
+    assert not any("  pass  " in row or "%" in row for row in rows)
+    assert all(re.search(r"(error|warning) +[\d.e-]+ +\S", row) for row in rows)
+
+
+def test_what_differs_is_what_is_printed(narrow: dict[str, str], lake: Path) -> None:
+    """Two norms that print the same say nothing."""
+    said = [*narrow.values(), *(lakeprobe(*words, ODD, "--lake", lake).out for words in (("first-diff",), ("blame",)))]
+    pairs = [pair for text in said for pair in re.findall(r"(\S+)\s+against\s+([^\s,;.]\S*?)[,;]?(?=\s|$)", text)]
+    assert len(pairs) > 6
+    assert [pair for pair in pairs if pair[0] == pair[1]] == []
+
+
+def test_many_ranks_begin_with_the_origin_and_end_with_what_to_ask(narrow: dict[str, str]) -> None:
+    text = narrow["ranks"]
+    assert text.index("First difference: rank 1, Functional.gelu.1.forward") < text.index("the worst ops")
+    assert text.count("the worst ops") == text.count("Verdict: ") == 1
+    assert "lakeprobe first-diff ranks\n" in text
+    assert "lakeprobe blame ranks\n" in text
+
+
+def test_a_name_that_sql_must_quote_is_shown_quoted(narrow: dict[str, str], lake: Path) -> None:
+    done = lakeprobe("ls", "--lake", lake)
+    assert f"""lakeprobe sql 'from "{ODD}"'""" in done.out
+    assert lakeprobe("sql", f'select count(*) from "{ODD}"', "--lake", lake).out.split() == ["count_star()", "2438"]
+
+
+def test_show_puts_the_forward_first_and_both_sides_beside_each_other(narrow: dict[str, str], lake: Path) -> None:
+    text = lakeprobe("show", "layer_norm.3", "--comparison", ODD, "--lake", lake).out
+    assert text.index("Functional.layer_norm.3.forward") < text.index("Functional.layer_norm.3.backward")
+    assert re.search(r"^input\.4 +float +0\.01 +1e-05 +differs$", text, re.MULTILINE)
+    assert "torch/nn/modules" not in text
+
+
+def test_equal_runs_that_do_not_drift_have_no_blank_columns(narrow: dict[str, str], lake: Path) -> None:
+    assert lakeprobe("ingest", DUMPS / "demo" / "golden", "--run", "again", "--lake", lake).code == 0
+    text = lakeprobe("drift", "golden", "again", "--lake", lake).out
+    blank = [line for line in text.splitlines() if re.fullmatch(r"[a-z_]+ *", line)]
+    assert "again" in text
+    assert blank == []
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_names_the_choices_and_cuts_no_sentence(narrow: dict[str, str], flag: str) -> None:
+    top = lakeprobe(flag).out
+    assert "..." not in top.replace("[ARGS]...", "")
+    assert max(map(columns_wide, top.splitlines())) <= 80
+    assert "--tensors <copy|link|none>" in lakeprobe("compare", flag).out
+    assert "--fail-on <difference>" in lakeprobe("first-diff", flag).out
+    assert "--fail " not in lakeprobe("first-diff", flag).out  # still understood, one spelling shown
