@@ -220,7 +220,7 @@ def test_every_command_has_a_method() -> None:
     named = {"first-diff": "first_difference", "comm": "communication", "noise": "measure_noise"}
     of_the_program = {"run", "doctor", "rules"}  # they are about programs, the machine, and files of this package
     commands = {command.name for command in app.registered_commands} - of_the_program
-    assert {named.get(name or "", name) for name in commands} <= methods
+    assert {named.get(name or "", (name or "").replace("-", "_")) for name in commands} <= methods
 
 
 def test_an_answer_in_html(lake: Lake, tmp_path: Path) -> None:

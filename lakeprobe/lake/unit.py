@@ -113,7 +113,10 @@ def read_batches(
         return
     import pyarrow.compute as pc
 
-    for batch in file.iter_batches(rows, row_groups=list(_groups_of(file, unit.rank)), columns=[*columns, "rank"]):
+    groups = list(_groups_of(file, unit.rank))
+    if not groups:  # older pyarrow fails at it
+        return
+    for batch in file.iter_batches(rows, row_groups=groups, columns=[*columns, "rank"]):
         kept = batch.filter(pc.equal(batch.column("rank"), unit.rank))
         yield kept.select(list(columns))
 

@@ -9,7 +9,10 @@
 --   error is the median of these four estimates (docs/noise.md). NULL with fewer than three.
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- upper: the root mean square of the estimates: the error that an op may have taken in
--- is_other_constant: all elements are one number on each side, written into the program, and the two differ
+-- is_other_constant: all elements are one number on each side, written into the program, and the two differ; a single
+--   element by more than 1 %, as a computed number may have few digits by chance
+-- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
+--   but not with what ops that round have computed
 -- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
 -- differs: whether the statistics differ by more than another order of summation explains
 WITH
@@ -203,15 +206,17 @@ SELECT
     END AS upper,
     CASE
         WHEN
-            n > 1
-            AND target_max = target_min
+            target_max = target_min
             AND golden_max = golden_min
-            AND target_max <> golden_max
+            AND abs(target_max - golden_max) > if(n > 1, 0, 0.01 * greatest(abs(target_max), abs(golden_max)))
             AND spacing < 2.0 ** -10
             THEN is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
             AND is_written(try_cast(golden_max AS FLOAT)::VARCHAR::DOUBLE)
         ELSE false
     END AS is_other_constant,
+    coalesce(
+        target_max = golden_max AND target_min = golden_min AND target_max > target_min AND spacing < 2.0 ** -10, false
+    ) AS has_same_extremes,
     if(
         coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
         hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),

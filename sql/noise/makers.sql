@@ -46,6 +46,7 @@ WITH
             l.spacing,
             l.differs,
             l.is_other_constant,
+            l.has_same_extremes,
             l.error,
             l.upper,
             l.n,

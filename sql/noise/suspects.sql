@@ -79,7 +79,10 @@ WITH
         FROM every
         JOIN noise_leaves USING (row)
         JOIN noise_repeat_rows USING (golden_row)
-        WHERE evidence = 'source' AND noise_leaves.error <= 10 * noise_repeat_rows.error
+        WHERE
+            evidence = 'source'
+            AND noise_repeat_rows.error > 0
+            AND noise_leaves.error <= 10 * noise_repeat_rows.error
     )
 SELECT
     (

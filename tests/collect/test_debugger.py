@@ -284,9 +284,7 @@ def test_a_bad_configuration_leaves_no_debugger(tmp_path: Path) -> None:
         PrecisionDebugger(step=4, run="npu")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "name", ["monitor", "module_dump", "module_dump_end", "register_custom_api", "restore_custom_api"]
-)
+@pytest.mark.parametrize("name", ["module_dump", "module_dump_end", "register_custom_api", "restore_custom_api"])
 def test_methods_that_are_not_supported_say_so(name: str) -> None:
     with pytest.raises(UsageError, match=rf"PrecisionDebugger\.{name} is not supported: "):
         getattr(PrecisionDebugger, name)("model", "name")
