@@ -190,8 +190,8 @@ WITH
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 WHEN is_parameter THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
-                WHEN has_same_extremes THEN coalesce(m.upper, 0) > greatest(5e-3, 2 * floor)
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
+                WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor) THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
                 -- optimizer errors are larger.
                 ELSE
