@@ -44,6 +44,10 @@ def train(rank: int) -> dict[str, Any]:
     late = distributed.all_reduce(y, async_op=True)
     late.wait()
     model(torch.full((3, 4), float(rank))).sum().backward()
+    # The same sum as before, so only measuring again shows that the collective wrote.
+    even = torch.full((32,), 2.0) if rank else torch.tensor([1.0, 3.0]).repeat(16)
+    torch.relu(even)
+    distributed.broadcast(even, src=0)
     watched.stop()
     watched.close()
     step = memory.steps[0]
@@ -98,6 +102,11 @@ def test_asynchronous_results_are_those_after_waiting(ranks: list[dict[str, Any]
     assert ranks[0]["Distributed.isend.0.forward"]["output"][0] is None
     for found in ranks:
         assert found["Distributed.all_reduce.1.forward"]["output"][0]["Max"] == 7
+
+
+def test_what_a_collective_writes_is_measured_though_its_sum_is_that_of_before(ranks: list[dict[str, Any]]) -> None:
+    (broadcast,) = (body for name, body in ranks[1].items() if name == "Distributed.broadcast.1.forward")
+    assert [leaf["Max"] for leaf in (broadcast["input_args"][0], broadcast["output"][0])] == [2.0, 3.0]
 
 
 def test_a_collective_that_fails_keeps_its_inputs(ranks: list[dict[str, Any]]) -> None:

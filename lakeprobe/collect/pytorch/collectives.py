@@ -83,6 +83,7 @@ class Collectives:
     @guarded
     def _called(self, call: "_Pending", work: Any) -> None:
         recorder = self.recorder
+        recorder.leaves.forget_all()  # torch's version counter does not see what a collective writes
         call.op.parent = recorder.parent_of_function(call.op.stack)
         works = work if isinstance(work, list) else [work]
         call.works = [one for one in works if isinstance(one, distributed.Work)]
@@ -108,6 +109,7 @@ class Collectives:
         _, call = self._pending.pop(id(work))
         call.works = [one for one in call.works if one is not work]
         if not call.works:
+            self.recorder.leaves.forget_all()
             self.recorder.ends(call.op, call.results())
 
 
