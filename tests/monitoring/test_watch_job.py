@@ -51,6 +51,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
             process.wait()
 
 
+def _wait_for_step(lake: Path, step: int) -> None:
+    """Wait until every rank has published this step, and so all before it."""
+    deadline = time.monotonic() + 120
+    published = 0
+    while published < RANKS:
+        assert time.monotonic() < deadline
+        with lakeprobe.open(lake) as opened:
+            ((published,),) = opened.sql(
+                "SELECT count(DISTINCT rank) FROM series WHERE step >= $step", {"step": step}
+            ).fetchall()
+
+
 def test_a_healthy_job_is_quiet_and_its_laws_hold(job: Job) -> None:
     lake, _ = job
     said = CliRunner().invoke(app, ["watch", "job", "--lake", str(lake)])
@@ -60,6 +72,7 @@ def test_a_healthy_job_is_quiet_and_its_laws_hold(job: Job) -> None:
 
 def test_what_a_rank_sends_is_measured(job: Job) -> None:
     lake, _ = job
+    _wait_for_step(lake, 2)
     with lakeprobe.open(lake) as opened:
         sent = opened.sql(
             "SELECT name, point, metric, coalesce(text, value::VARCHAR) FROM series "
