@@ -80,6 +80,7 @@ $(MINDSPORE)/ready: pyproject.toml
 # What hangs on the releases of numpy, pyarrow, typer and MindSpore runs in both. SQL and Python alone do not: DuckDB is
 # the same release in both, so analyses, pairing, judging, mappings and reports run in the first one only.
 ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports tests/mapping tests/faults tests/view \
+  tests/hostile tests/layouts $(addprefix tests/lake/test_,upkeep.py atomicity.py together.py shards.py storage.py cluster.py) \
   $(filter-out %/test_communication.py,$(wildcard tests/analysis/test_*.py)) \
   $(filter-out %/test_npy_pairs.py %/test_compare.py %/test_statistics.py %/test_limits.py,$(wildcard tests/compare/test_*.py)) \
   tests/commands/test_result_files.py tests/readers/test_foreign_tables.py tests/readers/test_archive.py

@@ -56,6 +56,8 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
     connection.execute(f"SET VARIABLE {_STALE} = $stale", {"stale": stale})
     for name in UNIT_TABLES:
         _define_unit_table(connection, snapshot, name, has_stale=bool(stale))
+    for name in MERGED_TABLES:
+        define_columns(connection, name, columns_of(name))
     for name in (*MERGED_TABLES, *_PARTITIONS):
         _define(connection, name, _files(snapshot, name))
     for name, (file, columns) in _BUNDLED.items():
