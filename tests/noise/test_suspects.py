@@ -99,7 +99,7 @@ def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> 
         assert found[0] == (evidence, 1)
 
 
-@pytest.mark.parametrize("seed", range(5, 13))
+@pytest.mark.parametrize("seed", range(5, 11))
 def test_equal_runs_are_quiet(lake: Lake, seed: int) -> None:
     result = compared(lake, Network(seed=seed))
     assert named(result) == (None, None, None)
