@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from benchmarks.cuts.model import Place, RowLinear, SumForward, Transformer
+from benchmarks.cuts.model import Place, RowLinear, Transformer
+from benchmarks.group_sums import SumForward
 from benchmarks.truth.planted import Cause
 
 Change = Callable[[Place, nn.Module], None]

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.group_sums import SumBackward, SumForward
+
 VOCABULARY, WIDTH, HEADS, LENGTH, BATCH, LAYERS, EXPERTS = 48, 16, 4, 8, 4, 2, 4
 HIDDEN = 4 * WIDTH
 AXES = ("pp", "dp", "cp", "ep", "tp")
@@ -93,35 +95,6 @@ def place_of(cut: Cut, rank: int, defect: str = "") -> Place:
     return place
 
 
-class SumForward(torch.autograd.Function):
-    """Adds up what a group has; the gradient goes back as it is."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
-        total = x.clone()
-        dist.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient, None
-
-
-class SumBackward(torch.autograd.Function):
-    """Gives a tensor on as it is, and adds up the gradients."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
-        context.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        total = gradient.clone()
-        dist.all_reduce(total, group=context.group)
-        return total, None
-
-
 class Gather(torch.autograd.Function):
     """Concatenates what a group has along the sequence; the gradients are added up and cut."""
 
@@ -135,30 +108,12 @@ class Gather(torch.autograd.Function):
         return _scattered(gradient, context.place, context.axis), None, None
 
 
-class GatherCopies(torch.autograd.Function):
+class GatherCopies(Gather):
     """Concatenates what a group has along the sequence; of the gradients, which are copies, each takes its part."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:
-        context.place, context.axis = place, axis
-        return _gathered(x, place, axis)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return context.place.part(gradient, context.axis, -2).contiguous(), None, None
-
-
-class Scatter(torch.autograd.Function):
-    """Adds up what a group has, and cuts it along the sequence; the gradient is gathered."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:
-        context.place, context.axis = place, axis
-        return _scattered(x, place, axis)
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return _gathered(gradient, context.place, context.axis), None, None
 
 
 class Slice(torch.autograd.Function):
@@ -172,6 +127,15 @@ class Slice(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return _gathered(gradient, context.place, context.axis), None, None
+
+
+class Scatter(Slice):
+    """Adds up what a group has, and cuts it along the sequence; the gradient is gathered."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:
+        context.place, context.axis = place, axis
+        return _scattered(x, place, axis)
 
 
 def _gathered(x: torch.Tensor, place: Place, axis: str) -> torch.Tensor:

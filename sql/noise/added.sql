@@ -47,7 +47,7 @@ WITH
             floor AS kind_floor,
             most,
             if(
-                o.phase = 'backward' AND regexp_matches(api, '(?i)relu|max_?pool|clamp|hard|\babs\b|threshold|maximum|minimum'),
+                o.phase = 'backward' AND has_kink(api),
                 4 / sqrt(n),
                 0
             ) AS flips,

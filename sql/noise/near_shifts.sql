@@ -15,7 +15,7 @@ WITH
             o.golden_seq,
             o.phase,
             o.rounding AS way,
-            regexp_matches(o.api, '(?i)relu|max_?pool|clamp|hard|\babs\b|threshold|maximum|minimum') AS has_kink,
+            has_kink(o.api) AS is_kinked,
             l.is_input,
             l.n,
             l.golden_norm,
@@ -65,7 +65,7 @@ SELECT
         + 4 * (coalesce(cancelled, 1) * greatest(noise_errors.error_in, floor)) ** 2 / outputs.n
         + replaced ** 2
         + (outputs.rounding * (4 + sqrt(outputs.n) / 2)) ** 2
-        + if(has_kink, 8 / outputs.n, 0) ** 2
+        + if(is_kinked, 8 / outputs.n, 0) ** 2
         + (0.1 * noise_errors.error_in) ** 2
     ) AS unit,
     outputs.shift / unit / 2 - 1 AS score,

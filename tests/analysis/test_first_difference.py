@@ -93,7 +93,7 @@ class Job:
             place.mkdir(parents=True)
             head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
             (place / "dump.json").write_text(json.dumps({**head, "data": self.data[rank]}, indent=1))
-            frames = ["File /work/train.py, line 7, in step, \n x = x * 1.25"]
+            frames = ["File /job/train.py, line 7, in step, \n x = x * 1.25"]
             (place / "stack.json").write_text(json.dumps({"0": [list(self.data[rank]), frames]}, indent=1))
             (place / "construct.json").write_text("{}")
         return folder
@@ -399,7 +399,7 @@ def test_the_text_answers_first(lake: Lake) -> None:
     lines = first_difference_text(first(lake, program, {(3, 0): 0.5}, world=8)).splitlines()
     assert lines[0] == "Verdict: different"
     assert lines[3] == "First difference: rank 3, Torch.mul.0.forward (step 0)"
-    assert "  at File /work/train.py, line 7, in step, x = x * 1.25" in lines
+    assert "  at File /job/train.py, line 7, in step, x = x * 1.25" in lines
     brought = next(place for place, line in enumerate(lines) if line.strip().startswith("from rank 3 through"))
     grouped = lines[brought - 1].split("  ")[0]
     assert grouped == "0–2, 4–7"

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from lakeprobe import cli
 
-FRAME = "File /work/train.py, line 12, in forward, \n x = self.head(x)"
+FRAME = "File /job/train.py, line 12, in forward, \n x = self.head(x)"
 
 
 @dataclass(frozen=True)

@@ -338,7 +338,7 @@ def test_show(folder: Path) -> None:
     assert [line.split() for line in lines[3:7]] == [
         ["bad"], ["────────", "─────────────────", "───"], ["input.0", "torch.float32", "[4]"], ["max", "1"],
     ]  # fmt: skip
-    assert lines[-1] == "  at File /work/train.py, line 12, in forward, x = self.head(x)"
+    assert lines[-1] == "  at File /job/train.py, line 12, in forward, x = self.head(x)"
     unknown = lakeprobe("show", "Torch.sub", "--lake", lake)
     assert unknown.code == 2
     assert "no op or module has Torch.sub in its name" in unknown.line

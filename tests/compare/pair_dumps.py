@@ -44,7 +44,7 @@ def write_dump(
     (folder / "dump_tensor_data").mkdir(parents=True, exist_ok=True)
     head = {"task": task, "level": "mix", "framework": framework, "dump_data_dir": None}
     (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
-    frames = ["File /work/train.py, line 12, in forward, \n x = self.head(x)"]
+    frames = ["File /job/train.py, line 12, in forward, \n x = self.head(x)"]
     (folder / "stack.json").write_text(json.dumps({"0": [list(data), frames]} if stack else {}))
     (folder / "construct.json").write_text("{}")
     for name, array in (arrays or {}).items():

@@ -27,7 +27,7 @@ HOSTILE = [
 ]  # fmt: skip
 FRAMES = [
     "File /env/site-packages/torch/nn/modules/linear.py, line 9, in forward, \n return F.linear(",
-    "File /work/train.py, line 12, in forward, \n x = self.head(x)",
+    "File /job/train.py, line 12, in forward, \n x = self.head(x)",
 ]
 
 
@@ -204,7 +204,7 @@ def test_findings_are_the_rows_that_do_not_pass_worst_first(hostile: StoredCompa
         ("unmatched", "N/A", "Torch.missing.0.forward.input.0"),
         ("unmatched", "N/A", "Torch.missing.0.forward.output.0"),
     ]
-    assert rows[0][-1] == "File /work/train.py, line 12, in forward, x = self.head(x)"
+    assert rows[0][-1] == "File /job/train.py, line 12, in forward, x = self.head(x)"
 
 
 @pytest.mark.parametrize("kind", workbook.NUMBERS)
@@ -264,7 +264,7 @@ def test_summary_names_the_first_op_that_differs(hostile: StoredComparison, tmp_
     assert facts["Rows"] == hostile.units[0].rows
     assert facts["First op that differs"] == "Torch.extra.0.forward"
     assert facts["Finding"] == "only in target"
-    assert facts["Line of code"] == "File /work/train.py, line 12, in forward, x = self.head(x)"
+    assert facts["Line of code"] == "File /job/train.py, line 12, in forward, x = self.head(x)"
     start = next(number for number, row in enumerate(sheet) if row[0] == "Outcome")
     counts = {(row[0], row[1]): row[2] for row in sheet[start + 1 :]}
     assert counts[("unmatched", "unmatched")] == 4

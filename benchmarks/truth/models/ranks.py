@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.group_sums import SumBackward, SumForward
 from benchmarks.truth import defects
 from benchmarks.truth.defects import call, inside, within
 from benchmarks.truth.models.tokens import random_tokens, replace_token
@@ -23,35 +23,6 @@ from benchmarks.truth.planted import Cause, Defect, Model
 from benchmarks.truth.training import Batch, Training, WithLoss
 
 VOCABULARY, WIDTH, HIDDEN, HALVES, COPIES = 60, 32, 64, 2, 2
-
-
-class SumOverHalves(torch.autograd.Function):
-    """Adds up what the ranks of a group have; the gradient goes to each of them as it is."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        total = x.clone()
-        dist.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient, None
-
-
-class SumOfGradients(torch.autograd.Function):
-    """Gives `x` to the ranks of a group, and adds up the gradients that come back from them."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        context.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        total = gradient.clone()
-        dist.all_reduce(total, group=context.group)
-        return total, None
 
 
 class Layer(nn.Module):
@@ -65,8 +36,8 @@ class Layer(nn.Module):
         self.down = nn.Linear(HIDDEN // HALVES, WIDTH, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        given = SumOfGradients.apply(self.norm(x), self.group)
-        return x + SumOverHalves.apply(self.down(functional.gelu(self.up(given))), self.group)
+        given = SumBackward.apply(self.norm(x), self.group)
+        return x + SumForward.apply(self.down(functional.gelu(self.up(given))), self.group)
 
 
 class Tokens(nn.Module):
@@ -140,7 +111,7 @@ def _no_sum(module: nn.Module, forward: Callable[..., torch.Tensor]) -> Callable
     """The halves are not added up."""
 
     def alone(x: torch.Tensor) -> torch.Tensor:
-        given = SumOfGradients.apply(module.norm(x), module.group)
+        given = SumBackward.apply(module.norm(x), module.group)
         return x + module.down(functional.gelu(module.up(given)))
 
     return alone

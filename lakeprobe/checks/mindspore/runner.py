@@ -132,7 +132,7 @@ def _find(call: Call) -> Callable[..., Any]:
 
 
 def _primitive(name: str) -> Callable[..., Any]:
-    """An instance of a primitive that has no attributes. Raises CannotRunError for one that has, or that is none."""
+    """Make an instance of a primitive without attributes. Raises CannotRunError if it has some, or is no primitive."""
     kind: Any = getattr(ops, name, None)
     if not isinstance(kind, type) or not issubclass(kind, Primitive):
         raise CannotRunError(f"MindSpore {mindspore.__version__} has no primitive {name[:80]}")
