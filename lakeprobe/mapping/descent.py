@@ -27,8 +27,11 @@ Larger classes pair only their last tensors.
 """
 
 _LEAST_SCORE = 0.9
-"""The least score of a pair of tensors with the same support: closeness (up to 1), same kind (0.5), last of both
-(0.4)."""
+"""The least score of a pair of tensors with the same support: closeness (up to 1), being near (0.5), same kind
+(0.5), last of both (0.4)."""
+
+_NEAR = 0.05
+"""The distance up to which closeness says more than the place: a small defect moves a tensor less than that."""
 
 _FAR = 0.5
 """The largest distance between the statistics of a parameter that is wrong in one run."""
@@ -262,7 +265,8 @@ def _presume_best(
         one, two = made[0][tensor], made[1][other]
         kind = 0.0 if one.is_view or two.is_view else min(1.0, relation(one, two))
         are_last = tensor in lasts[0] and other in lasts[1]
-        total = 1 - distance(tensor.leaf, other.leaf) + 0.5 * kind + 0.4 * are_last
+        far = distance(tensor.leaf, other.leaf)
+        total = 1 - far + 0.5 * max(0.0, 1 - far / _NEAR) + 0.5 * kind + 0.4 * are_last
         return total if total >= _LEAST_SCORE else 0.0
 
     for place, other_place in best_path(ours, theirs, score):

@@ -7,7 +7,8 @@
 --   wiring: one op made the input in golden, and another op, or none, in the target
 --   source: an input that no recorded op made differs by more than another order of summation explains, or is another
 --     constant
---   made: the inputs agree to the last bit and the output does not, although such outputs are equal elsewhere
+--   made: the inputs agree to the last bit (those of a matrix product within one spacing) and the output does not,
+--     although such outputs are equal elsewhere
 -- row: the leaf that shows it
 WITH
     recorded AS (
@@ -203,6 +204,24 @@ WITH
             END
         GROUP BY m.number
     ),
+    -- the gradient with which the compared part of the backward pass begins, as where the loss ends otherwise; a single
+    -- number may have the other sign there
+    gradients AS (
+        SELECT m.number, min(row) AS row
+        FROM noise_makers AS m
+        JOIN before USING (number)
+        CROSS JOIN matmul_floor
+        WHERE
+            is_source
+            AND differs
+            AND m.number = (
+                SELECT min(number) FROM noise_makers WHERE phase = 'backward' AND is_leaf AND is_float AND n > 1
+            )
+            AND is_float
+            AND n > 1
+            AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
+        GROUP BY m.number
+    ),
     found AS (
         SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
         UNION ALL
@@ -218,6 +237,8 @@ WITH
         UNION ALL
         SELECT number, 'source', row FROM sources
         UNION ALL
+        SELECT number, 'source', row FROM gradients
+        UNION ALL
         SELECT number, 'made', NULL
         FROM noise_errors
         JOIN noise_ops USING (number)
@@ -225,7 +246,7 @@ WITH
         WHERE
             is_leaf
             AND side = 'pair'
-            AND error_in = 0
+            AND error_in <= if(rounding = 'matmul', spacing, 0)
             AND error_out > if(is_bitwise, getvariable('noise_factor') * spacing, 5 * most)
     )
 SELECT found.*, place, is_leaf, phase

@@ -2,7 +2,8 @@
 -- grain: one row of the comparison in which either side is a tensor
 -- parameters: the tables paired, metrics, verdicts, target_leaves, golden_leaves, noise_ops and noise_nearest
 -- golden_…: the statistics of golden, or of the repeat that replaces it (noise/nearest)
--- number, phase, kind, op_is_leaf: the pair of ops that the row belongs to; NULL if its op has no counterpart
+-- number, phase, kind, op_is_leaf: the pair of ops that the row belongs to; NULL if its op has no counterpart. All rows of
+--   an op that does what several do in golden belong to it
 -- error: the relative error per element that explains the difference of the two sides, if the errors of elements are
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
@@ -82,7 +83,7 @@ WITH
         LEFT JOIN golden_counts AS g ON g.row = p.golden_row
         LEFT JOIN noise_nearest AS nearest ON nearest.golden_row = p.golden_row
         ANTI JOIN set_aside ON set_aside.row = p.row
-        LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
         WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
     ),
     masked AS (

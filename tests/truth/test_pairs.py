@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import lakeprobe
+from benchmarks.truth.pairs.collect import PAIRS
 from benchmarks.truth.pairs.evaluate import defects, named
 
 pytest.importorskip("torch")
@@ -17,34 +18,49 @@ pytest.importorskip("torch")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+_RUNS = {
+    "llama_torch": (["a", "a_eps=eps"], ["b", "b_scale=scale"]),
+    "mixer_torch": (["a", "a_gelu=gelu"], ["b", "b_silu=silu", "b_divisor=divisor"]),
+}
+"""Of each pair the runs of its two sides, with their defects."""
+
+
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Llama with separate projections and norms in steps (a), and fused (b); of each also a run with a defect."""
-    folder = tmp_path_factory.mktemp("pair")
-    for side, runs in (("0", ["a", "a_eps=eps"]), ("1", ["b", "b_scale=scale"])):
-        where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
-        command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", "llama_torch", side, *runs, *where]
-        subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
-    return folder / "lake"
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The runs of each pair in a lake."""
+    found = {}
+    for pair, sides in _RUNS.items():
+        folder = tmp_path_factory.mktemp(pair)
+        found[pair] = folder / "lake"
+        for side, runs in enumerate(sides):
+            where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
+            command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", pair, str(side), *runs, *where]
+            subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("target", "golden", "module", "defect"),
+    ("pair", "target", "golden"),
     [
-        ("a", "b", None, None),
-        ("b", "a", None, None),
-        ("a_eps", "b", "llama_torch", "eps"),
-        ("b_scale", "a", "llama_fused_torch", "scale"),
+        ("llama_torch", "a", "b"),
+        ("llama_torch", "b", "a"),
+        ("llama_torch", "a_eps", "b"),
+        ("llama_torch", "b_scale", "a"),
+        ("mixer_torch", "a", "b"),
+        ("mixer_torch", "b", "a"),
+        ("mixer_torch", "a_gelu", "b"),
+        ("mixer_torch", "b_silu", "a"),
+        ("mixer_torch", "b_divisor", "a"),
     ],
-    ids=["equal", "equal the other way", "epsilon", "scale"],
 )
-def test_the_planted_op_is_named(lake: Path, target: str, golden: str, module: str | None, defect: str | None) -> None:
-    with lakeprobe.open(lake, create=True) as opened:
+def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str, golden: str) -> None:
+    with lakeprobe.open(lakes[pair]) as opened:
         answers = named(opened, target, golden)
     assert set(answers) == {"compare", "first-diff", "blame"}
+    side, _, defect = target.partition("_")
     for named_first in answers.values():
-        if module is None or defect is None:
+        if not defect:
             assert named_first is None
         else:
             assert named_first is not None
-            assert re.search(defects(module)[defect], named_first)
+            assert re.search(defects(PAIRS[pair]["ab".index(side)])[defect], named_first)
