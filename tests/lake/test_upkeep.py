@@ -13,6 +13,7 @@ import pytest
 from plain_dumps import write_run
 
 import lakeprobe
+from lakeprobe import resources
 from lakeprobe.checks import stored
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import comparison, layout, log, staging
@@ -176,6 +177,32 @@ def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatc
     with lakeprobe.open(lake.path, create=True) as again:
         assert again.runs == ["gpu", "npu"]
         assert comparison.load(lake.path, "npu_vs_gpu").target == "npu"
+
+
+def test_what_cannot_be_read_now_stops_a_rename(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison would keep the old name of its side."""
+
+    def refuse(path: Path) -> None:
+        raise OSError(5, "Input/output error", str(path))
+
+    usual = resources.read_yaml
+
+    def refuse_comparisons(path: Path) -> Any:
+        return refuse(path) if path.name == "comparison.yaml" else usual(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resources, "read_yaml", refuse_comparisons)
+        with pytest.raises(LakeError, match=r"comparison\.yaml: Input/output error; nothing was changed"):
+            lake.rename("npu", "suspect")
+    check_rows(lake, "own", "verifications", layout.verification_name("npu"), "npu")
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", refuse)
+        for act in (lambda: lake.rename("npu", "suspect"), lambda: lake.rm("npu")):
+            with pytest.raises(LakeError, match=r"verifications\.parquet: Input/output error; nothing was changed"):
+                act()
+    assert lake.runs == ["gpu", "npu"]
+    lake.rename("npu", "suspect")
+    assert comparison.load(lake.path, "npu_vs_gpu").target == "suspect"
 
 
 def check_rows(lake: Lake, name: str, table: str, thing: str, run: str) -> None:
