@@ -369,18 +369,18 @@ def fuzz(name: str, seconds: float, seed: int) -> tuple[int, int, int]:
                     target.read(folder)
                 else:
                     quick()
-            except LakeprobeError as error:
-                refused += 1
-                if "\n" in str(error):
-                    raise
-            except (Exception, TooLongError):  # noqa: BLE001 the one thing that is looked for
+            except (Exception, TooLongError) as error:  # noqa: BLE001 the one thing that is looked for
+                if isinstance(error, LakeprobeError) and "\n" not in str(error):
+                    refused += 1
+                    continue
                 failed += 1
                 FAILURES.mkdir(exist_ok=True)
                 (FAILURES / f"{name.replace(' ', '_')}-{seed}-{tried}").write_bytes(content)
                 if failed <= 3:
                     traceback.print_exc()
-            signal.alarm(0)
-            tried += 1
+            finally:
+                signal.alarm(0)
+                tried += 1
     return tried, refused, failed
 
 
