@@ -185,14 +185,18 @@ def _only_file(snapshot: Snapshot, name: str) -> Path:
 
 
 def _run_of(file: Path) -> str | None:
-    """Return the run that a verification or perturbation is of. None if its file is damaged or has no rows."""
+    """Return the run that a verification or perturbation is of. None if its file is damaged or has no rows.
+
+    Raises LakeError if the system cannot read it.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file) as opened:
             runs = opened.read(columns=["run"])["run"]
-    except (OSError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowInvalid) as error:
+        _refuse_unknown(error, file)
         return None
     return str(runs[0].as_py()) if len(runs) else None
 
@@ -221,9 +225,16 @@ def write_note(lake: Path, name: str, text: str) -> None:
 def _sides(lake: Path | Snapshot, name: str) -> tuple[str, str]:
     try:
         stored = comparison.load(lake, name)
-    except LakeError:  # a damaged comparison has no sides
-        return "", ""
+    except LakeError as error:
+        _refuse_unknown(error.__cause__, layout.comparison_folder(lake, name))
+        return "", ""  # a damaged comparison has no sides
     return stored.target, stored.golden
+
+
+def _refuse_unknown(error: BaseException | None, path: Path | None) -> None:
+    """Raise LakeError if the system could not read a file that is there: what it refers to would not follow it."""
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, FileNotFoundError):
+        raise LakeError.from_system(error, path or Path(), "nothing was changed") from error
 
 
 def _described(snapshot: Snapshot, name: str) -> dict[str, object]:

@@ -213,4 +213,4 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _cut_short(path: Path, graph: str) -> DumpError:
-    return DumpError(f"{path} ends in the middle of the graph {graph:.80}; save the graphs again, or remove it")
+    return DumpError(f"{path} ends in the middle of the graph {graph!r:.80}; save the graphs again, or remove it")

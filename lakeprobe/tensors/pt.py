@@ -88,13 +88,13 @@ def members_of(archive: zipfile.ZipFile, path: str) -> dict[str, _Member]:
 def locate(file: IO[bytes], members: dict[str, _Member], name: str, path: str) -> Span:
     """Return the span of an uncompressed member from its local header, checked against the zip's directory."""
     if name not in members:
-        raise TensorError(f"no {name} in {path}; save one tensor with torch.save")
+        raise TensorError(f"no {name!r:.100} in {path}; save one tensor with torch.save")
     info, end = members[name]
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
-        raise TensorError(f"{name} in {path} is compressed or encrypted; save it again with torch.save")
+        raise TensorError(f"{name!r:.100} in {path} is compressed or encrypted; save it again with torch.save")
     offset = data_offset(file, info)
     if offset + info.file_size > end:
-        raise TensorError(f"zip member {name} overlaps what follows it in {path}; save it again")
+        raise TensorError(f"zip member {name!r:.100} overlaps what follows it in {path}; save it again")
     return Span(offset, info.file_size)
 
 
@@ -102,7 +102,7 @@ def content(file: IO[bytes], members: dict[str, _Member], name: str, limit: int,
     """Return the bytes of a small member."""
     offset, length = locate(file, members, name, path)
     if length > limit:
-        raise TensorError(f"{name} in {path} is too large for one tensor; save tensors singly")
+        raise TensorError(f"{name!r:.100} in {path} is too large for one tensor; save tensors singly")
     file.seek(offset)
     return file.read(length)
 

@@ -117,4 +117,4 @@ def _chunk(folder: Path, name: str, info: dict[str, Any]) -> TensorReference:
     except zipfile.BadZipFile as error:
         raise TensorError(f"{path}: {name!s:.80} is not what torch.save writes ({error}); {_AGAIN}") from error
     except (OSError, ValueError, NotImplementedError) as error:
-        raise TensorError(f"cannot open {path}: {reason(error)}; copy it again") from error
+        raise TensorError(f"cannot open {str(path)!r}: {reason(error)}; copy it again") from error

@@ -20,6 +20,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import duckdb  # noqa: F401  what a case needs is imported once, here
@@ -170,10 +171,19 @@ def ends_of_rows(calls: str) -> Iterator[tuple[int, str]]:
             yield number, kind
 
 
+def drawn(cases: list[list[Case]], most: int | None, chance: random.Random) -> list[Case]:
+    """`most` of the cases, of each scene as many as of the others; all of them if `most` is None."""
+    if most is None:
+        return [case for scene in cases for case in scene]
+    shuffled = [chance.sample(scene, len(scene)) for scene in cases]
+    in_turn = (case for cases in zip_longest(*shuffled) for case in cases if case is not None)
+    return list(islice(in_turn, most))
+
+
 def main() -> int:
     """Run the cases, print a table of them, and say what went wrong. Returns how many did."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sample", type=int, help="only so many cases, chosen by chance")
+    parser.add_argument("--sample", type=int, help="only so many cases, chosen by chance, of each scene as many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scene", action="append", help="only this scene")
     asked = parser.parse_args()
@@ -189,7 +199,8 @@ def run(home: Path, sample: int | None, seed: int, names: list[str] | None) -> i
     """As `main`, in the folder `home`."""
     pyarrow.set_cpu_count(1)  # no threads, which a copy of this process would lack
     ingest(dump(home / "warm" / "gpu", 1), lake=home / "warm" / "lake", jobs=1)  # what is slow the first time
-    cases, begun, states = [], {}, {}
+    cases: dict[str, list[Case]] = {}
+    begun, states = {}, {}
     for scene in scenes(home / "dumps"):
         if names and scene.name not in names:
             continue
@@ -204,13 +215,12 @@ def run(home: Path, sample: int | None, seed: int, names: list[str] | None) -> i
             state(lake) if (lake / "lake.yaml").exists() else {}
             for lake in (begun[scene.name], place / "count" / "lake")
         )
-        cases += [
+        cases[scene.name] = [
             Case(scene, number, kind, fault)
             for number, kind in ends_of_rows(calls)
             for fault, (_, kinds) in FAULTS.items() if kind in kinds
         ]  # fmt: skip
-    chance = random.Random(seed)
-    chosen = cases if sample is None else chance.sample(cases, sample)
+    chosen = drawn(list(cases.values()), sample, random.Random(seed))
     wrong: list[str] = []
     counts: Counter[tuple[str, str]] = Counter()
     for number, case in enumerate(chosen):
@@ -225,10 +235,10 @@ def run(home: Path, sample: int | None, seed: int, names: list[str] | None) -> i
             wrong.append(error)
             print(f"WRONG {error}", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
-    for scene in dict.fromkeys(case.scene.name for case in chosen):
-        row = ", ".join(f"{counts[scene, fault]} {fault}" for fault in FAULTS if counts[scene, fault])
-        print(f"{scene}: {row}")
-    print(f"{len(chosen)} of {len(cases)} cases, {len(wrong)} wrong")
+    for name, all_of_it in cases.items():
+        row = ", ".join(f"{counts[name, fault]} {fault}" for fault in FAULTS if counts[name, fault])
+        print(f"{name} ({len(all_of_it)}): {row}")
+    print(f"{len(chosen)} of {sum(map(len, cases.values()))} cases, {len(wrong)} wrong")
     return len(wrong)
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from plain_dumps import write_run
 
 import lakeprobe
+from lakeprobe import resources
 from lakeprobe.checks import stored
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import comparison, layout, staging
+from lakeprobe.lake import comparison, layout, log, staging
 from lakeprobe.schema import arrow_schema
 from lakeprobe.session import Lake
 
@@ -149,18 +151,19 @@ def test_a_rename_that_is_killed_anywhere_leaves_one_name(
     assert moment > (5 if name == "npu" else 1)
 
 
-def names_of(path: Path) -> tuple[list[str], list[tuple[str, str, str]], list[tuple[str]]]:
+def names_of(path: Path) -> tuple[list[str], list[tuple[str, str, str]], set[str]]:
     """The runs, the comparisons with their sides, and whose noise is there, for one who opens the lake now."""
     with lakeprobe.open(path, create=True) as opened:
         stored = [comparison.load(path, name) for name in opened.comparisons]
-        golden = opened.sql("SELECT DISTINCT golden FROM noise").fetchall()
+        noise = log.read(path).files("noise/", lambda name: name == layout.NOISE_FILE)
+        golden = {name for file in noise for name in pq.read_table(file, columns=["golden"])["golden"].to_pylist()}
         return opened.runs, [(one.name, one.target, one.golden) for one in stored], golden
 
 
-def expected(what: str, name: str) -> tuple[list[str], list[tuple[str, str, str]], list[tuple[str]]]:
+def expected(what: str, name: str) -> tuple[list[str], list[tuple[str, str, str]], set[str]]:
     run, first = (name, "npu_vs_gpu") if what == "npu" else ("npu", name)
     sides = sorted([(first, run, "gpu"), ("apart_gpu", "gpu", run)])
-    return sorted(["gpu", run]), sides, [(run,)]
+    return sorted(["gpu", run]), sides, {run}
 
 
 def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +177,32 @@ def test_a_rename_that_the_system_refuses_changes_nothing(lake: Lake, monkeypatc
     with lakeprobe.open(lake.path, create=True) as again:
         assert again.runs == ["gpu", "npu"]
         assert comparison.load(lake.path, "npu_vs_gpu").target == "npu"
+
+
+def test_what_cannot_be_read_now_stops_a_rename(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison would keep the old name of its side."""
+
+    def refuse(path: Path) -> None:
+        raise OSError(5, "Input/output error", str(path))
+
+    usual = resources.read_yaml
+
+    def refuse_comparisons(path: Path) -> Any:
+        return refuse(path) if path.name == "comparison.yaml" else usual(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resources, "read_yaml", refuse_comparisons)
+        with pytest.raises(LakeError, match=r"comparison\.yaml: Input/output error; nothing was changed"):
+            lake.rename("npu", "suspect")
+    check_rows(lake, "own", "verifications", layout.verification_name("npu"), "npu")
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", refuse)
+        for act in (lambda: lake.rename("npu", "suspect"), lambda: lake.rm("npu")):
+            with pytest.raises(LakeError, match=r"verifications\.parquet: Input/output error; nothing was changed"):
+                act()
+    assert lake.runs == ["gpu", "npu"]
+    lake.rename("npu", "suspect")
+    assert comparison.load(lake.path, "npu_vs_gpu").target == "suspect"
 
 
 def check_rows(lake: Lake, name: str, table: str, thing: str, run: str) -> None:

@@ -176,6 +176,7 @@ def test_old_files_gradients_and_nodes_without_a_scope(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda data: data[: len(data) // 2], "ends in the middle of the graph"),
+        (lambda data: b"subgraph @a\n", r"^[^\n]*ends in the middle of the graph 'a.n';[^\n]*$"),
         (lambda data: b"", "it has no node"),
         (lambda data: b"no graph\n", "it has no node"),
         (lambda data: data[:9000] + b"\xff\xfe\n" + data[9000:], "is no text"),
