@@ -83,6 +83,11 @@ class Placement:
         """The axes along which it is a partial sum or mean."""
         return [number for number, way in enumerate(self.ways) if way in (SUM, MEAN)]
 
+    @property
+    def merged_ways(self) -> list[str]:
+        """How its members are merged: of a sum that a collective gives, every rank has a copy."""
+        return [COPY if self.resolved and way in (SUM, MEAN) else way for way in self.ways]
+
     def text(self, axes: Sequence[Axis]) -> str:
         """The layout in words; axes with copies are left out."""
         parts = []

@@ -1,6 +1,6 @@
 -- unit_tensors: the table tensors of the merged unit.
 -- grain: one leaf
--- parameters: after whole_rows, whole_ops, cut_members, golden_leaves
+-- parameters: after whole_rows, whole_ops, first_tensors, golden_leaves
 -- Counts of NaN and the like add up over shards, and are not known of a sum.
 SELECT
     CAST(kept.whole_row AS INTEGER) AS row,
@@ -46,9 +46,8 @@ SELECT
 FROM whole_rows AS kept
 JOIN whole_ops
     ON whole_ops.op = kept.whole_op
-JOIN cut_members AS members
-    ON members.rank = kept.first_rank AND members.row = kept.first_row
+JOIN first_tensors AS members
+    USING (leaf)
 LEFT JOIN golden_leaves AS golden
-    ON golden.whole_op = kept.whole_op AND golden.slot = kept.slot AND golden.repeat = kept.repeat
-WHERE kept.reason IS NULL
+    USING (leaf)
 ORDER BY row
