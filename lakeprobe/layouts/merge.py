@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging, store, views
-from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.lake.connection import connect, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -39,6 +39,9 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+_MEMORY = "1GB"
+"""What DuckDB keeps in memory while it merges; the rest lies on disk. The members of 64 ranks of 20 000 ops fit."""
 
 FORMAT = "lakeprobe merged"
 """The value of dumps.format for a merged unit."""
@@ -100,6 +103,8 @@ def merge_layout(
             folder = session.folder / f"step{step}"
             folder.mkdir()
             with connect() as connection:
+                set_spill_folder(connection, session.folder / "spill")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 views.define(connection, there)
                 work = _Step(connection, there, run, golden, step, chosen.index(step), file)
                 reports.append(work.write(folder))
@@ -171,8 +176,7 @@ class _Step:
         order = _order(pieces, named, golden)
         decided = placements.decide(_by_op(leaves, order), self._axes, self._file.rules)
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
-        scales = self._scales(decided, leaves, order)
-        self._keep_placements(decided, scales)
+        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
         return report
 
@@ -335,6 +339,7 @@ class _Step:
             direction,
             shape,
             shapes,
+            values,
             whole,
             reduced,
             value,
@@ -348,7 +353,7 @@ class _Step:
             key = Key(op, slot, repeat)
             self._numbers[key] = leaf
             found[key] = Leaf(
-                key, role, kind, direction, None if shape is None else tuple(shape), shapes,
+                key, role, kind, direction, None if shape is None else tuple(shape), shapes, values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
                 frozenset(reduced or ()), value, number, theirs, extra, is_constant,
             )  # fmt: skip
@@ -356,9 +361,7 @@ class _Step:
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
-    def _scales(
-        self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]
-    ) -> float:
+    def _scale(self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> float:
         """What backward values are multiplied by: 1/n where each of n ranks averages its loss over its own data."""
         if self._golden is None:
             return 1.0
@@ -383,22 +386,30 @@ class _Step:
             return 1.0
         return 1.0
 
-    def _keep_placements(self, decided: Mapping[Key, Placement], scale: float) -> None:
+    def _keep_placements(self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], scale: float) -> None:
         import pyarrow as pa
 
         rows = [
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
-             placed.certainty, placed.problem, placed.reason, placed.number, placed.sums if placed.resolved else None)
+             placed.certainty, placed.problem, placed.reason, placed.number,
+             placed.sums if placed.resolved else None, placed.repeats(leaves[key]))
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
             "decided", rows,
             {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
              "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
-             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32())},
+             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
+        places = f"[{', '.join(self._columns)}]::INTEGER[]"
+        self._sql.execute(
+            f"CREATE OR REPLACE TEMP VIEW placed_members AS SELECT *, {places} AS places, "
+            "coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1) AS elements "
+            "FROM cut_members"
+        )
         self._keep("farthest", resources.sql("layouts/farthest"))
+        self._keep("carriers", resources.sql("layouts/carriers"))
         self._pick()
         self._keep("chosen", resources.sql("layouts/chosen"))
         self._keep("merged", resources.sql("layouts/merged"))
@@ -409,8 +420,8 @@ class _Step:
         for number, column in enumerate(self._columns):
             extents += [f"min({column}) AS least_{number}", f"max({column}) AS most_{number}"]
             picks.append(
-                f"CASE ways[{number + 1}] WHEN 'last' THEN most_{number} WHEN 'differ' THEN farthest.{column} "
-                f"WHEN 'copy' THEN least_{number} END AS pick_{number}"
+                f"CASE ways[{number + 1}] WHEN 'last' THEN most_{number} WHEN 'copy' THEN least_{number} "
+                f"WHEN 'differ' THEN farthest.copy[{number + 1}] END AS pick_{number}"
             )
             wanted.append(f"(pick_{number} IS NULL OR {column} = pick_{number})")
         self._keep(
@@ -419,9 +430,8 @@ class _Step:
             "FROM cut_members GROUP BY leaf) JOIN decided USING (leaf) LEFT JOIN farthest USING (leaf)",
         )
         self._sql.execute(
-            f"CREATE OR REPLACE TEMP VIEW picked_members AS SELECT cut_members.*, "
-            f"[{', '.join(self._columns)}]::INTEGER[] AS places "
-            f"FROM cut_members JOIN picks USING (leaf) WHERE {' AND '.join(wanted) or 'true'}"
+            "CREATE OR REPLACE TEMP VIEW picked_members AS SELECT placed_members.* "
+            f"FROM placed_members JOIN picks USING (leaf) WHERE {' AND '.join(wanted) or 'true'}"
         )
 
     # -- the unit -----------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ SELECT
         coalesce(reductions.norm, members.norm) AS norm,
         coalesce(reductions.content, members.content) AS content
     ),
-    coalesce(list_product(list_transform(members.shape, lambda extent: CAST(extent AS DOUBLE))), 1) AS elements,
     coalesce(reductions.factor, 1)
     * if(
         cut_leaves.kind = 'tensor' AND regexp_matches(cut_leaves.whole_op, '\.(backward|parameters_grad)'),

@@ -9,6 +9,7 @@ WITH
             count(*) AS members,
             arg_min(shape, CAST(rank AS BIGINT) << 32 | micro) AS shape,
             count(DISTINCT shape) AS shapes,
+            count(DISTINCT sig) AS values,
             CAST(bit_xor(hash(rank, micro, sig)) >> 1 AS BIGINT) AS value,
             coalesce(bool_and(max = min), false) AS is_constant
         FROM cut_members
@@ -41,6 +42,7 @@ SELECT
     END AS direction,
     counted.shape,
     counted.shapes,
+    counted.values,
     golden.shape AS whole,
     if(cut_leaves.kind = 'tensor', reduced.axes, NULL) AS reduced,
     counted.value,

@@ -1,6 +1,6 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
--- parameters: after merged, made_contents, whole_order
+-- parameters: after merged, made_contents, carriers, whole_order
 WITH
     differing AS (
         SELECT
@@ -21,6 +21,7 @@ WITH
             cut_leaves.slot,
             cut_leaves.repeat,
             cut_leaves.role,
+            carriers.ranks AS carriers,
             merged.shard_ranks[1] AS first_rank,
             merged.shard_rows[1] AS first_row,
             coalesce(differing.ranks, merged.shard_ranks) AS shard_ranks,
@@ -44,6 +45,8 @@ WITH
         LEFT JOIN made_contents AS made
             USING (leaf)
         LEFT JOIN differing
+            USING (leaf)
+        LEFT JOIN carriers
             USING (leaf)
     )
 SELECT
