@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
 from pathlib import Path
@@ -45,12 +45,14 @@ class Mesh:
     def group(self, axis: str) -> list[int]:
         """The ranks that a collective over an axis joins."""
         tensor, data = self.place
-        return [data * self.tp + one for one in range(self.tp)] if axis == "tp" else [one * self.tp + tensor for one in range(self.dp)]  # fmt: skip
+        if axis == "tp":
+            return [data * self.tp + one for one in range(self.tp)]
+        return [one * self.tp + tensor for one in range(self.dp)]
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the whole: its name and shape, the dimension that an axis cuts, and the axes that it is a sum over."""
+    """A tensor of the whole: its name and shape, the dimension that an axis cuts, and the axes it is a sum over."""
 
     name: str
     shape: tuple[int, ...]
@@ -71,11 +73,15 @@ class Tensor:
         known = range(parts) if cut.tp * cut.dp == 1 else [first]
         elements = prod(shape) // len(known)
         return {
-            "type": "torch.Tensor", "dtype": "torch.float32", "shape": shape,
-            "Max": value * (2 + max(known) / 100), "Min": -value * (2 + max(known) / 90),
+            "type": "torch.Tensor",
+            "dtype": "torch.float32",
+            "shape": shape,
+            "Max": value * (2 + max(known) / 100),
+            "Min": -value * (2 + max(known) / 90),
             "Mean": sum(value * (one + 1) / 100 for one in known) / len(known),
-            "Norm": value * sqrt(elements * sum((1 + one / 50) ** 2 for one in known)), "requires_grad": True,
-        }  # fmt: skip
+            "Norm": value * sqrt(elements * sum((1 + one / 50) ** 2 for one in known)),
+            "requires_grad": True,
+        }
 
 
 @dataclass
@@ -96,6 +102,15 @@ class Program:
         """The next op."""
         self.data[name], self.parents[name] = entry, parent
 
+    def forward(self, name: str, parent: str | None, layer: int, given: Sequence[Tensor], taken: Tensor) -> None:
+        """A forward op."""
+        inputs, outputs = self.leaves(layer, given), self.leaves(layer, [taken])
+        self.add(name, parent, {"input_args": inputs, "input_kwargs": {}, "output": outputs})
+
+    def backward(self, name: str, parent: str | None, layer: int, given: Tensor, taken: Sequence[Tensor]) -> None:
+        """A backward op."""
+        self.add(name, parent, {"input": self.leaves(layer, [given]), "output": self.leaves(layer, taken)})
+
     def call(self, api: str) -> int:
         """The number of the next call of an API."""
         self.calls[api] = self.calls.get(api, -1) + 1
@@ -106,7 +121,8 @@ class Program:
         if getattr(self.cut, axis) == 1:
             return
         members = self.cut.group(axis)
-        group = {"type": "torch.ProcessGroup", "group_ranks": members, "group_id": f"{zlib.crc32(repr(members).encode()):08x}"}  # fmt: skip
+        name = f"{zlib.crc32(repr(members).encode()):08x}"
+        group = {"type": "torch.ProcessGroup", "group_ranks": members, "group_id": name}
         left = tuple(other for other in tensor.sums if other != axis)
         after = Tensor(tensor.name, tensor.shape, tensor.cuts, left)
         name = f"Distributed.all_reduce.{self.call('all_reduce')}.forward"
@@ -114,96 +130,119 @@ class Program:
         self.add(name, parent, {"input_args": [given], "input_kwargs": {"group": group}, "output": [taken, group]})
 
 
-def layer_ops(number: int, program: Program) -> Iterator[None]:
-    """Add the forward ops of a layer; then, when asked again, its backward ops."""
-    rows, tensor = ("dp", 0), ("tp", 2)
-    hidden = (BATCH, SEQUENCE, WIDTH)
+@dataclass(frozen=True)
+class Part:
+    """A module of a layer: its path and class, what goes in and out, and the API that it calls with its arguments."""
 
-    def of(name: str, *cuts: tuple[str, int], shape: tuple[int, ...] = hidden, sums: tuple[str, ...] = ()) -> Tensor:
-        return Tensor(name, shape, cuts, sums)
+    path: str
+    kind: str
+    given: Tensor
+    taken: Tensor
+    api: str
+    arguments: tuple[Tensor, ...]
+    parameters: tuple[Tensor, ...] = ()
 
-    heads = (BATCH, HEADS, SEQUENCE, WIDTH // HEADS)
-    query, key, value, mixed = (of(name, rows, ("tp", 1), shape=heads) for name in ("query", "key", "value", "mixed"))
-    x, first, second, last = (of(name, rows) for name in ("x", "first", "second", "last"))
-    normed, normed_again = of("normed", rows), of("normed_again", rows)
-    fused = of("fused", rows, tensor, shape=(BATCH, SEQUENCE, 3 * WIDTH))
-    joined = of("joined", rows, tensor)
-    wide, active = (of(name, rows, tensor, shape=(BATCH, SEQUENCE, 4 * WIDTH)) for name in ("wide", "active"))
-    attended, down = (of(name, rows, sums=("tp",)) for name in ("attended", "down"))
-    scales = [of(name, shape=(WIDTH,)) for name in ("scale", "shift")]
-    scales_again = [of(name, shape=(WIDTH,)) for name in ("scale_again", "shift_again")]
-    modules: list[tuple[str, str, Tensor, Tensor, list[Tensor], list[Tensor], str]] = [
-        ("norm_before", "LayerNorm", x, normed, [x, *scales], scales, "Functional.layer_norm"),
-        ("qkv", "ColumnParallelLinear", normed, fused, [normed, of("fused_weight", ("tp", 0), shape=(3 * WIDTH, WIDTH))], [of("fused_weight", ("tp", 0), shape=(3 * WIDTH, WIDTH))], "Functional.linear"),
-        ("core", "Attention", fused, mixed, [query, key, value], [], "Functional.scaled_dot_product_attention"),
-        ("proj", "RowParallelLinear", joined, attended, [joined, of("proj_weight", ("tp", 1), shape=(WIDTH, WIDTH))], [of("proj_weight", ("tp", 1), shape=(WIDTH, WIDTH))], "Functional.linear"),
-        ("norm_between", "LayerNorm", second, normed_again, [second, *scales_again], scales_again, "Functional.layer_norm"),
-        ("up", "ColumnParallelLinear", normed_again, wide, [normed_again, of("up_weight", ("tp", 0), shape=(4 * WIDTH, WIDTH))], [of("up_weight", ("tp", 0), shape=(4 * WIDTH, WIDTH))], "Functional.linear"),
-        ("act", "GELU", wide, active, [wide], [], "Functional.gelu"),
-        ("down", "RowParallelLinear", active, down, [active, of("down_weight", ("tp", 1), shape=(WIDTH, 4 * WIDTH))], [of("down_weight", ("tp", 1), shape=(WIDTH, 4 * WIDTH))], "Functional.linear"),
-    ]  # fmt: skip
+
+ROWS, COLUMNS = ("dp", 0), ("tp", 2)
+HIDDEN = (BATCH, SEQUENCE, WIDTH)
+X, SECOND, LAST, NORMED, AGAIN = (Tensor(name, HIDDEN, (ROWS,)) for name in ("x", "second", "last", "normed", "again"))
+FUSED = Tensor("fused", (BATCH, SEQUENCE, 3 * WIDTH), (ROWS, COLUMNS))
+HEADS_CUT = ((BATCH, HEADS, SEQUENCE, WIDTH // HEADS), (ROWS, ("tp", 1)))
+QUERY, KEY, VALUE, MIXED = (Tensor(name, *HEADS_CUT) for name in ("query", "key", "value", "mixed"))
+JOINED = Tensor("joined", HIDDEN, (ROWS, COLUMNS))
+WIDE, ACTIVE = (Tensor(name, (BATCH, SEQUENCE, 4 * WIDTH), (ROWS, COLUMNS)) for name in ("wide", "active"))
+ATTENDED, DOWN = (Tensor(name, HIDDEN, (ROWS,), ("tp",)) for name in ("attended", "down"))
+SCALES = tuple(Tensor(name, (WIDTH,)) for name in ("scale", "shift"))
+SCALES_AGAIN = tuple(Tensor(name, (WIDTH,)) for name in ("scale_again", "shift_again"))
+FUSED_WEIGHT = Tensor("fused_weight", (3 * WIDTH, WIDTH), (("tp", 0),))
+PROJ_WEIGHT = Tensor("proj_weight", (WIDTH, WIDTH), (("tp", 1),))
+UP_WEIGHT = Tensor("up_weight", (4 * WIDTH, WIDTH), (("tp", 0),))
+DOWN_WEIGHT = Tensor("down_weight", (WIDTH, 4 * WIDTH), (("tp", 1),))
+NORM, LINEAR, ATTENTION = "Functional.layer_norm", "Functional.linear", "Functional.scaled_dot_product_attention"
+PARTS = (
+    Part("norm_before", "LayerNorm", X, NORMED, NORM, (X, *SCALES), SCALES),
+    Part("qkv", "ColumnParallelLinear", NORMED, FUSED, LINEAR, (NORMED, FUSED_WEIGHT), (FUSED_WEIGHT,)),
+    Part("core", "Attention", FUSED, MIXED, ATTENTION, (QUERY, KEY, VALUE)),
+    Part("proj", "RowParallelLinear", JOINED, ATTENDED, LINEAR, (JOINED, PROJ_WEIGHT), (PROJ_WEIGHT,)),
+    Part("norm_between", "LayerNorm", SECOND, AGAIN, NORM, (SECOND, *SCALES_AGAIN), SCALES_AGAIN),
+    Part("up", "ColumnParallelLinear", AGAIN, WIDE, LINEAR, (AGAIN, UP_WEIGHT), (UP_WEIGHT,)),
+    Part("act", "GELU", WIDE, ACTIVE, "Functional.gelu", (WIDE,)),
+    Part("down", "RowParallelLinear", ACTIVE, DOWN, LINEAR, (ACTIVE, DOWN_WEIGHT), (DOWN_WEIGHT,)),
+)
+ADD = "Tensor.__add__"
+
+
+def gradient(of: Tensor, *sums: str) -> Tensor:
+    """The gradient of a tensor, which is a sum over some axes."""
+    return Tensor(f"{of.name}'", of.shape, of.cuts, sums)
+
+
+def layer_forward(number: int, program: Program) -> list[tuple[str, int]]:
+    """Add the forward ops of a layer; the API calls that were made."""
     block = f"Module.layers.{number}.Layer.forward.0"
     made: list[tuple[str, int]] = []
-    for path, kind, given, taken, inputs, parameters, api in modules:
-        name = f"Module.layers.{number}.{path}.{kind}.forward.0"
-        made.append((api, program.call(api)))
-        program.add(f"{api}.{made[-1][1]}.forward", name, {"input_args": program.leaves(number, inputs), "input_kwargs": {}, "output": program.leaves(number, [taken])})  # fmt: skip
-        result = Tensor(taken.name, taken.shape, taken.cuts)
-        if taken.sums:
-            program.reduce(number, "tp", taken, name)
-        own = dict(zip(("weight", "bias"), program.leaves(number, parameters), strict=False))
-        program.add(name, block, {"input_args": program.leaves(number, [given]), "input_kwargs": {}, "output": program.leaves(number, [result]), "parameters": own})  # fmt: skip
-        if taken.sums:
-            before, after = (x, second) if path == "proj" else (second, last)
-            made.append(("Tensor.__add__", program.call("Tensor.__add__")))
-            program.add(f"Tensor.__add__.{made[-1][1]}.forward", block, {"input_args": program.leaves(number, [before, result]), "input_kwargs": {}, "output": program.leaves(number, [after])})  # fmt: skip
-    program.add(block, None, {"input_args": program.leaves(number, [x]), "input_kwargs": {}, "output": program.leaves(number, [last]), "parameters": {}})  # fmt: skip
-    yield
+    for part in PARTS:
+        name = f"Module.layers.{number}.{part.path}.{part.kind}.forward.0"
+        made.append((part.api, program.call(part.api)))
+        program.forward(f"{part.api}.{made[-1][1]}.forward", name, number, part.arguments, part.taken)
+        result = Tensor(part.taken.name, part.taken.shape, part.taken.cuts)
+        if part.taken.sums:
+            program.reduce(number, "tp", part.taken, name)
+        program.forward(name, block, number, [part.given], result)
+        own = zip(("weight", "bias"), program.leaves(number, part.parameters), strict=False)
+        program.data[name]["parameters"] = dict(own)
+        if part.taken.sums:
+            before, after = (X, SECOND) if part.path == "proj" else (SECOND, LAST)
+            made.append((ADD, program.call(ADD)))
+            program.forward(f"{ADD}.{made[-1][1]}.forward", block, number, [before, result], after)
+    program.forward(block, None, number, [X], LAST)
+    return made
 
-    def back(one: Tensor, *sums: str) -> Tensor:
-        return Tensor(f"{one.name}'", one.shape, one.cuts, sums)
 
-    block = block.replace("forward", "backward")
-    program.add(block, None, {"input": program.leaves(number, [back(last)]), "output": program.leaves(number, [back(x)])})  # fmt: skip
-    for path, kind, given, taken, inputs, parameters, _ in reversed(modules):
-        name = f"Module.layers.{number}.{path}.{kind}.backward.0"
-        if taken.sums:
+def layer_backward(number: int, program: Program, made: list[tuple[str, int]]) -> None:
+    """Add the backward ops of a layer, whose forward ops made the API calls `made`."""
+    block = f"Module.layers.{number}.Layer.backward.0"
+    program.backward(block, None, number, gradient(LAST), [gradient(X)])
+    for part in reversed(PARTS):
+        module = f"Module.layers.{number}.{part.path}.{part.kind}"
+        if part.taken.sums:
             api, nth = made.pop()
-            program.add(f"{api}.{nth}.backward", block, {"input": program.leaves(number, [back(last)]), "output": program.leaves(number, [back(second), back(taken)])})  # fmt: skip
+            given, taken = gradient(LAST), [gradient(SECOND), gradient(part.taken)]
+            program.backward(f"{api}.{nth}.backward", block, number, given, taken)
         api, nth = made.pop()
-        is_column = kind == "ColumnParallelLinear"
+        is_column = part.kind == "ColumnParallelLinear"
         gradients = [
-            back(one, "dp") if one in parameters else back(one, *(("tp",) if is_column else ())) for one in inputs
+            gradient(one, "dp") if one in part.parameters else gradient(one, *(("tp",) if is_column else ()))
+            for one in part.arguments
         ]
-        program.add(f"{api}.{nth}.backward", name, {"input": program.leaves(number, [back(taken)]), "output": program.leaves(number, gradients)})  # fmt: skip
+        name = f"{module}.backward.0"
+        program.backward(f"{api}.{nth}.backward", name, number, gradient(part.taken), gradients)
         if is_column:
             program.reduce(number, "tp", gradients[0], name)
-        program.add(name, block, {"input": program.leaves(number, [back(taken)]), "output": program.leaves(number, [back(given)])})  # fmt: skip
-        if parameters:
-            own = zip(("weight", "bias"), parameters, strict=False)
-            program.add(f"Module.layers.{number}.{path}.{kind}.parameters_grad", name, {slot: program.leaves(number, [back(one, "dp")]) for slot, one in own})  # fmt: skip
-    yield
-    for *_, parameters, _ in modules:
-        for one in parameters:
-            program.reduce(number, "dp", back(one, "dp"), None)
-    yield
+        program.backward(name, block, number, gradient(part.taken), [gradient(part.given)])
+        if part.parameters:
+            own = zip(("weight", "bias"), part.parameters, strict=False)
+            entry = {slot: program.leaves(number, [gradient(one, "dp")]) for slot, one in own}
+            program.add(f"{module}.parameters_grad", name, entry)
 
 
 def write_dump(folder: Path, cut: Mesh, whole: Mesh, layers: int) -> int:
     """Write the dump of a rank; how many ops it has."""
     program = Program(cut, whole)
-    ids = (BATCH, SEQUENCE)
-    tokens = Tensor("tokens", ids, (("dp", 0),)).entry(0, cut, whole) | {"dtype": "torch.int64"}
-    embedded = Tensor("x", (*ids, WIDTH), (("dp", 0),)).entry(0, cut, whole)
-    program.add("Functional.embedding.0.forward", None, {"input_args": [tokens], "input_kwargs": {}, "output": [embedded]})  # fmt: skip
-    made = [layer_ops(number, program) for number in range(layers)]
-    for direction in (made, made[::-1], made):
-        for one in direction:
-            next(one)
+    tokens = Tensor("tokens", (BATCH, SEQUENCE), (ROWS,))
+    program.forward("Functional.embedding.0.forward", None, 0, [tokens], X)
+    program.data["Functional.embedding.0.forward"]["input_args"][0] |= {"dtype": "torch.int64"}
+    made = [layer_forward(number, program) for number in range(layers)]
+    for number in reversed(range(layers)):
+        layer_backward(number, program, made[number])
+    for number in range(layers):
+        for one in (one for part in PARTS for one in part.parameters):
+            program.reduce(number, "dp", gradient(one, "dp"), None)
     folder.mkdir(parents=True)
     head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
     (folder / "dump.json").write_text(json.dumps(head | {"data": program.data}))
-    (folder / "stack.json").write_text(json.dumps({"0": [list(program.data), ["File train.py, line 40, in step, \n loss.backward()"]]}))  # fmt: skip
+    stack = {"0": [list(program.data), ["File train.py, line 40, in step, \n loss.backward()"]]}
+    (folder / "stack.json").write_text(json.dumps(stack))
     (folder / "construct.json").write_text(json.dumps(program.parents))
     return len(program.data)
 
@@ -217,8 +256,9 @@ def lake_of(tp: int, dp: int, ops: int) -> Path:
     with tempfile.TemporaryDirectory(dir=WORK) as name:
         folder = Path(name)
         write_dump(folder / "whole" / "step0" / "rank0", Mesh(), mesh, layers)
-        made = [write_dump(folder / "cut" / "step0" / f"rank{rank}", Mesh(tp, dp, rank), mesh, layers) for rank in range(tp * dp)]  # fmt: skip
-        print(f"{made[0]} ops a rank", file=sys.stderr)
+        for rank in range(tp * dp):
+            made = write_dump(folder / "cut" / "step0" / f"rank{rank}", Mesh(tp, dp, rank), mesh, layers)
+        print(f"{made} ops a rank", file=sys.stderr)
         for run, source in (("whole", "whole"), ("cut", "cut"), ("other", "cut")):
             cost(["ingest", folder / source, "--run", run, "--lake", lake])
     return lake
@@ -243,9 +283,10 @@ def main(arguments: list[str]) -> int:
     WORK.mkdir(exist_ok=True)
     lake = lake_of(tp, dp, ops)
     print(f"| {tp * dp} ranks × {ops} ops | CPU s | memory, MB |\n|---|---|---|")
-    plain, memory, _ = cost(["compare", "cut", "other", "--lake", lake, "--name", "plain", "--replace", "--jobs", "1", "--quiet"])  # fmt: skip
+    how: list[str | Path] = ["--lake", lake, "--replace", "--jobs", "1"]
+    plain, memory, _ = cost(["compare", "cut", "other", "--name", "plain", *how])
     print(f"| each rank with its own | {plain:.1f} | {memory:.0f} |", flush=True)
-    merged, memory, said = cost(["compare", "cut", "whole", "--cuts", "auto", "--lake", lake, "--name", "merged", "--replace", "--jobs", "1"])  # fmt: skip
+    merged, memory, said = cost(["compare", "cut", "whole", "--cuts", "auto", "--name", "merged", *how])
     print(f"| merged, with the whole | {merged:.1f} ({merged / plain:.2f}×) | {memory:.0f} |")
     print(said[-3000:], file=sys.stderr)
     return 0

@@ -72,6 +72,8 @@ def test_the_same_data_on_every_copy_is_a_finding():
 @pytest.mark.parametrize(("number", "golden", "became"), [("4", "8", "8"), ("3", "8", None), ("4", "9", None)])
 def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden, became):
     tensor = leaf("input.0", (4, 8), (8, 8), (False, True))
-    argument = Leaf(Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, 1, None, (True, True), (2, 2),
-                    frozenset(), 1, number, golden)  # fmt: skip
+    argument = Leaf(
+        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, 1, None, (True, True), (2, 2),
+        frozenset(), 1, number, golden,
+    )  # fmt: skip
     assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
