@@ -26,12 +26,12 @@ SELECT
     kept.max,
     kept.min,
     if(
-        members.max_int IS NOT NULL AND abs(kept.mean - golden.mean) <= 1e-6 * abs(golden.mean),
+        lower(members.dtype) LIKE '%int%' AND abs(kept.mean - golden.mean) <= 1e-6 * abs(golden.mean),
         golden.mean,
         kept.mean
     ) AS mean,
     if(
-        members.max_int IS NOT NULL AND abs(kept.norm - golden.norm) <= 1e-6 * golden.norm,
+        lower(members.dtype) LIKE '%int%' AND abs(kept.norm - golden.norm) <= 1e-6 * golden.norm,
         golden.norm,
         kept.norm
     ) AS norm,
