@@ -1,5 +1,7 @@
 """How a tensor lies over the axes, from shapes, from equality, and from what an op is given."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakeprobe.layouts.mesh import Axis
@@ -77,3 +79,12 @@ def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden,
         frozenset(), 1, number, golden,
     )  # fmt: skip
     assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
+
+
+def test_fewer_values_than_shards_say_that_a_rank_has_the_shard_of_another():
+    same, other = (
+        replace(leaf("parameters.weight", (4, 8), (8, 8), (True, equal)), values=values)
+        for equal, values in ((True, 1), (False, 2))
+    )
+    assert decide([[same]], (DP, TP))[same.key].repeats(same)
+    assert not decide([[other]], (DP, TP))[other.key].repeats(other)
