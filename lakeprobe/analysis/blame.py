@@ -201,8 +201,7 @@ def _answer(
     keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
     _keep_hops(stages, comparison.name, step)
     suspects = answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs)
-    if not _has_suspect(stages):
-        suspects = _contradictions(connection, comparison, step, most, suspects)
+    suspects = _contradictions(connection, comparison, step, most, suspects, _has_suspect(stages))
     ops = [op for (op,) in suspects.select("op").fetchall() if op is not None]
     asked = {"ops": ops, "runs": list(runs.values()), "step": step}
     return Blame(
@@ -223,19 +222,24 @@ def _contradictions(
     step: int,
     most: int,
     suspects: duckdb.DuckDBPyRelation,
+    has_suspect: bool,
 ) -> duckdb.DuckDBPyRelation:
     """Return the ops of a merged run whose copies on several ranks differ, or `suspects` if there are none.
 
-    Copies are equal to the last bit, so this counts where nothing stands out of rounding noise.
+    Copies are equal to the last bit, so this counts where nothing stands out of rounding noise, and before the op that
+    stands out most.
     """
     import pyarrow as pa
 
-    asked = {"target": comparison.target, "step": step, "most": most}
+    [suspect] = suspects.select("op").limit(1).fetchall() if has_suspect else [None]
+    asked = {"target": comparison.target, "step": step, "most": most, "suspect": suspect[0] if suspect else None}
     found = connection.sql(resources.sql("layouts/contradictions"), params=asked).to_arrow_table()
     if not found.num_rows:
         return suspects
-    columns = suspects.limit(0).to_arrow_table()
-    return connection.from_arrow(pa.concat_tables([columns, found], promote_options="permissive"))
+    rest = suspects.to_arrow_table() if has_suspect else suspects.limit(0).to_arrow_table()
+    together = pa.concat_tables([found, rest], promote_options="permissive").select(suspects.columns).slice(0, most)
+    numbered = pa.array(range(1, together.num_rows + 1), together.schema.field("nth").type)
+    return connection.from_arrow(together.set_column(together.schema.get_field_index("nth"), "nth", numbered))
 
 
 def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:

@@ -144,7 +144,8 @@ def _dump(
         if source is not None:
             below = _below(open_path(source), _read_from(lake, asked.name), chosen)
             return replaced(_only(below, asked), run=asked.name)
-        notes.append(f"{asked.name}: its dump no longer exists, so the run stays as it is")
+        if not _is_of_the_lake(lake, asked.name):
+            notes.append(f"{asked.name}: its dump no longer exists, so the run stays as it is")
     elif here is not None:
         notes.append(f"{asked.name}: in the lake since {_since(lake, asked.name)}, the same dump as {here.root}")
     return asked
@@ -223,6 +224,11 @@ def _source(lake: Path, run: str) -> Path | None:
     """Return the folder or archive that a run was read from; None if it no longer exists."""
     source = _read_from(lake, run)
     return source if source.is_dir() else next((path for path in (source, *source.parents) if path.is_file()), None)
+
+
+def _is_of_the_lake(lake: Path, run: str) -> bool:
+    """Return whether the run was collected or merged into the lake, so that there never was a dump."""
+    return _described(lake, layout.units(lake, run)[0], "format").startswith("lakeprobe")
 
 
 def _below(top: Path, root: Path, chosen: tuple[Sequence[int], Sequence[int]]) -> Dump:

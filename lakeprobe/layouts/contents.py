@@ -68,8 +68,8 @@ def merged_contents(
     Returns the rows of the table contents, and for each leaf with contents its key, content and shape, its statistics
     where they were measured, how its blocks were ordered, and what is wrong with it.
     """
-    sql.execute("CREATE OR REPLACE TEMP TABLE with_contents AS " + resources.sql("layouts/with_contents"))
-    found = sql.execute("FROM with_contents ORDER BY whole_op, slot, repeat, place").fetchall()
+
+    found = sql.execute(resources.sql("layouts/with_contents")).fetchall()
     if not found:
         return [], []
     made = _Made(folder, ValuesWriter(folder / _OWN_FILE))
@@ -87,7 +87,7 @@ def merged_contents(
 def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     leaf: list[tuple[Any, ...]] = []
     for row in rows:
-        if leaf and leaf[0][:3] != row[:3]:
+        if leaf and leaf[0][0] != row[0]:
             yield leaf
             leaf = []
         leaf.append(row)
@@ -97,25 +97,23 @@ def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
 
 def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tuple[Any, ...]:
     """Merge the contents of one leaf; its rows are those of sql/layouts/with_contents.sql."""
-    op, slot, repeat, _, _, content, reference, ways, dimensions, factor, golden = rows[0]
+    leaf, _, content, reference, ways, dimensions, factor, golden = rows[0]
     if len(rows) == 1 and factor == 1.0:
         reference = TensorReference.of(reference)
         _link(made, content, reference)
-        return (op, slot, repeat, content, list(reference.shape), None, None, None, None, None, None)
-    members = [_Member(tuple(row[4]), row[5], TensorReference.of(row[6])) for row in rows]
+        return (leaf, content, list(reference.shape), None, None, None, None, None, None)
+    members = [_Member(tuple(row[1]), row[2], TensorReference.of(row[3])) for row in rows]
     theirs = None if golden is None else open_tensor(TensorReference.of(golden))
     try:
         whole, order = _whole(made, members, ways, dimensions, axes, theirs, factor)
     except ValueError as error:
-        return (op, slot, repeat, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
+        return (leaf, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
     if factor != 1.0 and whole.dtype.kind in "fcV":
         whole = (whole * whole.dtype.type(factor)).astype(whole.dtype)
     whole = plain(whole)
     if whole.nbytes > LARGEST_VALUE:
         return (
-            op,
-            slot,
-            repeat,
+            leaf,
             None,
             list(whole.shape),
             None,
@@ -130,7 +128,7 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
     numbers = [
         None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")
     ]
-    return (op, slot, repeat, content, list(whole.shape), *numbers, order, None)
+    return (leaf, content, list(whole.shape), *numbers, order, None)
 
 
 def _link(made: _Made, content: str, reference: TensorReference) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging, store, views
-from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.lake.connection import connect, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -39,6 +39,9 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+_MEMORY = "1GB"
+"""What DuckDB keeps in memory while it merges; the rest lies on disk. The members of 64 ranks of 20 000 ops fit."""
 
 FORMAT = "lakeprobe merged"
 """The value of dumps.format for a merged unit."""
@@ -100,6 +103,8 @@ def merge_layout(
             folder = session.folder / f"step{step}"
             folder.mkdir()
             with connect() as connection:
+                set_spill_folder(connection, session.folder / "spill")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 views.define(connection, there)
                 work = _Step(connection, there, run, golden, step, chosen.index(step), file)
                 reports.append(work.write(folder))
@@ -150,6 +155,7 @@ class _Step:
         self._golden = _golden_unit(there, golden, step, nth)
         self._axes: tuple[Axis, ...] = ()
         self._columns: list[str] = []
+        self._numbers: dict[Key, int] = {}
 
     def write(self, folder: Path) -> StepReport:
         """Write the tables of the merged unit into `folder`."""
@@ -170,8 +176,7 @@ class _Step:
         order = _order(pieces, named, golden)
         decided = placements.decide(_by_op(leaves, order), self._axes, self._file.rules)
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
-        scales = self._scales(decided, leaves, order)
-        self._keep_placements(decided, scales)
+        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
         return report
 
@@ -278,7 +283,9 @@ class _Step:
     # -- leaves -------------------------------------------------------------------------------------------------
 
     def _keep_members(self) -> None:
-        self._keep("cut_members", resources.sql("layouts/members"), {"run": self._run, "step": self._step})
+        asked = {"run": self._run, "step": self._step}
+        self._keep("cut_leaves", resources.sql("layouts/leaf_numbers"), asked)
+        self._keep("cut_members", resources.sql("layouts/members"), asked)
         golden = self._golden_key() if self._golden else {"golden": "", "golden_step": 0, "golden_rank": 0}
         self._keep("golden_leaves", resources.sql("layouts/golden_leaves"), golden)
 
@@ -310,19 +317,20 @@ class _Step:
             grouped = f", {others}" if others else ""
             self._keep(
                 f"equal_{number}",
-                f"SELECT whole_op, slot, repeat, bool_and(same) AS same, max(there) AS there FROM ("
-                f"SELECT whole_op, slot, repeat, min(sig) = max(sig) AS same, count(DISTINCT {column}) AS there "
-                f"FROM cut_members GROUP BY whole_op, slot, repeat{grouped}) GROUP BY ALL",
+                f"SELECT leaf, bool_and(same) AS same, max(there) AS there FROM ("
+                f"SELECT leaf, min(sig) = max(sig) AS same, count(DISTINCT {column}) AS there "
+                f"FROM cut_members GROUP BY leaf{grouped}) GROUP BY leaf",
             )
             equal.append(f"equal_{number}.same")
             present.append(f"equal_{number}.there")
-        joins = "".join(f" JOIN equal_{number} USING (whole_op, slot, repeat)" for number in range(len(columns)))
+        joins = "".join(f" JOIN equal_{number} USING (leaf)" for number in range(len(columns)))
         rows = self._sql.execute(
-            f"SELECT leaf.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[] "
-            f"FROM ({resources.sql('layouts/leaves')}) AS leaf{joins}"
+            f"SELECT leaves.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[] "
+            f"FROM ({resources.sql('layouts/leaves')}) AS leaves{joins}"
         ).fetchall()
         found = {}
         for (
+            leaf,
             op,
             slot,
             repeat,
@@ -331,6 +339,7 @@ class _Step:
             direction,
             shape,
             shapes,
+            values,
             whole,
             reduced,
             value,
@@ -342,8 +351,9 @@ class _Step:
             there,
         ) in rows:
             key = Key(op, slot, repeat)
+            self._numbers[key] = leaf
             found[key] = Leaf(
-                key, role, kind, direction, None if shape is None else tuple(shape), shapes,
+                key, role, kind, direction, None if shape is None else tuple(shape), shapes, values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
                 frozenset(reduced or ()), value, number, theirs, extra, is_constant,
             )  # fmt: skip
@@ -351,9 +361,7 @@ class _Step:
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
-    def _scales(
-        self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]
-    ) -> float:
+    def _scale(self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> float:
         """What backward values are multiplied by: 1/n where each of n ranks averages its loss over its own data."""
         if self._golden is None:
             return 1.0
@@ -365,7 +373,7 @@ class _Step:
         for _, key in sorted(first)[:20]:
             leaf, ways = leaves[key], decided[key].ways
             copies = prod(size for size, way in zip(leaf.present, ways, strict=True) if way == COPY)
-            asked = {"op": key.op, "slot": key.slot, "repeat": key.repeat, "copies": copies}
+            asked = {"leaf": self._numbers[key], "copies": copies}
             [(ratio,)] = self._query("layouts/ratio", asked)
             if ratio is None:
                 continue
@@ -378,40 +386,53 @@ class _Step:
             return 1.0
         return 1.0
 
-    def _keep_placements(self, decided: Mapping[Key, Placement], scale: float) -> None:
+    def _keep_placements(self, decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], scale: float) -> None:
         import pyarrow as pa
 
         rows = [
-            (*key, placed.ways, placed.dimensions, placed.text(self._axes) or None, placed.source, placed.certainty,
-             placed.problem, placed.reason, placed.number, placed.sums if placed.resolved else None)
+            (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
+             placed.certainty, placed.problem, placed.reason, placed.number,
+             placed.sums if placed.resolved else None, placed.repeats(leaves[key]))
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
             "decided", rows,
-            {"whole_op": pa.string(), "slot": pa.string(), "repeat": pa.int32(), "ways": pa.list_(pa.string()),
-             "dimensions": pa.list_(pa.int32()), "layout": pa.string(), "source": pa.string(), "certainty": pa.string(),
-             "problem": pa.string(), "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32())},
+            {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
+             "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
+             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
-        self._keep("resolved", resources.sql("layouts/resolved"))
-        coordinates = ", ".join(self._columns)
-        picks = " AND ".join(
-            f"(ways[{n + 1}] IN ('shard', 'sum', 'mean') OR {column} = pick[{n + 1}])"
-            for n, column in enumerate(self._columns)
+        places = f"[{', '.join(self._columns)}]::INTEGER[]"
+        self._sql.execute(
+            f"CREATE OR REPLACE TEMP VIEW placed_members AS SELECT *, {places} AS places, "
+            "coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1) AS elements "
+            "FROM cut_members"
         )
-        wanted = ", ".join(
-            f"CASE ways[{n + 1}] WHEN 'last' THEN max({column}) OVER leaf "
-            f"WHEN 'differ' THEN arg_max({column}, distance) OVER leaf ELSE min({column}) OVER leaf END"
-            for n, column in enumerate(self._columns)
-        )
-        ordered = f"ORDER BY {coordinates}, rank" if coordinates else "ORDER BY rank"
-        self._keep(
-            "chosen",
-            f"SELECT * FROM (SELECT *, [{wanted}]::INTEGER[] AS pick, [{coordinates}]::INTEGER[] AS places "
-            "FROM resolved "
-            f"WINDOW leaf AS (PARTITION BY whole_op, slot, repeat)) WHERE {picks or 'true'} {ordered}",
-        )
+        self._keep("farthest", resources.sql("layouts/farthest"))
+        self._keep("carriers", resources.sql("layouts/carriers"))
+        self._pick()
+        self._keep("chosen", resources.sql("layouts/chosen"))
         self._keep("merged", resources.sql("layouts/merged"))
+
+    def _pick(self) -> None:
+        """Create picked_members: of copies one, of shards and partial sums all, with their coordinates as `places`."""
+        extents, picks, wanted = [], [], []
+        for number, column in enumerate(self._columns):
+            extents += [f"min({column}) AS least_{number}", f"max({column}) AS most_{number}"]
+            picks.append(
+                f"CASE ways[{number + 1}] WHEN 'last' THEN most_{number} WHEN 'copy' THEN least_{number} "
+                f"WHEN 'differ' THEN farthest.copy[{number + 1}] END AS pick_{number}"
+            )
+            wanted.append(f"(pick_{number} IS NULL OR {column} = pick_{number})")
+        self._keep(
+            "picks",
+            f"SELECT leaf, {', '.join(picks) or 'true'} FROM (SELECT leaf, {', '.join(extents) or 'true'} "
+            "FROM cut_members GROUP BY leaf) JOIN decided USING (leaf) LEFT JOIN farthest USING (leaf)",
+        )
+        self._sql.execute(
+            "CREATE OR REPLACE TEMP VIEW picked_members AS SELECT placed_members.* "
+            f"FROM placed_members JOIN picks USING (leaf) WHERE {' AND '.join(wanted) or 'true'}"
+        )
 
     # -- the unit -----------------------------------------------------------------------------------------------
 
@@ -438,11 +459,18 @@ class _Step:
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
         contents, changed = merged_contents(self._sql, folder, self._axes)
         self._register("made_contents", changed, {
-            "whole_op": pa.string(), "slot": pa.string(), "repeat": pa.int32(), "content": pa.string(),
-            "shape": pa.list_(pa.int64()),
+            "leaf": pa.int32(), "content": pa.string(), "shape": pa.list_(pa.int64()),
             "max": pa.float64(), "min": pa.float64(), "mean": pa.float64(), "norm": pa.float64(), "layout": pa.string(),
             "problem": pa.string()})  # fmt: skip
         self._keep("whole_rows", resources.sql("layouts/whole_rows"))
+        ranks = [
+            rank for (rank,) in self._sql.execute("SELECT DISTINCT first_rank FROM whole_rows ORDER BY 1").fetchall()
+        ]
+        self._keep(
+            "first_tensors",
+            resources.sql("layouts/first_tensors"),
+            {"run": self._run, "step": self._step, "ranks": ranks},
+        )
         self._register("whole_parents", _parents(named), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
             "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(),
             "call": pa.int32(),

@@ -180,7 +180,7 @@ def _kind(seen: Seen, groups: Groups) -> str:
     if same_data and not same_parameters:
         return "ep" if seen.has_experts else "tp"
     if same_data:
-        return "tp"
+        return "dp" if seen.parameters else "tp"  # copies of one model that were given one batch: a defect
     is_within = any(seen.groups.get(group, False) for group in groups)
     return "cp" if same_parameters and (seen.cuts_sequence or (seen.cuts_sequence is None and is_within)) else "dp"
 

@@ -45,7 +45,7 @@ class Leaf:
 
     `equal` and `present`: by axis, whether the members of each group have the same, and how many there are. `reduced`:
     the axes over which a collective of the run adds the ranks' tensors up. `value` says which tensor of each rank this
-    is, so that the same value elsewhere has the same layout.
+    is, so that the same value elsewhere has the same layout. `values`: how many values the ranks have.
     """
 
     key: Key
@@ -54,6 +54,7 @@ class Leaf:
     direction: str
     shape: tuple[int, ...] | None
     shapes: int
+    values: int
     whole: tuple[int, ...] | None
     equal: tuple[bool, ...]
     present: tuple[int, ...]
@@ -82,6 +83,16 @@ class Placement:
     def sums(self) -> list[int]:
         """The axes along which it is a partial sum or mean."""
         return [number for number, way in enumerate(self.ways) if way in (SUM, MEAN)]
+
+    @property
+    def merged_ways(self) -> list[str]:
+        """How its members are merged: of a sum that a collective gives, every rank has a copy."""
+        return [COPY if self.resolved and way in (SUM, MEAN) else way for way in self.ways]
+
+    def repeats(self, leaf: Leaf) -> bool:
+        """Whether ranks that should have different shards have the same."""
+        shards = prod(size for size, way in zip(leaf.present, self.ways, strict=True) if way == SHARD)
+        return leaf.kind == "tensor" and leaf.values < shards and not leaf.is_constant
 
     def text(self, axes: Sequence[Axis]) -> str:
         """The layout in words; axes with copies are left out."""

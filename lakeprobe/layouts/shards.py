@@ -1,7 +1,7 @@
 """Says which rank's shard carries the difference of a row of a merged run, and which slice of the whole that is.
 
 With contents each shard is held against golden's slice. With statistics only what the ranks should have in common can
-be: of copies that differ, the one that is farthest from golden carries it.
+be: of copies that differ, the one that is farthest from golden carries it, and of equal shards all but the first.
 """
 
 from __future__ import annotations
@@ -68,15 +68,19 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     rows = connection.execute(resources.sql("layouts/carried"), asked).fetchall()
     if not rows:
         return None
-    slot, layout, problem, scale = rows[0][:4]
+    slot, layout, problem, scale, carriers = *rows[0][:4], rows[0][-1]
     measured = [_measured(nth, len(rows), row, layout or "", scale or 1.0) for nth, row in enumerate(rows)]
     known = [error for _, _, _, error in measured if error is not None]
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     stands_out = most > _CARRIES * least and most > 0
+    told = () if len(known) == len(measured) else carriers or ()
     shards = tuple(
-        Shard(rank, micro, part, error, bool(stands_out and error is not None and error * 2 >= most))
+        Shard(
+            rank, micro, part, error,
+            bool(error is not None and error * 2 >= most) if stands_out else rank in told,
+        )
         for rank, micro, part, error in measured
-    )
+    )  # fmt: skip
     return Carried(op, slot, layout, problem, shards)
 
 
@@ -87,7 +91,7 @@ def _measured(
 
     If there are more shards than slices, some are copies: each is held against the slice that it is nearest to.
     """
-    rank, micro, shape, whole_shape, ours, theirs, distance = row[4:]
+    rank, micro, shape, whole_shape, ours, theirs, distance = row[4:11]
     if not shape or not whole_shape or len(shape) != len(whole_shape):
         return rank, micro, "", distance
     slices = prod(max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole_shape, strict=True))

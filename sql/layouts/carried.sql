@@ -1,6 +1,7 @@
 -- carried: the shards of the row of an op that differs most, with what is needed to hold each against golden.
 -- grain: one shard
 -- parameters: $comparison, $op, $step, $target, $golden, $golden_step, $golden_rank
+-- carriers: the ranks that carry the difference, as far as the ranks' own numbers tell
 -- distance: of shards with the shape of the whole, how far the statistics are from golden's, relative to its norm
 WITH
     row_of_op AS (
@@ -17,6 +18,7 @@ WITH
             layouts.problem,
             layouts.scale,
             layouts.merged_from,
+            layouts.carriers,
             unnest(layouts.shard_ranks) AS rank,
             unnest(layouts.shard_micros) AS micro,
             unnest(layouts.shard_rows) AS row
@@ -55,7 +57,8 @@ SELECT
                 abs(ours.max - theirs.max) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0),
                 abs(ours.min - theirs.min) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0)
             )
-    END AS distance
+    END AS distance,
+    shards.carriers
 FROM shards
 JOIN tensors AS ours
     ON ours.run = shards.merged_from AND ours.step = $step AND ours.rank = shards.rank AND ours.row = shards.row

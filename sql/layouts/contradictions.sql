@@ -1,6 +1,7 @@
 -- contradictions: the ops of a merged run with copies that differ although no input of theirs does, in their order.
 -- grain: one op
--- parameters: $target, $step; the views of the lake
+-- parameters: $target, $step, $suspect, $most; the views of the lake
+-- suspect: an op that stands out of rounding noise; then only the ops before it whose inputs are equal on all ranks
 WITH
     told AS (
         SELECT
@@ -35,5 +36,11 @@ SELECT
 FROM first_row
 JOIN ops
     ON ops.run = $target AND ops.step = $step AND ops.op = first_row.op
+WHERE
+    $suspect IS NULL
+    OR (
+        NOT first_row.has_input
+        AND ops.seq < (SELECT min(seq) FROM ops WHERE run = $target AND step = $step AND op = $suspect)
+    )
 ORDER BY nth
 LIMIT $most

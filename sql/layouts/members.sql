@@ -1,14 +1,21 @@
--- members: the leaves of a step of a cut run, under their names in the whole, with their ranks' coordinates.
+-- members: the leaves of a step of a cut run, under their numbers in the whole, with their ranks' coordinates.
 -- grain: one leaf of one rank
--- parameters: $run, $step; the tables cut_names (piece, op, whole, micro, reason) and cut_ranks (rank, piece, c0, c1, …)
+-- parameters: $run, $step; after leaf_numbers
+-- A large job has millions of them, so they have no more than merging needs.
 -- sig: equal for leaves with the same value, as far as it was recorded
 SELECT
+    cut_leaves.leaf,
     cut_ranks.* EXCLUDE (piece),
-    cut_names.whole AS whole_op,
-    cut_names.micro,
-    tensors.* EXCLUDE (run, step, rank),
+    CAST(cut_names.micro AS USMALLINT) AS micro,
+    tensors.row,
+    tensors.shape,
+    tensors.max,
+    tensors.min,
+    tensors.mean,
+    tensors.norm,
+    tensors.content,
     hash(
-        kind,
+        tensors.kind,
         dtype,
         shape,
         value,
@@ -17,7 +24,9 @@ SELECT
     ) AS sig
 FROM tensors
 JOIN cut_ranks
-    ON cut_ranks.rank = tensors.rank
+    USING (rank)
 JOIN cut_names
-    ON cut_names.piece = cut_ranks.piece AND cut_names.op = tensors.op
-WHERE tensors.run = $run AND tensors.step = $step AND cut_names.whole IS NOT NULL
+    USING (piece, op)
+JOIN cut_leaves
+    ON cut_leaves.whole_op = cut_names.whole AND cut_leaves.slot = tensors.slot AND cut_leaves.repeat = tensors.repeat
+WHERE tensors.run = $run AND tensors.step = $step

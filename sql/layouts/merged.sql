@@ -1,49 +1,65 @@
 -- merged: each leaf of the whole with the statistics of its shards together.
 -- grain: one leaf of the whole
--- parameters: after chosen
+-- parameters: after decided, chosen (the members that the whole is made of)
 -- Max and min of shards are exact, the mean goes by elements, the norm by squares. Of a partial sum only the mean is
 -- known, unless it is one number.
 -- is_sum: it is a partial sum that nothing adds up
-WITH together AS (
-    SELECT
-        whole_op,
-        slot,
-        repeat,
-        any_value(ways) AS ways,
-        any_value(dimensions) AS dimensions,
-        any_value(layout) AS layout,
-        any_value(said_by) AS said_by,
-        any_value(certainty) AS certainty,
-        any_value(problem) AS problem,
-        any_value(reason) AS reason,
-        any_value(number) AS whole_number,
-        any_value(factor) AS factor,
-        list_contains(any_value(ways), 'sum') OR list_contains(any_value(ways), 'mean') AS is_sum,
-        list_contains(any_value(ways), 'shard') AS is_cut,
-        list_contains(any_value(ways), 'mean') AS is_mean,
-        count(*) AS shards,
-        min(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS least_elements,
-        sum(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS elements,
-        max(max * factor) AS max,
-        min(min * factor) AS min,
-        sum(mean * factor * coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1) ORDER BY rank, micro)
-        / sum(coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1)) AS mean,
-        sqrt(sum(pow(norm * factor, 2) ORDER BY rank, micro)) AS norm,
-        sum(max * factor ORDER BY rank, micro) AS total,
-        first(rank ORDER BY rank, micro) AS first_rank,
-        first(row ORDER BY rank, micro) AS first_row,
-        list(rank ORDER BY rank, micro) AS shard_ranks,
-        list(micro ORDER BY rank, micro) AS shard_micros,
-        list(row ORDER BY rank, micro) AS shard_rows,
-        list(content ORDER BY rank, micro) AS contents
-    FROM chosen
-    GROUP BY whole_op, slot, repeat
-)
+WITH
+    gathered AS (
+        SELECT
+            leaf,
+            max(max * factor) AS max,
+            min(min * factor) AS min,
+            any_value(factor) AS factor,
+            bool_or(content IS NOT NULL) AS has_contents,
+            bool_and(content IS NOT NULL) AS has_all_contents,
+            list_sort(
+                list(
+                    {
+                        'rank': rank,
+                        'micro': micro,
+                        'row': row,
+                        'elements': elements,
+                        'mean': mean * factor * elements,
+                        'square': pow(norm * factor, 2),
+                        'number': max * factor
+                    }
+                )
+            ) AS shards
+        FROM chosen
+        GROUP BY leaf
+    ),
+    together AS (
+        SELECT
+            gathered.* EXCLUDE (shards),
+            len(gathered.shards) AS shards,
+            list_transform(gathered.shards, lambda shard: shard.rank) AS shard_ranks,
+            list_transform(gathered.shards, lambda shard: shard.micro) AS shard_micros,
+            list_transform(gathered.shards, lambda shard: shard.row) AS shard_rows,
+            list_sum(list_transform(gathered.shards, lambda shard: shard.elements)) AS elements,
+            list_sum(list_transform(gathered.shards, lambda shard: shard.mean)) / elements AS mean,
+            sqrt(list_sum(list_transform(gathered.shards, lambda shard: shard.square))) AS norm,
+            list_sum(list_transform(gathered.shards, lambda shard: shard.number)) AS total
+        FROM gathered
+    ),
+    placed AS (
+        SELECT
+            together.*,
+            decided.* EXCLUDE (leaf, source, number),
+            decided.source AS said_by,
+            decided.number AS whole_number,
+            list_contains(ways, 'sum') OR list_contains(ways, 'mean') AS is_sum,
+            list_contains(ways, 'shard') AS is_cut,
+            if(list_contains(ways, 'mean'), shards, 1) AS parts
+        FROM together
+        JOIN decided
+            USING (leaf)
+    )
 SELECT
-    * EXCLUDE (max, min, mean, norm, total),
-    CASE WHEN NOT is_sum THEN max WHEN elements = shards THEN total / if(is_mean, shards, 1) END AS max,
-    CASE WHEN NOT is_sum THEN min WHEN elements = shards THEN total / if(is_mean, shards, 1) END AS min,
-    CASE WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / if(is_mean, shards, 1) END AS mean,
-    CASE WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / if(is_mean, shards, 1)) END AS norm,
-    is_sum AND elements <> shards AND NOT list_contains(list_transform(contents, lambda one: one IS NOT NULL), true) AS is_unknown
-FROM together
+    * EXCLUDE (max, min, mean, norm, total, parts),
+    CASE WHEN NOT is_sum THEN max WHEN elements = shards THEN total / parts END AS max,
+    CASE WHEN NOT is_sum THEN min WHEN elements = shards THEN total / parts END AS min,
+    CASE WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / parts END AS mean,
+    CASE WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / parts) END AS norm,
+    is_sum AND elements <> shards AND NOT has_contents AS is_unknown
+FROM placed

@@ -1,8 +1,8 @@
 -- ratio: how many times as large the norm of a leaf's shards together is as golden's.
 -- grain: one row; NULL if either is not known or zero
--- parameters: $op, $slot, $repeat, $copies (how many ranks have the same shard); after cut_members, golden_leaves
-SELECT sqrt(sum(pow(members.norm, 2)) / $copies) / nullif(any_value(golden.norm), 0) AS ratio
+-- parameters: $leaf, $copies (how many ranks have the same shard); after members, golden_leaves
+SELECT sqrt(ordered_sum(pow(members.norm, 2)) / $copies) / nullif(any_value(golden.norm), 0) AS ratio
 FROM cut_members AS members
 JOIN golden_leaves AS golden
-    USING (whole_op, slot, repeat)
-WHERE whole_op = $op AND slot = $slot AND repeat = $repeat
+    USING (leaf)
+WHERE leaf = $leaf

@@ -1,13 +1,14 @@
 -- reductions: the values that an all_reduce adds up over an axis of the mesh, and the value that it gives.
 -- grain: one value of a rank, and axis
 -- parameters: $run, $step; after transfers, axis_groups
+-- place: rank and row in one number; joined by two columns, all rows of a rank would meet all others of it
 WITH
     called AS (
         SELECT
             transfers.rank,
             axis_groups.axis,
-            transfers.given[1] AS given,
-            transfers.taken[1] AS taken,
+            CAST(transfers.rank AS BIGINT) << 32 | transfers.given[1] AS given,
+            CAST(transfers.rank AS BIGINT) << 32 | transfers.taken[1] AS taken,
             CASE transfers.reduction WHEN 'avg' THEN len(transfers.members) ELSE 1 END AS factor
         FROM transfers
         JOIN axis_groups
@@ -21,8 +22,7 @@ WITH
     ),
     moved AS (
         SELECT
-            rank,
-            row,
+            CAST(rank AS BIGINT) << 32 | row AS place,
             max,
             min,
             mean,
@@ -52,7 +52,7 @@ SELECT
     any_value(after.content) AS content
 FROM called
 JOIN moved AS before
-    ON before.rank = called.rank AND before.row = called.given
+    ON before.place = called.given
 JOIN moved AS after
-    ON after.rank = called.rank AND after.row = called.taken
+    ON after.place = called.taken
 GROUP BY called.rank, called.axis, before.sig

@@ -16,7 +16,8 @@ FROM (
         coalesce(reason, if(has_no_statistics, 'statistics of a partial sum do not tell those of the sum', NULL)) AS reason,
         shard_ranks,
         shard_micros,
-        shard_rows
+        shard_rows,
+        carriers
     FROM whole_rows
     UNION ALL BY NAME
     SELECT

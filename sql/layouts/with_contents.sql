@@ -8,7 +8,7 @@ WITH
         WHERE run = getvariable('cut_run') AND step = getvariable('cut_step')
     ),
     theirs AS (
-        SELECT golden.whole_op, golden.slot, golden.repeat, found.reference
+        SELECT golden.leaf, found.reference
         FROM golden_leaves AS golden
         JOIN tensor_references AS found
             ON found.content = golden.content
@@ -17,22 +17,20 @@ WITH
             AND found.rank = getvariable('golden_rank')
     )
 SELECT
-    chosen.whole_op,
-    chosen.slot,
-    chosen.repeat,
-    row_number() OVER (PARTITION BY chosen.whole_op, chosen.slot, chosen.repeat ORDER BY chosen.rank, chosen.micro) AS place,
+    leaf,
     chosen.places,
     chosen.content,
     places.reference,
-    chosen.ways,
-    chosen.dimensions,
+    merged.ways,
+    merged.dimensions,
     chosen.factor,
     theirs.reference AS golden
 FROM chosen
 JOIN merged
-    USING (whole_op, slot, repeat)
+    USING (leaf)
 JOIN places
     ON places.rank = chosen.rank AND places.content = chosen.content
 LEFT JOIN theirs
-    USING (whole_op, slot, repeat)
-WHERE merged.reason IS NULL AND NOT list_contains(list_transform(merged.contents, lambda one: one IS NULL), true)
+    USING (leaf)
+WHERE merged.reason IS NULL AND merged.has_all_contents
+ORDER BY leaf, chosen.rank, chosen.micro

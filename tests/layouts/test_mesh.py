@@ -32,6 +32,10 @@ def test_ranks_with_the_same_parameters_and_other_data_are_copies():
     assert found(inferred(seen(2, {(0, 1): False}, data={1: "other"}))) == [("dp", 2)]
 
 
+def test_copies_that_were_given_one_batch_are_still_copies():
+    assert found(inferred(seen(2, {(0, 1): False}))) == [("dp", 2)]
+
+
 def test_collectives_within_the_model_say_that_the_sequence_is_cut():
     assert found(inferred(seen(2, {(0, 1): True}, data={1: "other"}))) == [("cp", 2)]
     assert found(inferred(seen(2, {(0, 1): True}, data={1: "other"}, cuts_sequence=False))) == [("dp", 2)]

@@ -1,5 +1,7 @@
 """How a tensor lies over the axes, from shapes, from equality, and from what an op is given."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakeprobe.layouts.mesh import Axis
@@ -16,7 +18,7 @@ def leaf(
     if "parameters_grad" in op:
         role = direction = "parameters_grad"
     return Leaf(
-        Key(op, slot, 0), role, "tensor", direction, shape, 1, whole, equal, present, frozenset(reduced),
+        Key(op, slot, 0), role, "tensor", direction, shape, 1, 4, whole, equal, present, frozenset(reduced),
         value if value is not None else hash((op, slot)), **more,
     )  # fmt: skip
 
@@ -72,6 +74,17 @@ def test_the_same_data_on_every_copy_is_a_finding():
 @pytest.mark.parametrize(("number", "golden", "became"), [("4", "8", "8"), ("3", "8", None), ("4", "9", None)])
 def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden, became):
     tensor = leaf("input.0", (4, 8), (8, 8), (False, True))
-    argument = Leaf(Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, None, (True, True), (2, 2),
-                    frozenset(), 1, number, golden)  # fmt: skip
+    argument = Leaf(
+        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, 1, None, (True, True), (2, 2),
+        frozenset(), 1, number, golden,
+    )  # fmt: skip
     assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
+
+
+def test_fewer_values_than_shards_say_that_a_rank_has_the_shard_of_another():
+    same, other = (
+        replace(leaf("parameters.weight", (4, 8), (8, 8), (True, equal)), values=values)
+        for equal, values in ((True, 1), (False, 2))
+    )
+    assert decide([[same]], (DP, TP))[same.key].repeats(same)
+    assert not decide([[other]], (DP, TP))[other.key].repeats(other)

@@ -4,7 +4,7 @@
 --   blame_leaves and compared_units
 -- golden_maker, target_maker: the latest earlier op with that value among its outputs (norm within a ten-thousandth)
 -- maker_differs: the op that made it in golden has an output that differs, or no counterpart, so the input's difference
---   may come from there
+--   may come from there; noise there does not explain an error a thousand times as large here
 WITH
     -- this excludes most tensors before their other columns are read
     maxima AS (
@@ -68,7 +68,10 @@ WITH
         GROUP BY ALL
     ),
     differing AS (
-        SELECT DISTINCT step, rank, golden_seq AS seq FROM blame_leaves WHERE NOT is_input AND golden_seq IS NOT NULL
+        SELECT step, rank, golden_seq AS seq, bool_or(difference <> 'noise') AS is_beyond_noise, max(error) AS error
+        FROM blame_leaves
+        WHERE NOT is_input AND golden_seq IS NOT NULL
+        GROUP BY step, rank, golden_seq
     ),
     paired AS (
         SELECT DISTINCT golden_makers.step, golden_makers.rank, golden_makers.seq
@@ -88,7 +91,11 @@ SELECT
     u.error,
     golden_makers.seq AS golden_maker,
     target_makers.seq AS target_maker,
-    golden_makers.seq IS NOT NULL AND (differing.seq IS NOT NULL OR paired.seq IS NULL) AS maker_differs
+    golden_makers.seq IS NOT NULL
+    AND (
+        coalesce(differing.is_beyond_noise OR differing.error * 1000 > u.error, false)
+        OR paired.seq IS NULL
+    ) AS maker_differs
 FROM blame_unexplained AS u
 LEFT JOIN golden_makers USING (step, rank, row)
 LEFT JOIN target_makers USING (step, rank, row)

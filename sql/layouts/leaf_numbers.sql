@@ -1,0 +1,20 @@
+-- leaf_numbers: the leaves of the whole, numbered, with what the first rank has of each that is no statistic.
+-- grain: one leaf of the whole
+-- parameters: $run, $step; the tables cut_names (piece, op, whole, micro, reason) and cut_ranks (rank, piece, c0, c1, …)
+SELECT
+    CAST(row_number() OVER (ORDER BY cut_names.whole, slot, repeat) - 1 AS INTEGER) AS leaf,
+    cut_names.whole AS whole_op,
+    slot,
+    repeat,
+    arg_min(role, CAST(rank AS BIGINT) << 32 | micro) AS role,
+    arg_min(kind, CAST(rank AS BIGINT) << 32 | micro) AS kind,
+    arg_min(value, CAST(rank AS BIGINT) << 32 | micro) AS number,
+    arg_min(extra, CAST(rank AS BIGINT) << 32 | micro) AS extra,
+    bool_or(lower(dtype) LIKE '%bool%') AS is_bool
+FROM tensors
+JOIN cut_ranks
+    USING (rank)
+JOIN cut_names
+    USING (piece, op)
+WHERE tensors.run = $run AND tensors.step = $step AND cut_names.whole IS NOT NULL
+GROUP BY cut_names.whole, slot, repeat
