@@ -58,8 +58,8 @@ class Primitives:
             backward = _Backward(recorder, f"{name}.{number}.backward")
             args = backward.arguments(args) or args
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
-            if op is not None and op.body:
-                op.body["attributes"] = _attributes(primitive)
+            if op is not None and op.body and (attributes := _attributes(primitive)):
+                op.body["attributes"] = attributes
             try:
                 output = run(primitive, *args, **kwargs)
             except BaseException:
