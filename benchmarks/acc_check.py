@@ -1,4 +1,4 @@
-"""Times msprobe's acc_check on a dump.json, with the CPU in the place of its device: python benchmarks/acc_check.py DUMP.
+"""Times msprobe's acc_check on a dump.json, with the CPU as its device: python benchmarks/acc_check.py DUMP.JSON.
 
 msprobe 26.2 refuses to run without an NPU or a GPU; here its modules are told that the CPU is one. It takes an API
 whose name has "forward" in it (multi_head_attention_forward) for a broken dump, so such calls are left out. Needs a
