@@ -78,7 +78,8 @@ def count(lake: Any, name: str) -> None:
     report = lake.verify(name).report
     rows = "FROM verifications WHERE verification = $name"
     ops = "op NOT LIKE 'Jit.%'"  # a program of MindSpore that jit compiled, such as an optimizer, is no op
-    ran = f"SELECT count(DISTINCT op) FILTER (status <> 'skip'), count(DISTINCT op) {rows} AND direction = $direction AND {ops}"
+    counts = "count(DISTINCT op) FILTER (status <> 'skip'), count(DISTINCT op)"
+    ran = f"SELECT {counts} {rows} AND direction = $direction AND {ops}"
     for direction in ("forward", "backward"):
         [(done, known)] = lake.sql(ran, {"name": name, "direction": direction}).fetchall()
         print(f"{name}: {done} of {known} {direction} ops ran again ({done / known:.1%})")

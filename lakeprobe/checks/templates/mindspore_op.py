@@ -8,6 +8,7 @@ Needs mindspore and numpy. The arguments are in the .npz file beside this script
 """
 
 import argparse
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,14 @@ def function_of(name: str) -> Any:
     found: Any = mindspore
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
-    if isinstance(found, type) and issubclass(found, mindspore.ops.Primitive) and CALL["attributes"] is not None:
-        return found(**{key: attribute(value) for key, value in CALL["attributes"].items()})
+    if isinstance(found, type) and issubclass(found, mindspore.ops.Primitive):
+        known = CALL["attributes"] or {}
+        signature = inspect.signature(found.__init__)  # type: ignore[misc]
+        wanted = [parameter for parameter in signature.parameters if parameter != "self"]
+        missing = [parameter for parameter in wanted if parameter not in known]
+        if missing:
+            sys.exit(f"the dump does not have the attributes of the primitive: {', '.join(missing)}")
+        return found(**{parameter: attribute(known[parameter]) for parameter in wanted})
     if not callable(found) or isinstance(found, type):
         sys.exit(f"MindSpore {mindspore.__version__} has no op {name}")
     return found
