@@ -73,5 +73,5 @@ def test_vc_and_cad_compare_folders_of_kernels_and_dc_gives_the_array(tmp_path: 
     with lakeprobe.open(tmp_path / "lake") as opened:
         [(op,)] = opened.sql("select op from ops where run = 'npu'").fetchall()
         np.testing.assert_array_equal(opened.tensor("npu", op, "output.0"), values + 0.5)
-        errors = opened.sql("select target_slot, max_abs_error from results order by target_slot").fetchall()
-    assert errors == [("input.0", 0.0), ("output.0", 0.5)]
+        errors = opened.sql("select target_name, max_abs_error from results order by target_row").fetchall()
+    assert errors == [("Add.net_Add-op1.2.0.input.0", 0.0), ("Add.net_Add-op1.2.0.output.0", 0.5)]
