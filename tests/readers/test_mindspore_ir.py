@@ -156,7 +156,9 @@ def test_kernels_of_an_optimizer_have_the_line_of_what_they_update(tmp_path: Pat
     assert [scope for scope, found in lines.items() if not found] == ["Default/optimizer-Adam/AssignAdd-op0"]  # a count
     assert len(kernels) == 82
     updates = [node for node in kernels if node.op == "Adam"]
-    assert all(node.frames[0].startswith("File /opt/python/site-packages/mindspore/nn/optim/adam.py") for node in updates)
+    assert all(
+        node.frames[0].startswith("File /opt/python/site-packages/mindspore/nn/optim/adam.py") for node in updates
+    )
     of_update = [lines[node.scope][0].rpartition("construct, ")[2] for node in updates]
     mark = "[its input comes from here]"
     assert sorted(of_update) == [f"{up} {mark}"] * 4 + [f"{down} {mark}"] * 2  # parameters of norm and up, and of down
