@@ -19,6 +19,9 @@ def names(text: str) -> frozenset[str]:
 KEEPS_DTYPE = names("type_as to half float bfloat16 double int long bool byte char short npu_dtype_cast")
 """Ops whose result has the dtype that their arguments name, so that their reference is not raised."""
 
+CASTS = names("to astype cast Cast")
+"""The same of MindSpore."""
+
 NO_OPS = names(
     """
     __setstate__ __reduce_ex__ __reduce__ __deepcopy__ apply_ map_ map2_ set_ register_hook share_memory_
@@ -70,7 +73,8 @@ class Leaf:
 class Call:
     """A forward call and, if it was recorded, its backward: all leaves in the dump's order.
 
-    `key` is the same for calls that need to run only once. `empties` are the paths of empty lists and objects.
+    `key` is the same for calls that need to run only once. `empties` are the paths of empty lists and objects,
+    `attributes` what a primitive of MindSpore was made with, both as JSON.
     """
 
     key: str
@@ -79,6 +83,7 @@ class Call:
     forward: list[Leaf]
     backward: list[Leaf] = field(default_factory=list)
     empties: str | None = None
+    attributes: str | None = None
 
     def of(self, role: str) -> list[Leaf]:
         """The leaves of the forward that are `role`: input or output."""

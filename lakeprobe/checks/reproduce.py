@@ -19,7 +19,7 @@ import numpy as np
 
 from lakeprobe import resources
 from lakeprobe.checks import SEED, values
-from lakeprobe.checks.calls import KEEPS_DTYPE, NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
+from lakeprobe.checks.calls import CASTS, KEEPS_DTYPE, NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
@@ -44,9 +44,13 @@ _MODULES = {
         "Mint": "mindspore.mint",
         "MintFunctional": "mindspore.mint.nn.functional",
         "Tensor": "mindspore.Tensor",
+        "Primitive": "mindspore.ops",
     },
 }
 """Where a script finds the ops of each namespace. It has a template for each of these frameworks."""
+_KEEPS_DTYPE = {"pytorch": KEEPS_DTYPE, "mindspore": KEEPS_DTYPE | CASTS}
+_REFERENCES = "from lakeprobe.checks.mindspore.references import install"
+"""The line of a template in whose place scripts have the whole file."""
 _API = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -90,7 +94,7 @@ def reproduce(
         limits = _limits(connection, call.api)
     script = Path(out) if out is not None else Path(f"{re.sub(r'[^A-Za-z0-9_.-]', '_', wanted)}.py")
     try:
-        described, arrays = _described(call, wanted, seed, backward, _MODULES[framework])
+        described, arrays = _described(call, wanted, seed, backward, framework)
     except CannotRunError as reason:
         raise UsageError(f"{wanted} of run {run} cannot be reproduced: {reason}") from reason
     return _write(script, framework, described | {"limits": limits}, arrays)
@@ -131,10 +135,10 @@ def _limits(connection: duckdb.DuckDBPyConnection, api: str) -> list[dict[str, f
 
 
 def _described(
-    call: Call, op: str, seed: int, backward: bool, modules: Mapping[str, str]
+    call: Call, op: str, seed: int, backward: bool, framework: str
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:  # fmt: skip
     """The call as the script has it, and its arrays by name. Raises CannotRunError."""
-    function = _function(call, modules)
+    function = _function(call, _MODULES[framework])
     own_seed = seed ^ zlib.crc32(call.key.encode())
     arrays: dict[str, NDArray[Any]] = {}
     dtypes: dict[str, str] = {}
@@ -160,8 +164,9 @@ def _described(
     described = {
         "op": op, "function": function, "positional": positional or [], "named": named or {},
         "gradients": [f"gradient.{leaf.slot}" for leaf in gradients], "dtypes": dtypes,
-        "keeps_dtype": call.api in KEEPS_DTYPE, "autocast": _autocast(call), "unit": max(floats, default=2.0**-23) / 2,
-        "seed": seed, "without": [],
+        "keeps_dtype": call.api.rpartition(".")[2] in _KEEPS_DTYPE[framework],
+        "autocast": _autocast(call), "unit": max(floats, default=2.0**-23) / 2,
+        "seed": seed, "without": [], "attributes": None if call.attributes is None else json.loads(call.attributes),
     }  # fmt: skip
     return described, arrays
 
@@ -171,7 +176,7 @@ def _function(call: Call, modules: Mapping[str, str]) -> str:
     module = modules.get(call.api_type)
     if module is None or not _API.fullmatch(call.api) or call.api.rpartition(".")[2] in NO_OPS:
         raise CannotRunError(f"{call.api_type}.{call.api} is no op that a script could call")
-    return f"{module}.{call.api}"
+    return f"{module}.{call.api.rpartition('.')[2] if call.api_type == 'Primitive' else call.api}"
 
 
 def _autocast(call: Call) -> str | None:
@@ -196,6 +201,8 @@ def _write(
     script: Path, framework: str, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> Script:  # fmt: skip
     text = (_TEMPLATES / f"{framework}_op.py").read_text(encoding="utf-8").replace("SCRIPT", script.name)
+    references = _TEMPLATES.parent / "mindspore" / "references.py"
+    text = text.replace(f"{_REFERENCES}\n", f"\n{references.read_text(encoding='utf-8')}")
     text = text.replace("CALL: dict[str, Any] = {}", f"CALL: dict[str, Any] = {literal(described)}", 1)
     data = script.with_suffix(".npz")
     try:

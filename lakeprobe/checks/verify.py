@@ -213,7 +213,9 @@ def _call(row: Mapping[str, Any], random: bool) -> Call:
         ]
         for direction in ("forward", "backward")
     )
-    return Call(row["key"], row["api_type"] or "", row["api"] or "", forward, backward, row["empties"])
+    return Call(
+        row["key"], row["api_type"] or "", row["api"] or "", forward, backward, row["empties"], row["attributes"]
+    )  # fmt: skip
 
 
 def _leaf(leaf: Mapping[str, Any], place: Mapping[str, Any] | None, random: bool) -> Leaf:

@@ -43,6 +43,9 @@ _MEGATRON_FILE = "model_optim_rng.pt"
 _WEIGHTS = ("model", "pytorch_model", "consolidated", "weights")
 """What the file with a model's weights is called; other files beside it hold the optimizer, the schedule, …"""
 
+_SAME_MODEL = {"model", "pytorch_model", "consolidated"}
+"""Names under which a folder of a model of transformers holds it in several formats."""
+
 _MOST_NAMED = 5
 """Things that were left out that a note names."""
 
@@ -63,8 +66,18 @@ def find(listing: Listing) -> list[Source]:
     if files and all(file.is_file() for file in files):
         return [_source(folder, [f"{rank}/{_MEGATRON_FILE}" for rank in ranks], "")]
     groups = _groups(folder, listing.files)
-    weights = [name for name in groups if len(groups) == 1 or name.rpartition(".")[0] in _WEIGHTS][:1]
-    return [_source(folder, files, "" if name in weights else name) for name, files in groups.items()]
+    weights = [name for name in groups if len(groups) == 1 or name.rpartition(".")[0] in _WEIGHTS]
+    again = {name for name in weights[1:] if {name.rpartition(".")[0], weights[0].rpartition(".")[0]} <= _SAME_MODEL}
+    notes = tuple(
+        f"{folder / name} is left out: {weights[0]} beside it has the model; name the file alone to read it"
+        for name in groups if name in again
+    )  # fmt: skip
+    found = [
+        _source(folder, files, "" if name in weights[:1] else name)
+        for name, files in groups.items()
+        if name not in again
+    ]
+    return [replace(found[0], notes=notes), *found[1:]] if found else []
 
 
 def alone(source: Source, path: Path) -> Source:

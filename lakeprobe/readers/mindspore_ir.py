@@ -9,8 +9,10 @@
 
 The lines go from the outermost call to the innermost. A kernel is named by its scope, with _ for /. A node of the
 backward pass has forward_unique_id, the unique_id of the node whose gradient it computes; where it has no lines of its
-own, those of that node stand for it, or else those of its first input. MindSpore writes IR beside a kernel dump
-(rank_R/graphs), and with MS_DEV_SAVE_GRAPHS=1; the files of releases before 2.3 say `# In file /train/net.py(40)/ … /`.
+own, those of that node stand for it. A node without a line of the user's, such as an update of the optimizer or a sum
+of gradients, has the lines of what it is computed from, or else of what uses it, marked so. MindSpore writes IR beside
+a kernel dump (rank_R/graphs), and with MS_DEV_SAVE_GRAPHS=1; the files of releases before 2.3 say
+`# In file /train/net.py(40)/ … /`.
 A constant may fill many lines of a node, which are skipped.
 """
 
@@ -42,6 +44,10 @@ _FRAME = re.compile(  # file, line, and the code between slashes, perhaps with a
 _FUNCTION = re.compile(r"\s*def (\w+)")
 _INPUT = re.compile(r"%(\w+)")
 _NUMBER = re.compile(r"-op\d+$")
+_OWN = re.compile(r"(site-packages|dist-packages|package)/mindspore/")
+"""In the paths of MindSpore's own files."""
+_ORDER = "UpdateState"
+"""The operator that only orders its inputs: no data passes through it."""
 _UNIQUE = re.compile(r'(?P<forward>forward_)?unique_id: "(?P<id>\d+)"')
 
 
@@ -74,14 +80,46 @@ def nodes(path: Path) -> list[Node]:
     if not found:
         raise DumpError(f"{path} is no IR of MindSpore: it has no node; save the graphs again, or remove it")
     forward = {node.unique_id: node for node in reversed(found) if node.unique_id and node.frames}
-    numbered = {(node.graph, node.number): node for node in found}
     for node in found:
         if not node.frames and node.forward_id in forward:
             node.frames = forward[node.forward_id].frames
-        if not node.frames:  # a sum of gradients, for one, which the compiler added
-            inputs = (numbered.get((node.graph, number)) for number in node.inputs)
-            node.frames = next((source.frames for source in inputs if source is not None and source.frames), [])
+    _take_over(found)
     return found
+
+
+def _take_over(found: Sequence[Node]) -> None:
+    """Give nodes without a line of the user's those of what they are computed from, or else of what uses them.
+
+    An update of a parameter has a gradient among its inputs, which comes before the others.
+    """
+    numbered = {(node.graph, node.number): node for node in found if node.op != _ORDER}
+    sources = {
+        id(node): sorted(
+            (numbered[node.graph, number] for number in node.inputs if (node.graph, number) in numbered),
+            key=lambda source: not source.forward_id,
+        )
+        for node in numbered.values()
+    }
+    uses: dict[int, list[Node]] = {}
+    for node in numbered.values():
+        for source in sources[id(node)]:
+            uses.setdefault(id(source), []).append(node)
+    lines = {id(node): _users(node.frames) for node in numbered.values()}
+    for nodes, neighbours, remark in (  # inputs stand before a node, and what uses it after it
+        (list(numbered.values()), sources, "[its input comes from here]"),
+        (list(reversed(numbered.values())), uses, "[it is used for what comes from here]"),
+        (list(numbered.values()), sources, "[its input comes from here]"),
+    ):
+        for node in nodes:
+            if not lines[id(node)]:
+                near = (lines[id(other)] for other in neighbours.get(id(node), ()))
+                lines[id(node)] = next((theirs for theirs in near if theirs), [])
+                node.frames = [*node.frames, *(f"{frame} {remark}" for frame in lines[id(node)])]
+
+
+def _users(frames: Iterable[str]) -> list[str]:
+    """The frames that are not of MindSpore's own files."""
+    return [frame for frame in frames if not _OWN.search(frame)]
 
 
 def frames_by_kernel(files: Iterable[Path]) -> dict[str, Sequence[str]]:

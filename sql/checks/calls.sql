@@ -1,7 +1,8 @@
 -- calls: the API calls of one unit with all their leaves, and a key that calls share which need to run only once.
 -- grain: one forward call of an API
 -- parameters: $run, $step, $rank; the views ops, tensors and tensor_references
--- key: the op, its inputs (contents, or else statistics), and those results that the dump has with contents
+-- attributes: what a primitive of MindSpore was made with, as JSON; NULL if it is none, or that was not recorded
+-- key: the op, its attributes and inputs (contents, or else statistics), and those results that the dump has with contents
 WITH
 leaves AS (
     SELECT
@@ -28,7 +29,8 @@ entries AS (
     GROUP BY seq
 ),
 own_ops AS (
-    SELECT * FROM ops WHERE run = $run AND step = $step AND rank = $rank AND kind = 'api'
+    SELECT *, if(json_valid(extra), extra ->> '$.attributes', NULL) AS attributes FROM ops
+    WHERE run = $run AND step = $step AND rank = $rank AND kind = 'api'
 )
 SELECT
     forward.seq,
@@ -39,12 +41,14 @@ SELECT
     backward.op AS backward_op,
     backward.seq AS backward_seq,
     forward.empties,
+    forward.attributes,
     coalesce(f.leaves, []) AS forward_leaves,
     coalesce(f.places, []) AS forward_places,
     coalesce(b.leaves, []) AS backward_leaves,
     coalesce(b.places, []) AS backward_places,
     md5(to_json([
-        forward.api_type, forward.api, forward.empties, to_json(f.decisive)::VARCHAR, to_json(b.decisive)::VARCHAR
+        forward.api_type, forward.api, forward.empties, forward.attributes,
+        to_json(f.decisive)::VARCHAR, to_json(b.decisive)::VARCHAR
     ])::VARCHAR) AS key
 FROM own_ops AS forward
 LEFT JOIN own_ops AS backward

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lakeprobe.session import Lake
@@ -10,26 +12,54 @@ mindspore = pytest.importorskip("mindspore")
 import lakeprobe  # noqa: E402
 
 
-def test_functions_run_forward_and_backward(tmp_path):
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A lake with the run ms."""
     import numpy as np
     from mindspore import Tensor, mint, ops
 
-    weight = Tensor(np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32))
-    x = Tensor(np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32))
+    random = np.random.default_rng(0)
+    weight = Tensor(random.standard_normal((8, 4)).astype(np.float32))
+    x = random.standard_normal((3, 8)).astype(np.float32)
+    x[0, :3] = -0.0
 
     def loss(given):
-        y = ops.gelu(mint.matmul(given, weight))
-        return (ops.softmax(y, axis=-1) * y).sum()
+        y = ops.gelu(mint.matmul(ops.relu(given), weight))
+        y = ops.sin(y)
+        return (ops.softmax(y, axis=-1) * ops.erf(y)).sum() + y.shape[0]
 
-    with lakeprobe.collect(None, run="ms", lake=tmp_path / "lake", task="tensor"):
-        ops.grad(loss)(x)
-    with Lake(tmp_path / "lake") as lake:
-        found = lake.verify("ms")
-        rows = found.rows.select("api, direction, origin, status, problem").fetchall()
-    assert {row[0] for row in rows} >= {"gelu", "matmul", "softmax"}
+    folder = tmp_path_factory.mktemp("verify_mindspore") / "lake"
+    with lakeprobe.collect(None, run="ms", lake=folder, task="tensor"):
+        ops.grad(loss)(Tensor(x))
+        ops.shape(Tensor(x).to(mindspore.float16))
+    with Lake(folder) as opened:
+        yield opened
+
+
+def test_functions_run_forward_and_backward(lake):
+    rows = lake.verify("ms").rows.select("api, direction, origin, status, problem").fetchall()
+    assert {row[0] for row in rows} >= {"gelu", "matmul", "softmax", "sin", "relu", "erf", "shape", "to"}
     assert {row[3] for row in rows} == {"pass"}, rows
-    assert ("matmul", "backward", "device") in {row[:3] for row in rows}
-    assert ("gelu", "forward", "recorded") in {row[:3] for row in rows}
+    found = {row[:3] for row in rows}
+    assert {
+        ("matmul", "backward", "device"),
+        ("gelu", "forward", "recorded"),
+        ("shape", "forward", "recorded"),
+    } <= found
+
+
+def test_every_planted_op_is_named_and_no_other(lake, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{Path(lakeprobe.__file__).parents[1]}")
+    rows = lake.verify("ms", name="planted", imports=["planted_mindspore"]).rows
+    assert set(rows.filter("status <> 'pass'").select("api, direction, origin, status").fetchall()) == {
+        ("gelu", "forward", "device", "error"),
+        ("sin", "forward", "device", "error"),
+        ("sin", "backward", "device", "error"),
+        ("relu", "forward", "device", "error"),
+        ("erf", "backward", "device", "error"),
+        ("softmax", "forward", "device", "warning"),
+        ("softmax", "backward", "device", "warning"),
+    }
 
 
 def test_a_script_gives_the_verdict_of_verify(tmp_path):
@@ -57,32 +87,57 @@ def test_a_script_gives_the_verdict_of_verify(tmp_path):
     compile(cast.read_text(), "cast.py", "exec")
 
 
-def test_a_primitive_without_attributes_runs_and_another_says_which_are_missing(tmp_path):
+def test_primitives_run_with_the_attributes_that_were_recorded(tmp_path):
+    """MindSpore has no convolution in float64, so that its reference is ours."""
     import numpy as np
-    from mindspore import Tensor, nn, ops
+    from mindspore import Parameter, Tensor, nn, ops
+
+    random = np.random.default_rng(1)
 
     class Net(nn.Cell):
         def __init__(self):
             super().__init__()
-            self.tanh, self.total = ops.Tanh(), ops.ReduceSum(keep_dims=True)
+            self.total, self.norm = ops.ReduceSum(keep_dims=True), ops.BatchNorm(True, 1e-3)
+            self.conv = ops.Conv2D(4, (3, 2), pad_mode="pad", pad=(1, 2, 0, 1), stride=2, dilation=2, group=2)
+            self.same = ops.Conv2D(2, 3, pad_mode="same", stride=2)
+            self.weight = Parameter(Tensor(random.standard_normal((4, 1, 3, 2)).astype(np.float32)), name="weight")
+            self.second = Parameter(Tensor(random.standard_normal((2, 4, 3, 3)).astype(np.float32)), name="second")
+            self.ones = Parameter(Tensor(np.ones(4, np.float32)), name="ones")
+            self.moments = [Parameter(Tensor(np.ones(4, np.float32)), name=name, requires_grad=False) for name in "mv"]
 
         def construct(self, x):
-            return self.total(self.tanh(x), -1)
+            y = self.norm(self.conv(x, self.weight), self.ones, self.ones, *self.moments)[0]
+            return self.total(self.same(y, self.second), -1).sum()
 
-    x = Tensor(np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32))
     net = Net()
     with lakeprobe.collect(net, run="ms", lake=tmp_path / "lake", task="tensor"):
-        net(x)
+        mindspore.value_and_grad(net, 0, net.trainable_params())(
+            Tensor(random.standard_normal((2, 2, 9, 8)).astype(np.float32))
+        )
     with Lake(tmp_path / "lake") as lake:
         lake.verify("ms")
-        found = lake.sql("SELECT api, origin, status, problem FROM verifications ORDER BY place").fetchall()
-    assert found == [
-        ("tanh.Tanh", "device", "pass", None),
-        ("tanh.Tanh", "recorded", "pass", None),
-        (
-            "total.ReduceSum",
-            "device",
-            "skip",
-            "the dump does not have the attributes of the primitive: keep_dims, skip_mode",
-        ),
-    ]
+        found = lake.sql("SELECT api, direction, slot, origin, status FROM verifications ORDER BY ALL").fetchall()
+        recorded = lake.sql("SELECT api, extra ->> '$.attributes.keep_dims' FROM ops WHERE api = 'total.ReduceSum'")
+        assert recorded.fetchall()[0] == ("total.ReduceSum", "true")
+        lake.reproduce("ms", "Primitive.conv.Conv2D.0", tmp_path / "op.py")
+    assert {row[0] for row in found} == {"conv.Conv2D", "same.Conv2D", "norm.BatchNorm", "total.ReduceSum", "sum"}
+    assert {row for row in found if row[4] != "pass"} == {  # the kernel leaves them unwritten
+        ("norm.BatchNorm", "forward", f"output.{place}", "device", "skip") for place in (1, 2)
+    }
+    assert {row[2] for row in found if row[0] == "same.Conv2D" and row[1] == "backward"} == {"input.0", "input.1"}
+    script = (tmp_path / "op.py").read_text()
+    assert '"pad_mode": "pad"' in script
+    assert "lakeprobe" not in script
+    compile(script, "op.py", "exec")
+
+
+def test_a_primitive_of_a_dump_without_attributes_says_which_are_missing(tmp_path):
+    """Such as a dump of msprobe."""
+    from lakeprobe.checks.calls import Call, CannotRunError
+    from lakeprobe.checks.mindspore.runner import _find
+
+    with pytest.raises(CannotRunError, match="does not have the attributes of the primitive: keep_dims, skip_mode"):
+        _find(Call("", "Primitive", "total.ReduceSum", []))
+    with pytest.raises(CannotRunError, match="a program that jit compiled"):
+        _find(Call("", "Jit", "Adam", []))
+    assert _find(Call("", "Primitive", "tanh.Tanh", [])).name == "Tanh"

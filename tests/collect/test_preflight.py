@@ -246,6 +246,8 @@ SCRIPT = """
 import random, sys, numpy, torch
 torch.manual_seed(int(sys.argv[1]))
 model = torch.nn.Linear(2, 2)
+if int(sys.argv[1]):
+    random.random()
 print(model(torch.ones(1, 2)).sum().item() != 0)
 """
 
@@ -262,7 +264,14 @@ def test_a_wrapped_command_packs_itself(tmp_path: Path) -> None:
     before, _, after = done.out.partition("What differs:\n")
     assert "Verdict: different" in before
     differing = [line.strip().partition(":")[0] for line in after.partition("\n\n")[0].splitlines()]
-    assert differing == ["random.torch", "weights.weight", "weights.bias", "launch.arguments"]
+    assert differing == [
+        "random.torch", "weights.weight", "weights.bias", "launch.arguments", "random.random",
+        "random.calls.random.random",
+    ]  # fmt: skip
+    assert "random.calls.random.random: only in the target: 1 at train.py:6" in done.out
+    packed = json.loads((tmp_path / "a/rank0/preflight.json").read_text())["random"]
+    assert packed["calls.torch.kaiming_uniform_"] == packed["calls.torch.uniform_"] == "1 at train.py:4"
+    assert packed["random"] == "not seeded"
 
 
 def test_the_exit_code_of_the_command_is_kept(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import lakeprobe
 from tests.commands.program import lakeprobe as run
+from tests.readers.test_acl import kernel_file, written
 
 PAIR = Path(__file__).parents[1] / "data/ptdbg/pair.tar.xz"
 
@@ -59,3 +60,18 @@ def test_cn_compares_two_files(dump: Path, tmp_path: Path) -> None:
 def test_vc_compares_two_folders(dump: Path, tmp_path: Path) -> None:
     done = run("compare", dump, dump, "--lake", tmp_path / "lake", "--tensors", "link")
     assert "Verdict: equal" in done.out
+
+
+def test_vc_and_cad_compare_folders_of_kernels_and_dc_gives_the_array(tmp_path: Path) -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for side, output in (("npu", values + 0.5), ("gpu", values)):
+        files = {"Add.net_Add-op1.2.7.1670205071724946": kernel_file([values], [output])}
+        written(tmp_path / side / "20260101000000/0/net/0/0", files)
+    lake = ("--lake", tmp_path / "lake")
+    done = run("compare", tmp_path / "npu", tmp_path / "gpu", *lake)
+    assert "The first op that differs: Add.net_Add-op1" in done.out
+    with lakeprobe.open(tmp_path / "lake") as opened:
+        [(op,)] = opened.sql("select op from ops where run = 'npu'").fetchall()
+        np.testing.assert_array_equal(opened.tensor("npu", op, "output.0"), values + 0.5)
+        errors = opened.sql("select target_name, max_abs_error from results order by target_row").fetchall()
+    assert errors == [("Add.net_Add-op1.2.0.input.0", 0.0), ("Add.net_Add-op1.2.0.output.0", 0.5)]

@@ -52,6 +52,16 @@ def test_equal_in_every_format(lake: Lake, tmp_path: Path, kind: str) -> None:
     assert {finding.verdict for finding in result.summary().parameters} <= {"skipped"}
 
 
+def test_a_folder_with_two_formats_of_a_model_is_one_model(lake: Lake, tmp_path: Path) -> None:
+    checkpoints.safetensors(tmp_path / "model.safetensors", {k: v for k, v in STATE.items() if k != "head.weight"})
+    torch.save({name: tensor + 1 for name, tensor in STATE.items()}, tmp_path / "pytorch_model.bin")
+    report = lake.ingest(tmp_path, run="both")
+    assert lake.compare("both", "base").verdict.value == "equal"
+    assert any(
+        "pytorch_model.bin is left out: model.safetensors beside it has the model" in note for note in report.notes
+    )
+
+
 def one_element(state: State) -> None:
     state["layers.1.k.weight"][0, 0] += 1e-3
 

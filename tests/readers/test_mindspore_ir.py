@@ -19,7 +19,9 @@ from tests.commands.program import lakeprobe as run
 from tests.readers.test_acl import kernel_file, written
 
 IR = Path(__file__).parents[1] / "data/mindspore_ir"
-"""The IR of train.py there, of MindSpore 2.8 in graph mode, and the names of the files of its kernel dump."""
+"""The IR of train.py and train_one_step.py there, of MindSpore 2.8 in graph mode, and the files of a kernel dump."""
+NO_KERNELS = {"Load", "UpdateState", "MakeTuple", "TupleGetItem", "Depend"}
+"""Operators of the IR that only name, order or bundle what others compute."""
 
 
 def kernel_dump(folder: Path, with_ir: bool = True) -> Path:
@@ -144,6 +146,26 @@ def test_nodes_of_the_real_file() -> None:
     assert all(node.scope.startswith("Gradients/") for node in gradients)
 
 
+def test_kernels_of_an_optimizer_have_the_line_of_what_they_update(tmp_path: Path) -> None:
+    """nn.TrainOneStepCell is the outermost cell: no line of the user's calls the optimizer."""
+    path = tmp_path / "graph.ir"
+    path.write_bytes(gzip.decompress((IR / "train_one_step.ir.gz").read_bytes()))
+    kernels = [node for node in nodes(path) if node.scope and node.op.removeprefix("PrimFunc_") not in NO_KERNELS]
+    lines = {node.scope: [frame for frame in node.frames if "/data/train/" in frame] for node in kernels}
+    up, down = "hidden = ops.relu(self.norm(self.up(x)))", "return self.down(hidden)"
+    assert [scope for scope, found in lines.items() if not found] == ["Default/optimizer-Adam/AssignAdd-op0"]  # a count
+    assert len(kernels) == 82
+    updates = [node for node in kernels if node.op == "Adam"]
+    assert all(
+        node.frames[0].startswith("File /opt/python/site-packages/mindspore/nn/optim/adam.py") for node in updates
+    )
+    of_update = [lines[node.scope][0].rpartition("construct, ")[2] for node in updates]
+    mark = "[its input comes from here]"
+    assert sorted(of_update) == [f"{up} {mark}"] * 4 + [f"{down} {mark}"] * 2  # parameters of norm and up, and of down
+    assert lines["Default/optimizer-Adam/Mul-op0"][0].endswith("[it is used for what comes from here]")
+    assert not any("[" in frame for frame in lines["Default/network-Loss/net-Net/up-Dense/MatMul-op0"])
+
+
 OLD = """#IR entry: @train.1
 subgraph @train.1() {
   %1([CNode]2) = MatMul(%para1_x, %para2_w) {instance name: matmul} cnode_primal_attrs: {unique_id: "7"}
@@ -167,7 +189,7 @@ def test_old_files_gradients_and_nodes_without_a_scope(tmp_path: Path) -> None:
     assert [(node.op, node.scope, node.frames) for node in nodes(tmp_path / "old.ir")] == [
         ("MatMul", "Default/fc-Dense/MatMul-op1", frame),
         ("MatMul", "Gradients/Default/fc-Dense/gradMatMul/MatMul-op2", frame),
-        ("Neg", "", frame),
+        ("Neg", "", [f"{frame[0]} [its input comes from here]"]),
     ]
     assert frames_by_kernel([tmp_path / "old.ir"])["Default_fc-Dense_MatMul-op1"] == frame
 

@@ -7,6 +7,7 @@ result alone.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,7 +25,20 @@ from numpy.typing import NDArray
 
 from lakeprobe.changes import LIMITS, NOISY
 from lakeprobe.checks import values
-from lakeprobe.checks.calls import Call, CannotRunError, Leaf, Outcome, Perturbed, Setup, nested, paths, values_of
+from lakeprobe.checks.calls import (
+    CASTS,
+    KEEPS_DTYPE,
+    Call,
+    CannotRunError,
+    Leaf,
+    Outcome,
+    Perturbed,
+    Setup,
+    nested,
+    paths,
+    values_of,
+)
+from lakeprobe.checks.mindspore import references
 from lakeprobe.collect.mindspore.arrays import to_array, to_tensor
 from lakeprobe.tensors import changes
 from lakeprobe.tensors.measures import measure
@@ -38,6 +52,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _REFUSED = frozenset(
     ("asnumpy", "init_data", "set_dtype", "from_numpy", "register_hook", "deepcopy", "derivative", "jet")
 )
+_KEEPS_DTYPE = KEEPS_DTYPE | CASTS
+_NO_REFERENCE = re.compile(r"For primitive\[\w+\], the input argument\[\w+\] must be a type of [^.]*Float64")
+"""What MindSpore says where it has no kernel in float64."""
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _DRAWS = 4
 
@@ -51,6 +68,7 @@ class Runner:
         kind, _, number = setup.device.partition(":")
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
         mindspore.set_device(kind.upper() if kind != "npu" else "Ascend", int(number or 0))
+        references.install()
         self._seed, self._modes = setup.seed, setup.modes
 
     def perturb(self, call: Call) -> list[Perturbed]:
@@ -71,11 +89,21 @@ class Runner:
                         [prepare(gradient) for gradient in gradients], self._seed, is_raised)  # fmt: skip
 
         device, again = results(lambda array: array, False), results(lambda array: array, False)
-        is_same = all(device[key].tobytes() == again[key].tobytes() for key in device)
-        exact = results(_raised, True)
-        moved = [results(_moving(self._seed + draw), True) for draw in range(_DRAWS)]
         if not device:
-            raise CannotRunError("it returned no tensor")
+            raise CannotRunError("it returned no tensor and no number")
+        is_raised = call.api.rpartition(".")[2] not in _KEEPS_DTYPE
+        try:
+            exact = results(_raised if is_raised else _unchanged, is_raised)
+            moved = [
+                results(_moving(self._seed + draw) if is_raised else _unchanged, is_raised) for draw in range(_DRAWS)
+            ]
+        except TypeError as error:
+            if not _NO_REFERENCE.match(str(error)):
+                raise
+            raise CannotRunError(
+                "MindSpore has no reference in higher precision: it is not there in float64"
+            ) from error
+        is_same = all(device[key].tobytes() == again[key].tobytes() for key in device if key in exact)
         return list(_outcomes(call, device, is_same, exact, moved))
 
     def _given(self, call: Call) -> tuple[dict[str, Array], list[Array]]:
@@ -113,8 +141,10 @@ def _perturbed(
 
 
 def _find(call: Call) -> Callable[..., Any]:
+    if call.api_type == "Jit":
+        raise CannotRunError("it is a program that jit compiled and no op; without jit its ops are recorded")
     if call.api_type == "Primitive":
-        return _primitive(call.api.rpartition(".")[2])
+        return _primitive(call.api.rpartition(".")[2], call.attributes)
     holder = _HOLDERS.get(call.api_type)
     if holder is None:
         raise CannotRunError(f"{call.api_type} is no namespace of MindSpore's ops that can be run")
@@ -131,16 +161,29 @@ def _find(call: Call) -> Callable[..., Any]:
     return found
 
 
-def _primitive(name: str) -> Callable[..., Any]:
-    """Make an instance of a primitive without attributes. Raises CannotRunError if it has some, or is no primitive."""
+def _primitive(name: str, recorded: str | None) -> Callable[..., Any]:
+    """Make a primitive with the attributes that were recorded, as JSON. Raises CannotRunError.
+
+    A dump of msprobe has none, so that only primitives without attributes can be made of it.
+    """
     kind: Any = getattr(ops, name, None)
     if not isinstance(kind, type) or not issubclass(kind, Primitive):
         raise CannotRunError(f"MindSpore {mindspore.__version__} has no primitive {name[:80]}")
-    attributes = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]  # type: ignore[misc]
-    if attributes:
-        raise CannotRunError(f"the dump does not have the attributes of the primitive: {', '.join(attributes)}")
-    made: Callable[..., Any] = kind()
+    attributes = json.loads(recorded or "{}")
+    wanted = [attribute for attribute in inspect.signature(kind.__init__).parameters if attribute != "self"]  # type: ignore[misc]
+    missing = [attribute for attribute in wanted if attribute not in attributes]
+    if missing:
+        raise CannotRunError(f"the dump does not have the attributes of the primitive: {', '.join(missing)}")
+    made: Callable[..., Any] = kind(**{attribute: _attribute(attributes[attribute]) for attribute in wanted})
     return made
+
+
+def _attribute(value: Any) -> Any:
+    return getattr(mindspore, str(value["dtype"])) if isinstance(value, dict) else _tuples(value)
+
+
+def _unchanged(array: Array) -> Array:
+    return array
 
 
 def _raised(array: Array) -> Array:
@@ -177,9 +220,13 @@ def _run(
     tensors = {slot: to_tensor(array) for slot, array in arrays.items()}
     output = _called(call, function, tensors, is_raised)
     outputs = dict(_tensors(output))
-    found = {
-        ("forward", f"output.{slot}" if slot else "output.0"): to_array(tensor) for slot, tensor in outputs.items()
-    }
+    found = {("forward", f"output.{slot or 0}"): to_array(tensor) for slot, tensor in outputs.items()}
+    if not outputs:  # the shape of a tensor, for one
+        numbers = output if isinstance(output, (tuple, list)) else (output,)
+        found = {
+            ("forward", f"output.{place}"): np.asarray(number)
+            for place, number in enumerate(numbers) if isinstance(number, (bool, int, float))
+        }  # fmt: skip
     floats = [slot for slot, array in arrays.items() if array.dtype.name in (*_WIDER, "float64")]
     first = next(iter(outputs), None)
     fitting = [
@@ -242,8 +289,8 @@ def _outcomes(
     moved: list[Results],
 ) -> Iterator[Outcome]:  # fmt: skip
     recorded = {
-        ("forward", leaf.slot): values.array_of(leaf, 0)
-        for leaf in call.of("output") if leaf.kind == "tensor" and leaf.reference is not None
+        ("forward", leaf.slot): values.array_of(leaf, 0) if leaf.kind == "tensor" else np.asarray(values_of(leaf))
+        for leaf in call.of("output") if leaf.reference is not None or leaf.kind == "scalar"
     }  # fmt: skip
     for key, result in device.items():
         wide = exact.get(key)
@@ -263,5 +310,6 @@ def _outcomes(
         there = recorded.get(key)
         if there is not None and there.shape == result.shape and there.dtype == result.dtype:
             yield replace(own, origin="recorded", is_deterministic=None, measures=measure(wide, there, spread))
-    if call.backward and not any(direction == "backward" for direction, _ in device):
+    has_floats = any(leaf.plain_dtype in (*_WIDER, "float64") for leaf in call.of("input"))
+    if call.backward and has_floats and not any(direction == "backward" for direction, _ in device):
         yield Outcome("backward", problem="the recorded gradient fits none of the results")

@@ -1,10 +1,13 @@
 """Records calls of primitives, the operators that cells of a model hold as attributes."""
 
+import contextlib
+import math
 from collections.abc import Callable, Iterator
 from sys import _getframe
 from typing import Any
 
 from mindspore import Tensor, ops
+from mindspore._c_expression.typing import Number as Type
 from mindspore.ops.primitive import Primitive
 
 from lakeprobe.collect.mindspore.cells import parts
@@ -55,6 +58,8 @@ class Primitives:
             backward = _Backward(recorder, f"{name}.{number}.backward")
             args = backward.arguments(args) or args
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
+            if op is not None and op.body and (attributes := _attributes(primitive)):
+                op.body["attributes"] = attributes
             try:
                 output = run(primitive, *args, **kwargs)
             except BaseException:
@@ -68,6 +73,29 @@ class Primitives:
             return output if watched is None else watched
 
         return call
+
+
+def _attributes(primitive: Any) -> dict[str, Any]:
+    """What the primitive was made with, by parameter: numbers and texts, lists of them, and dtypes as {"dtype": name}.
+
+    Anything else is left out: it is not known.
+    """
+    found = {}
+    for name, value in getattr(primitive, "init_attrs", {}).items():
+        with contextlib.suppress(TypeError):
+            found[name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it. Raises TypeError for one that it cannot hold."""
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    if isinstance(value, Type):
+        return {"dtype": str(value).lower()}
+    raise TypeError
 
 
 class _Backward:

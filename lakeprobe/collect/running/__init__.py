@@ -46,13 +46,18 @@ def _pack() -> None:
     """Pack a preflight just before the first call of a module, which is the model; its arguments are the data."""
     import torch
 
-    call, unseeded = torch.nn.Module.__call__, generators()
+    from lakeprobe.collect.running.draws import Draws
+
+    call, unseeded, counted = torch.nn.Module.__call__, generators(), Draws()
 
     @functools.wraps(call)
     def watched(module: Any, *args: Any, **kwargs: Any) -> Any:
         torch.nn.Module.__call__ = call
+        draws = counted.stop()
         folder = Path(os.environ.pop(FOLDER))
-        write(gather(module, batches=[{"arguments": list(args), **kwargs}], unseeded=unseeded), folder)
+        found = gather(module, batches=[{"arguments": list(args), **kwargs}], unseeded=unseeded)
+        found["random"] |= {f"calls.{name}": lines for name, lines in draws.items()}
+        write(found, folder)
         return call(module, *args, **kwargs)
 
     torch.nn.Module.__call__ = watched
