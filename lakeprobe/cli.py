@@ -48,9 +48,9 @@ def _options(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        from lakeprobe.commands import road
+        from lakeprobe.commands import overview
 
-        road.show()
+        overview.show()
 
 
 _FILE_OR_NOTHING = {
