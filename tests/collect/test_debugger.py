@@ -1,4 +1,4 @@
-"""The three entry points of collecting (collect, PrecisionDebugger, ptdbg's switches), with a stand-in for torch's capture."""
+"""The entry points of collecting (collect, PrecisionDebugger, ptdbg's switches), with a stand-in for a capture."""
 
 from __future__ import annotations
 
