@@ -53,7 +53,7 @@ OTHER_TABLES: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 
 _OF_ALL = """\
-`lakeprobe` alone shows the road from two runs to the cause. `--version` shows the version; `--help` or `-h` works on
+`lakeprobe` alone shows the steps from two runs to the cause. `--version` shows the version; `--help` or `-h` works on
 its own and after every command. After every command, `--quiet` or `-q` leaves only results and errors, `--verbose` or
 `-v` adds what was read, by which rule, and how long it took.
 

@@ -37,7 +37,7 @@ STEPS = (
     ("Any other question", f"sql {shlex.quote(QUERY)} --format table"),
     ("Four ranks: which one it came from", "compare dumps/ranks/gelu_tanh dumps/ranks/golden"),
     ("Where NaN or inf is born", "overflow dumps/ranks/log0"),
-    ("The road, with your own runs", ""),
+    ("The steps, with your own runs", ""),
 )  # fmt: skip
 """The titles and commands of the tour."""
 

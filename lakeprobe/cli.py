@@ -1,49 +1,17 @@
-"""Defines the command line: its commands, and how errors become one line and an exit code."""
+"""Defines the command line: a command per file of `commands`, and how errors become one line and an exit code."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import zip_longest
+from importlib import import_module
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.blame import blame
-from lakeprobe.commands.check import check
-from lakeprobe.commands.comm import comm
-from lakeprobe.commands.compact import compact
-from lakeprobe.commands.compare import compare
-from lakeprobe.commands.doctor import doctor
-from lakeprobe.commands.drift import drift
-from lakeprobe.commands.export import export
-from lakeprobe.commands.first_diff import first_diff
-from lakeprobe.commands.ingest import ingest
-from lakeprobe.commands.layout import Command, Group
-from lakeprobe.commands.ls import ls
-from lakeprobe.commands.map import map_
-from lakeprobe.commands.merge import merge
-from lakeprobe.commands.merge_layout import merge_layout
-from lakeprobe.commands.noise import noise
-from lakeprobe.commands.note import note
-from lakeprobe.commands.overflow import overflow
-from lakeprobe.commands.perturb import perturb
-from lakeprobe.commands.preflight import app as preflight
-from lakeprobe.commands.publish import publish
-from lakeprobe.commands.recover import recover
-from lakeprobe.commands.rename import rename
-from lakeprobe.commands.reproduce import reproduce
-from lakeprobe.commands.rm import rm
-from lakeprobe.commands.rules import app as rules
-from lakeprobe.commands.run import run
-from lakeprobe.commands.show import show
-from lakeprobe.commands.signs import signs
-from lakeprobe.commands.sql import sql
-from lakeprobe.commands.unmatched import unmatched
-from lakeprobe.commands.verify import verify
-from lakeprobe.commands.view import view
-from lakeprobe.commands.watch import watch
+from lakeprobe.commands.layout import GROUPS, Command, Group
 from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.output import write_any_encoding
@@ -58,14 +26,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
-    ingest, compare, first_diff, blame, noise, verify, reproduce, perturb, overflow, comm, merge, merge_layout, drift,
-    watch, signs, unmatched, map_, sql, ls, show, view, check, export, rm, rename, compact, note, publish, recover,
-    doctor, run,
-):  # fmt: skip
-    app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
-app.add_typer(rules, name="rules")
-app.add_typer(preflight, name="preflight")
+for _name in chain.from_iterable(GROUPS.values()):
+    _module = import_module(f"lakeprobe.commands.{_name.replace('-', '_')}")
+    if hasattr(_module, "app"):
+        app.add_typer(_module.app, name=_name)
+    else:
+        app.command(_name, cls=Command)(getattr(_module, _name.replace("-", "_")))
 
 
 def _show_version(wanted: bool) -> None:
@@ -82,9 +48,9 @@ def _options(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        from lakeprobe.commands import road
+        from lakeprobe.commands import overview
 
-        road.show()
+        overview.show()
 
 
 _FILE_OR_NOTHING = {

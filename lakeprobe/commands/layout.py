@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "ls", "rm", "rename", "compact", "note", "publish", "check", "recover", "doctor", "rules",
     ),
 }  # fmt: skip
-"""The groups of commands in the help, in the order in which a user meets them."""
+"""All commands, in the groups and the order of the help. commands/NAME.py has the function or the app NAME."""
 
 _WIDTH = 80
 
@@ -33,13 +33,9 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
-        listed = {name for names in GROUPS.values() for name in names}
-        others = tuple(name for name in self.commands if name not in listed)
-        for title, names in {**GROUPS, "More": others}.items():
-            there = [name for name in names if name in self.commands]
-            if there:
-                with formatter.section(title):
-                    formatter.write_dl([(name, _sentence(self.commands[name].help)) for name in there])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _sentence(self.commands[name].help)) for name in names])
 
 
 class Command(TyperCommand):

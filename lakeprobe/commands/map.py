@@ -20,7 +20,7 @@ class Kind(StrEnum):
     LAYER = "layer"
 
 
-def map_(
+def map(
     target: Annotated[str, typer.Argument(help="The suspect run: its name in the lake.", autocompletion=run_names)],
     golden: Annotated[str, typer.Argument(help="The trusted run: its name in the lake.", autocompletion=run_names)],
     kind: Annotated[Kind, typer.Option("--kind", help="The mapping to write: of rows, cells or layers.")] = Kind.DATA,

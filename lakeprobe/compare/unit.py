@@ -31,6 +31,7 @@ from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.system import files, storage
+from lakeprobe.system.process_limits import process_limits
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,7 +103,7 @@ class PairReport:
 
 def compare_units_isolated(task: PairTask) -> PairReport:
     """Run `compare_units` within the limits of the task, in a process that does nothing else."""
-    with limits.process_limits(task.seconds, task.memory):
+    with process_limits(task.seconds, task.memory):
         return compare_units(task)
 
 

@@ -5,11 +5,9 @@ Its arguments are picklable, because it is a unit of parallel work.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
 from lakeprobe.system import files
 from lakeprobe.system.files import blocks
+from lakeprobe.system.own_process import give_memory_back
 from lakeprobe.system.storage import copying
 from lakeprobe.version import __version__
 
@@ -106,7 +105,7 @@ def ingest_unit(task: UnitTask) -> UnitReport:
             _read(task, fingerprint, report)
             files.sync_tree(task.staged)
             report.read, report.has_changed = True, known is not None
-            _give_memory_back()
+            give_memory_back()
     return report
 
 
@@ -198,15 +197,6 @@ def _head(sources: Sequence[Source], summaries: Sequence[Summary]) -> str:
         return summaries[0].head
     heads = {source.part: json.loads(read.head) for source, read in zip(sources, summaries, strict=True)}
     return json.dumps(heads)
-
-
-def _give_memory_back() -> None:
-    """Return the memory that reading took to the system. A comparison in the same process needs as much again."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:

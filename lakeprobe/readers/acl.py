@@ -76,7 +76,7 @@ _OVERFLOW = ("Opdebug", "Node_OpDebug")
 _HOST_FORMATS = {
     "NCHW", "NHWC", "ND", "NCDHW", "NDHWC", "HWCN", "DHWCN", "CHWN", "DHWNC", "NC", "CN", "NCL", "RESERVED", "NULL"
 }  # fmt: skip
-"""Formats whose elements lie as the shape says; the others divide and pad dimensions."""
+"""Formats that store elements in the order of the shape. The others divide and pad dimensions."""
 
 _MINDSPORE_SCOPES = ("Default_", "Default-", "Gradients_", "Gradients-")
 _TENSOR_TYPES = {"mindspore": "mindspore.Tensor", "pytorch": "torch.Tensor"}
@@ -98,17 +98,17 @@ class DumpFile:
 
     @property
     def stem(self) -> str:
-        """What the calls of this kernel have in common."""
+        """The fields that all calls of this kernel share."""
         return f"{self.type}.{self.name}.{self.task}"
 
     @property
     def is_overflow(self) -> bool:
-        """Whether the file is the record of an overflow and no dump of a kernel."""
+        """Whether the file records an overflow instead of a kernel."""
         return (self.type, self.name) == _OVERFLOW
 
 
 class Part(NamedTuple):
-    """A tensor and where its bytes begin in the file; None where that is not known."""
+    """A tensor and the offset of its bytes in the file; None if unknown."""
 
     tensor: DumpedTensor
     offset: int | None
@@ -228,7 +228,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
 
 
 def _framework(files: Iterable[DumpFile]) -> str:
-    """MindSpore's graphs name their kernels by a scope; PyTorch's have no such names."""
+    """Return the framework. MindSpore's graphs name their kernels by a scope, PyTorch does not."""
     return "mindspore" if any(file.name.startswith(_MINDSPORE_SCOPES) for file in files) else "pytorch"
 
 
@@ -238,7 +238,7 @@ def _torch_dtype(name: str) -> str:
 
 
 class _Reader:
-    """Makes the bodies of ops from files of one folder, and counts what it leaves out."""
+    """Makes the bodies of ops from the files of one folder, and counts the files that it leaves out."""
 
     def __init__(self, folder: Path, framework: str) -> None:
         self._folder = folder
@@ -252,7 +252,7 @@ class _Reader:
         self._first_problem = ""
 
     def body(self, file: DumpFile) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The body of the op of `file` as dump.json would have it, and the fields beside it."""
+        """Return the body of the op of `file` in the layout of dump.json, and its other fields."""
         self._files += 1
         extra: dict[str, Any] = {"stream": file.stream, "task": file.task, "timestamp": file.timestamp}
         if file.context is not None:
@@ -321,7 +321,7 @@ class _Reader:
         return leaf | {"data_name": path.name, "content": reference}
 
     def _length(self, tensor: DumpedTensor) -> int | None:
-        """Bytes of the tensor's elements; None where type, shape and size do not say that."""
+        """Return the bytes of the tensor's elements. None if type, shape and size do not determine them."""
         from lakeprobe.tensors.reference import numpy_dtype
 
         if tensor.size == 0 and 0 not in tensor.shape:
@@ -339,7 +339,7 @@ class _Reader:
         return needed
 
     def notes(self) -> Iterator[str]:
-        """What was left out, for the summary."""
+        """Return notes on what was left out, for the summary."""
         if self._unreadable:
             counted = f"{self._unreadable} of {self._files} files"
             yield f"{counted} could not be read and are ops without contents, see their extra: {self._first_problem}"

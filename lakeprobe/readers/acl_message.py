@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from lakeprobe.errors import DumpError
 
 LARGEST_HEAD = 1 << 22
-"""Bytes of a head that is read; a real one has some hundred for each tensor."""
+"""The maximum length of a head in bytes. A real one has some hundred for each tensor."""
 
 _MOST_PARTS = 1 << 14
 _MOST_DIMENSIONS = 64
 _VARINT, _BYTES = 0, 2
 _FIXED = {1: 8, 5: 4}
-"""Bytes of the wire types of fixed length; no field of ours has one."""
+"""The lengths in bytes of the wire types of fixed length. None of the fields read here has one."""
 
 _LARGEST_TAG = (1 << 32) - 1
 
@@ -79,7 +79,7 @@ class DumpedTensor:
 
 @dataclass(slots=True)
 class DumpHead:
-    """What the head says. `buffers` and `workspaces` are the sizes in bytes of what follows the tensors."""
+    """The content of a head. `buffers` and `workspaces` are the bytes of the blocks after the tensors."""
 
     version: str = ""
     dump_time: int = 0

@@ -32,18 +32,18 @@ from lakeprobe.system.storage import RemotePath, is_copy
 from lakeprobe.system.window import PathInFile, Window
 
 MOST_UNPACKED_RATIO = 200
-"""Bytes unpacked for each byte of the archive: text packs to a tenth, tensors hardly; only zeros pack to a 1000th."""
+"""The maximum number of unpacked bytes per byte of the archive. Text packs to a tenth, only zeros to a thousandth."""
 ALWAYS_UNPACKED = 1 << 30
-"""Bytes that may be unpacked whatever the ratio: they do no harm."""
+"""Bytes that may be unpacked at any ratio, because they do no harm."""
 _NO_TENSORS = frozenset({".json", ".csv", ".pkl", ".txt", ".log", ".yaml", ".yml", ".xlsx", ".md"})
-"""Suffixes of members that may be unpacked although tensors are to stay where they are."""
+"""Suffixes of members that may be unpacked even if tensors stay in place."""
 _SUFFIXES = (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz2", ".txz", ".tar", ".zip")
 _INDEX_FILE, _SPOOL_FILE = "index", "members"
 _STEP = 1 << 20
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file at `path` is a tar or zip, by its first bytes; not if it is a zip that is a document or tensor.
+    """Return whether the file at `path` is a tar or zip, by its first bytes. A document or tensor in a zip is not.
 
     Raises DumpError if it cannot be read.
     """
@@ -67,7 +67,7 @@ def is_archive(path: Path) -> bool:
 
 
 def stem(name: str) -> str:
-    """The name of an archive without .tar.gz, .zip and the like; any other name as it is."""
+    """Return the name of an archive without .tar.gz, .zip and the like. Other names are unchanged."""
     suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)] or name
 
@@ -104,19 +104,19 @@ def opened(path: Path, tensors: str = "copy") -> Iterator[Path]:
 
 
 def notes(path: Path) -> tuple[str, ...]:
-    """What of the archive that `path` lies in is not there; nothing of a path that lies in none."""
+    """Return notes on the members that the archive of `path` lacks. Empty if `path` is in no archive."""
     mounted = path.mounted() if isinstance(path, ArchivePath) else None
     return tuple(mounted.index.notes) if mounted else ()
 
 
 def is_temporary(file: str) -> bool:
-    """Whether `file`, as a reference to a tensor names it, goes when its archive is closed or its unit was read."""
+    """Return whether `file`, of a reference to a tensor, is removed when its archive is closed or its unit was read."""
     return is_copy(file) or any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What lies in a folder: files, folders, those of the folders that are links, and why others are left out."""
+    """Return the content of a folder: files, folders, which folders are links, and why others are left out."""
 
     files: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ def names_in(folder: Path, root: Path) -> Names:
 
 
 def _sort_in(entry: os.DirEntry[str], names: Names, root: Path) -> None:
-    """Put `entry` where it belongs among `names`. A link that leads nowhere is a file: whoever opens it is told."""
+    """Add `entry` to the files or folders in `names`. A dangling link counts as a file: opening it raises an error."""
     is_link = entry.is_symlink()
     if is_link and leads_out(entry.path, root):
         names.left_out[entry.name] = f"it is a link that leads out of {root}"
@@ -161,7 +161,7 @@ def _sort_in(entry: os.DirEntry[str], names: Names, root: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Mounted:
-    """An archive that can be read: its index, the folder that this lies in, and descriptors of the index's files."""
+    """An archive that can be read: its index, the folder of the index, and descriptors of the index's files."""
 
     index: Index
     folder: str
@@ -177,7 +177,7 @@ _mounts: dict[str, _Mounted] = {}
 
 
 def _mount(archive: str, folder: str) -> _Mounted:
-    """Open the archive whose index lies in `folder`, unless this process has done so."""
+    """Open the archive whose index is in `folder`, unless this process has opened it."""
     mounted = _mounts.get(archive)
     if mounted is None or mounted.folder != folder:
         index = msgspec.msgpack.decode((Path(folder) / _INDEX_FILE).read_bytes(), type=Index)
@@ -192,12 +192,12 @@ def _unpickled(path: str, archive: str, folder: str) -> ArchivePath:
 
 
 class ArchivePath(PosixPath, PathInFile):
-    """A path in an archive that is open. What lies in no open archive does not exist."""
+    """A path in an open archive. Paths in other archives do not exist."""
 
     __slots__ = ()
 
     def mounted(self) -> _Mounted | None:
-        """The archive that the path lies in."""
+        """Return the archive that contains the path."""
         archive = self._archive()
         return None if archive is None else _mounts[archive]
 
@@ -226,7 +226,7 @@ class ArchivePath(PosixPath, PathInFile):
         return kind(number, os.strerror(number), str(self))
 
     def names(self) -> dict[str, Member | None]:
-        """The names in the folder; a folder's is None."""
+        """Return the members of the folder by name; None for a folder."""
         mounted, name, member = self._entry()
         if member is not None:
             raise self._error(NotADirectoryError, errno.ENOTDIR)
@@ -241,7 +241,7 @@ class ArchivePath(PosixPath, PathInFile):
         return mounted, member
 
     def window(self) -> Window:
-        """Where the bytes of the file lie. Raises OSError."""
+        """Return the place of the file's bytes. Raises OSError."""
         mounted, member = self._place()
         return Window(mounted.index.files[member.file], member.offset, member.length)
 
@@ -268,15 +268,15 @@ class ArchivePath(PosixPath, PathInFile):
             yield self / name
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a file or folder."""
+        """Return whether there is a file or folder."""
         return self._is(lambda member: True)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return self._is(lambda member: member is not None)
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a folder."""
+        """Return whether there is a folder."""
         return self._is(lambda member: member is None)
 
     def _is(self, kind: Callable[[Member | None], bool]) -> bool:
@@ -290,7 +290,7 @@ class ArchivePath(PosixPath, PathInFile):
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Kind, length and time of change; all else is 0."""
+        """Return kind, length and time of change. All other fields are 0."""
         _, _, member = self._entry()
         if member is None:
             return os.stat_result((stat.S_IFDIR | 0o500, 0, 0, 1, 0, 0, 0, 0, 0, 0))
@@ -313,7 +313,7 @@ class ArchivePath(PosixPath, PathInFile):
 
 
 def _indexed(archive: Path, spool: Path, tensors: str) -> Index:
-    """The index of an archive; what is compressed has been unpacked into the file `spool`."""
+    """Return the index of an archive. Compressed members have been unpacked into the file `spool`."""
     members = Members(archive)
     with open_regular(archive) as file, spool.open("wb") as unpacked:
         start = file.read(archive_tar.BLOCK)
@@ -340,7 +340,7 @@ class _Spool:
     def take(self, name: str, size: int, modified: int, blocks: Iterator[bytes]) -> Member:
         """Unpack a member, whose bytes are `blocks`, unless it is left out.
 
-        In msprobe's folder of tensor files is nothing else, so nobody misses it who wants no tensors.
+        msprobe's folder of tensor files has nothing else, so it is left out if tensors are not wanted.
         """
         path = PurePosixPath(name)
         if self._tensors == "none" and path.parent.name == TENSOR_FOLDER:
@@ -402,7 +402,7 @@ def _take_zip(members: Members, spool: _Spool) -> None:
 
 
 class _Unpacked:
-    """What a compressed file unpacks to, read forwards only, up to a limit."""
+    """The unpacked bytes of a compressed file, read forwards only, up to a limit."""
 
     def __init__(self, file: IO[bytes], archive: Path, limit: int) -> None:
         self._file, self._archive, self._limit = file, archive, limit
@@ -444,7 +444,7 @@ def _too_large(archive: Path, limit: int) -> DumpError:
 
 
 def _unpacker(start: bytes) -> Callable[[Path], IO[bytes]] | None:
-    """What opens a compressed file that begins with `start`."""
+    """Return the function that opens a compressed file that begins with `start`."""
     import bz2
     import gzip
     import lzma
@@ -454,7 +454,7 @@ def _unpacker(start: bytes) -> Callable[[Path], IO[bytes]] | None:
 
 
 def _is_document(path: Path) -> bool:
-    """Whether a zip is what some program calls a file: an Office document, or a tensor as torch.save writes it."""
+    """Return whether a zip is one file of another program: an Office document, or a tensor as torch.save writes it."""
     try:
         with archive_zip.opened(path) as packed:
             names = packed.namelist()

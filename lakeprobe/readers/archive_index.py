@@ -1,4 +1,4 @@
-"""Keeps where the members of an archive lie, by folder, and refuses archives that no dump was ever packed in."""
+"""Keeps the places of an archive's members, by folder, and refuses archives that cannot be packed dumps."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MOST_ENTRIES = 2_000_000
 LONGEST_NAME = 4096
 """Characters: what Linux allows for a path."""
 MOST_NAME_CHARACTERS = 1 << 29
-"""Of all names together, as they are kept in memory."""
+"""The maximum number of bytes of all names together, as they are kept in memory."""
 DEEPEST = 32
-"""Folders in folders; dumps are looked for in the first 16."""
+"""The maximum depth of folders. Dumps are looked for in the first 16."""
 DAMAGED = "it is truncated or damaged; copy or pack it again"
 UNPACK = "if you trust it, unpack it and give the folder"
-"""What to do with an archive that is refused."""
+"""The advice of every refusal."""
 _MOST_HOPS = 8
 _SHOWN = 3
 
 
 class Member(NamedTuple):
-    """Where a file's bytes lie: in which of the index's files, or `LEFT_OUT`, and from where; modified in ns."""
+    """The place of a file's bytes: the number of the index's file (or `LEFT_OUT`) and the offset; modified in ns."""
 
     file: int
     offset: int
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 ARCHIVE, SPOOL, LEFT_OUT = 0, 1, -1
-"""What the bytes of a member lie in: the archive itself, the file it was unpacked to, or nothing that was kept."""
+"""The file with a member's bytes: the archive itself, the file it was unpacked to, or none."""
 
 Folders = dict[str, dict[str, Member | None]]
 """The path of each folder from the archive's top ("" for the top itself) and the names in it; a folder's is None."""
@@ -61,7 +61,7 @@ class Members:
         self._characters = 0
 
     def folder(self, name: str) -> None:
-        """Take in the folder `name`; it may have been there before."""
+        """Add the folder `name`, if it is new."""
         self._names_in("/".join(self._parts(name)))
 
     def file(self, name: str, member: Member) -> None:
@@ -148,7 +148,7 @@ class Members:
         return parts
 
     def _names_in(self, folder: str) -> dict[str, Member | None]:
-        """The names in a folder; it and those around it are made where they are not there yet."""
+        """Return the names in a folder. Creates it and its parents if they are new."""
         names = self._folders.get(folder)
         if names is None:
             parent, _, base = folder.rpartition("/")

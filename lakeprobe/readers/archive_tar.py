@@ -21,15 +21,15 @@ BLOCK = tarfile.BLOCKSIZE
 _LONGEST_HEADER = 1 << 16
 """Bytes that tell of one entry (its header, pax, GNU's long names): a name and a target of 4096 characters fit."""
 _LARGEST = 1 << 43
-"""Bytes of a file; few systems can go to a place that is much farther."""
+"""The maximum length of a file in bytes. Few systems can seek much farther."""
 _MOST_GLOBAL_KEYS = 100
-"""Of pax headers that tell of all entries: tarfile applies them to each."""
+"""The maximum number of global pax headers. tarfile applies them to each entry."""
 _TOO_MANY_DIGITS = re.compile(rb"\d{256}")
 """No name of a file has so many. tarfile before Python 3.11.10 takes a time of their square (CVE-2024-6232)."""
 _DUMPED_FOLDER, _VOLUME_LABEL = b"D", b"V"
 """Types of GNU tar's: a folder in an incremental backup, and the name of the archive."""
 _BROKEN = (tarfile.TarError, ValueError, LookupError, OverflowError, RecursionError)
-"""What tarfile raises for damaged headers; the latter four for those of sparse files, forged sizes and long chains."""
+"""The errors of tarfile for damaged headers. The last four are for sparse files, forged sizes and long chains."""
 
 
 class Stream(Protocol):
@@ -46,7 +46,7 @@ class Stream(Protocol):
 
 
 def is_header(block: bytes) -> bool:
-    """Whether a file that begins with `block` is a tar file, sound or not."""
+    """Return whether a file that begins with `block` is a tar file, intact or damaged."""
     try:
         tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -74,12 +74,12 @@ def entries(stream: Stream, archive: Path) -> Iterator[tarfile.TarInfo]:
 
 
 def modified(entry: tarfile.TarInfo) -> int:
-    """When a file was changed, in ns since 1970, exact to the microsecond; 0 for a time that is none or before that."""
+    """Return the time of change in ns since 1970, exact to the microsecond. 0 for an invalid or earlier time."""
     return int(entry.mtime * 10**6) * 10**3 if 0 <= entry.mtime < 10**10 else 0
 
 
 class _Headers:
-    """What tarfile reads headers from: `left` bytes more for this entry; `last` is what it has read last."""
+    """The file that tarfile reads headers from. `left` bytes are allowed for this entry; `last` is the last read."""
 
     def __init__(self, stream: Stream, archive: Path) -> None:
         self._stream, self._archive = stream, archive
@@ -103,7 +103,7 @@ class _Headers:
 
 
 def _check_global(said: Mapping[str, str], archive: Path) -> None:
-    """Refuse what nobody says of all entries; tarfile would not go by such a size to find the next entry."""
+    """Refuse global fields that only one entry can have. tarfile ignores such a size when it seeks the next entry."""
     if len(said) > _MOST_GLOBAL_KEYS or said.keys() & {"path", "linkpath", "size"}:
         raise DumpError(f"{archive} has a pax header that gives all entries one name or size; pack it again")
 
@@ -133,7 +133,7 @@ def _is_text(name: str) -> bool:
 
 
 def _check_end(mark: bytes, stream: Stream, archive: Path) -> None:
-    """An archive ends with blocks of zeros; one is enough."""
+    """Refuse an archive that does not end with a block of zeros."""
     if len(mark) < BLOCK:
         raise DumpError(f"{archive} ends before its end mark; {DAMAGED}")
     if any(mark):

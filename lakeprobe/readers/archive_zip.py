@@ -66,15 +66,15 @@ def opened(archive: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def entries(packed: zipfile.ZipFile, archive: Path) -> Iterator[Entry]:
-    """The members in the order of their places.
+    """Yield the members in the order of their places.
 
-    Raises DumpError where one overlaps another, is not what the directory says, or is of a kind that is not read.
+    Raises DumpError if one overlaps another, contradicts the directory, or has an unsupported kind.
     """
     assert packed.fp is not None
     infos = sorted(packed.infolist(), key=lambda info: info.header_offset)
     starts = [info.header_offset for info in infos] + [packed.start_dir]
     if starts[0] != 0:
-        raise DumpError(f"{archive} begins with what its directory does not name; {DAMAGED}")
+        raise DumpError(f"{archive} begins with bytes that its directory does not name; {DAMAGED}")
     for info, end in zip(infos, starts[1:], strict=True):
         name = _name(info, archive)
         _check(info, f"{archive}: the entry {name[:80]!r}")
@@ -104,7 +104,7 @@ def unpacked(packed: zipfile.ZipFile, entry: Entry, archive: Path) -> Iterator[b
 
 
 def modified(info: zipfile.ZipInfo) -> int:
-    """When a member was changed in ns since 1970, as if its time were UTC; 0 for what is no date."""
+    """Return the time of change in ns since 1970, as if it were UTC. 0 for an invalid date."""
     _, month, day, *_ = info.date_time
     return calendar.timegm(info.date_time) * 10**9 if 1 <= month <= 12 and day else 0
 

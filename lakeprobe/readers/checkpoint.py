@@ -141,7 +141,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
 
 
 def _saved(source: Source) -> tuple[Saved, str]:
-    """What the files hold together, and what wrote them. Raises TensorError and DumpError."""
+    """Return the parameters of all files together, and what wrote them. Raises TensorError and DumpError."""
     from lakeprobe.tensors.torch_distributed import read_distributed
 
     first = source.files[0]

@@ -16,7 +16,7 @@ DEBUG_FILE = "debug.json"
 
 
 def find(listing: Listing) -> list[Source]:
-    """The points saved in a folder that has a debug.json; the part debug where a dump.json lies beside it."""
+    """Return the saved points of a folder that has a debug.json. They are the part debug next to a dump.json."""
     sources = found(listing, NAME, (DEBUG_FILE,))
     if DUMP_FILE in listing.files:
         return [replace(source, part=f"{source.part} debug".strip()) for source in sources]

@@ -38,7 +38,7 @@ def find(listing: Listing) -> list[Source]:
 
 
 def found(listing: Listing, format: str, names: tuple[str, ...]) -> list[Source]:
-    """The source that the first of the files `names` makes of a folder; the others need not be there."""
+    """Return the source of a folder that has the first of the files `names`. The other files are optional."""
     if names[0] not in listing.files:
         return []
     folder, place = listing.folder, place_of(listing.folder)

@@ -29,7 +29,7 @@ _STEM = r"(?P<name>.+?)(?:_rank(?P<rank>\d{1,9})(?:-rank\d{1,9})?)?(?:_(?P<time>
 _CALLED_A_RESULT = re.compile(
     r"(debug_)?compare_result|accuracy_checking|api_precision_compare|multi_ranks_compare_merge|free_benchmark|grad_summary"
 )
-"""Files that must be readable. Another csv or workbook that is damaged is nobody's business here."""
+"""The names of files that must be readable. Other damaged csv files and workbooks are ignored."""
 
 _STEP_FOLDER = numbered("step", "_?")
 _RANK_FOLDER = re.compile(r"rank_?(\d{1,9})|[\w-]{0,40}-rank(\d{1,9})-.*")
@@ -101,12 +101,12 @@ class ForeignTable:
 
     @property
     def kind(self) -> Kind:
-        """What kind of table it is."""
+        """The kind of table."""
         return self.files[0].kind
 
     @property
     def left_out(self) -> list[str]:
-        """The sheets that are no part of the table."""
+        """The sheets that do not belong to the table."""
         return [f"{file.path.name}: sheet {sheet}" for file in self.files for sheet in file.left_out]
 
 
@@ -303,7 +303,7 @@ def _leading(table: ForeignTable) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """`names`, those numbered that are there already or are empty; SQL does not tell upper from lower case."""
+    """Return `names` with numbers added to repeated and empty ones. SQL ignores case."""
     unique: list[str] = []
     taken = {name.lower() for name in names}
     seen: set[str] = set()
@@ -317,7 +317,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 class _Column:
-    """What the cells of a column have been so far."""
+    """The types of the cells of a column so far."""
 
     __slots__ = ("_doubles", "_integers", "_seen")
 
@@ -347,7 +347,7 @@ def _is_integer(cell: str) -> bool:
 
 
 def _are_as_shown(cells: list[str]) -> bool:
-    """Whether all cells are doubles as Python shows them. The quick way to what `_is_double` says of each."""
+    """Return whether all cells are doubles as Python shows them: a fast `_is_double` for many cells."""
     try:
         return list(map(repr, map(float, cells))) == cells
     except ValueError:
@@ -355,7 +355,7 @@ def _are_as_shown(cells: list[str]) -> bool:
 
 
 def _is_double(cell: str) -> bool:
-    """Whether the double nearest to `cell` is shown with the same digits, up to zeros at the end."""
+    """Return whether Python shows the double nearest to `cell` with the same digits, up to trailing zeros."""
     if len(cell) > _LONGEST_NUMBER or not _NUMBER.fullmatch(cell):
         return False
     shown = repr(float(cell))
@@ -363,7 +363,7 @@ def _is_double(cell: str) -> bool:
 
 
 def _survey(table: ForeignTable) -> list[_Column]:
-    """What the columns of all files have in them."""
+    """Return the types of the columns over all files."""
     headers = table.files[0].headers
     columns = [_Column(header in table.kind.texts) for header in headers]
     for file in table.files:
@@ -399,7 +399,7 @@ def _shown(name: str) -> str:
 
 
 def _blocks(file: TableFile) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of a file below its headers, some at a time, each block with its sheet; none is empty."""
+    """Yield the rows of a file below its headers in blocks, each with its sheet. No block is empty."""
     for sheet, rows in table_files.sections(file.path, file.sheets, len(file.headers)):
         _check_headers(file, next(rows, []))
         block: list[Row] = []

@@ -9,6 +9,6 @@ NAMED: tuple[Format, ...] = (dump, debug, ptdbg, kernel, single_save, acl, prefl
 """Formats that a folder is known by."""
 
 ANY_TENSORS: Format = npy_folder
-"""What a folder with tensor files is where none of the others knows it."""
+"""The format of a folder with tensor files that no other format recognises."""
 
 FORMATS: dict[str, Format] = {format.NAME: format for format in (*NAMED, ANY_TENSORS)}

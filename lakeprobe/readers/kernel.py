@@ -30,17 +30,17 @@ NAME = "MindSpore kernel dump"
 STATISTIC_FILE, MAPPING_FILE = "statistic.csv", "mapping.csv"
 
 _SIDE_FOLDERS = frozenset(("constants", "execution_order", "graphs", ".dump_metadata"))
-"""Folders beside the iterations. That of the constants has files that are named like those of kernels."""
+"""Folders next to those of the iterations. Files of constants are named like those of kernels."""
 
 _SECTIONS = {"input": "input_args", "output": "output"}
 _TYPE = "mindspore.Tensor"
 _PARAMETER = "Parameter"
 """The type of what a dump has of a graph's inputs, which no line of code computes."""
 _HOST_FORMATS = frozenset(("DefaultFormat", "ND", "NCHW", "NHWC", "HWCN", "NCDHW", "NDHWC", "NC", "CN", "NCL"))
-"""Formats whose bytes lie as the shape says; the device's others are tiled and padded."""
+"""Formats that store elements in the order of the shape. The device's other formats are tiled and padded."""
 
 _IDENTITY = ("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot")
-"""The first columns of statistic.csv, which every writer puts in these places; some call the IO Input/Output."""
+"""The first columns of statistic.csv, which every writer has in this order. Some call IO Input/Output."""
 _STATISTICS = {"Max Value": "Max", "Min Value": "Min", "Avg Value": "Mean", "L2Norm Value": "Norm"}
 _DIGESTS = ("MD5", "MD5 Value")
 _WORDS = {"null": None, "True": True, "False": False}
@@ -50,26 +50,26 @@ _SLOT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 _SHAPE = re.compile(r"[(\[]((-?[0-9]{1,18},)*(-?[0-9]{1,18})?)[)\]]")
 
 _HEAD_BYTES = 1 << 14
-"""Of a table that is looked at to see what it is."""
+"""The maximum number of bytes of a table that are read to recognise it."""
 _LONGEST_LINE = 1 << 16
 _MOST_ROWS = 2_000_000
-"""Of a table; its rows are kept until they are sorted, with about a kilobyte each."""
+"""The maximum number of rows of a table. They are kept until they are sorted, with about a kilobyte each."""
 
 
 class Record(NamedTuple):
-    """One tensor of a kernel: a file of its own, or a row of statistic.csv."""
+    """One tensor of a kernel: a file, or a row of statistic.csv."""
 
     kernel: KernelName
     file: str
     """The file's name; empty for a row."""
     leaf: dict[str, Any]
-    """The tensor as a row describes it: dtype, shape and statistics; empty for a file."""
+    """Dtype, shape and statistics of a row; empty for a file."""
     counts: dict[str, Any]
-    """What else a row says: how many elements are NaN, 0, and the like."""
+    """The other fields of a row: how many elements are NaN, 0, and the like."""
 
 
 class Execution(NamedTuple):
-    """Which execution of which kernel."""
+    """An execution of a kernel."""
 
     op_type: str
     op_name: str
@@ -125,7 +125,7 @@ def _add(
     leaf_of: Callable[[Execution, Record], dict[str, Any]],
     lines: Lines,
 ) -> None:
-    """Write the executions that were found as ops, with the leaf that `leaf_of` makes of each tensor."""
+    """Write the executions as ops. `leaf_of` returns the leaf of a tensor."""
     for execution, records in found.items():
         kind, name, task, call = execution
         body: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS.values()}
@@ -139,7 +139,7 @@ def _add(
 
 
 def _extra(records: Sequence[Record]) -> dict[str, Any]:
-    """What the dump says of an execution and no column holds. It is kept with the op, because it differs by run."""
+    """The fields of an execution that have no column. They are kept with the op, because they differ by run."""
     first = records[0].kernel
     extra: dict[str, Any] = {"task": first.task, "stream": first.stream, "timestamp": first.timestamp}
     if first.context:
@@ -168,7 +168,7 @@ def executions(records: Iterable[Record]) -> dict[Execution, list[Record]]:
 
 
 def _tensor_files(source: Source, notes: list[str]) -> list[Record]:
-    """The folder's tensor files under their long names; what is left out is said in `notes`."""
+    """Return the folder's tensor files under their long names. Adds to `notes` what is left out."""
     path = source.folder / MAPPING_FILE
     long_names = dict(_long_names(path)) if path in source.files else {}
     names = sorted(file.name for file in source.folder.iterdir())
@@ -198,7 +198,7 @@ class _TensorReader:
     """Makes leaves of tensor files, with the shapes of bare bytes from statistic.csv."""
 
     def __init__(self, folder: Path, described: Mapping[Execution, Sequence[Record]]) -> None:
-        """Read files of `folder`; `described` are the rows of statistic.csv, if there is one."""
+        """Read files of `folder`. `described` are the rows of its statistic.csv, if it has one."""
         self._folder = folder
         self._shapes = {
             (execution, row.kernel.role, row.kernel.slot): row.leaf["shape"]
@@ -208,7 +208,7 @@ class _TensorReader:
         self._bare = 0
 
     def leaf(self, execution: Execution, record: Record) -> dict[str, Any]:
-        """The tensor in a file, measured. Why a file cannot be read is said by whoever asks for its content."""
+        """Return the leaf of the tensor in a file. The error of an unreadable file is reported with its content."""
         from lakeprobe.tensors import read_tensor
         from lakeprobe.tensors.statistics import measure
 
@@ -229,7 +229,7 @@ class _TensorReader:
         return leaf | {"data_name": record.file}
 
     def notes(self) -> list[str]:
-        """What was not read, and what of statistic.csv was not used."""
+        """Return notes on the files that were not read, and on the rows of statistic.csv that were not used."""
         notes = []
         if self._shapes:
             notes.append(f"{STATISTIC_FILE} lies beside the tensors; the statistics are worked out from the tensors")
@@ -343,7 +343,7 @@ def _number(text: str) -> float | int | bool | None:
 
 
 def _begins(path: Path, says: Callable[[list[str]], bool]) -> bool:
-    """Whether one of the first rows of a table is what `says` tells."""
+    """Return whether `says` holds for one of the first rows of a table."""
     with open_regular(path) as file:
         lines = file.read(_HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
     try:
@@ -357,7 +357,7 @@ def _maps_a_kernel(row: Sequence[str]) -> bool:
 
 
 def _is_header(row: Sequence[str]) -> bool:
-    """Whether a row names the first columns of statistic.csv; two of them may be called otherwise."""
+    """Return whether a row has the names of the first columns of statistic.csv. Two of them may have other names."""
     return sum(name == known for name, known in zip(row, _IDENTITY, strict=False)) >= len(_IDENTITY) - 2
 
 

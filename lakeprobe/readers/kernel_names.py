@@ -52,20 +52,20 @@ class KernelName(NamedTuple):
     timestamp: int
     """Microseconds since 1970."""
     context: str
-    """Numbers that may follow the timestamp: the contexts and threads of a kernel that runs in several; else empty."""
+    """Numbers after the timestamp: the contexts and threads of a kernel that runs in several. Empty otherwise."""
     role: str
     """input or output."""
     slot: str
-    """Which input or output, from 0; of a nested one, the indexes joined by dots."""
+    """The index of the input or output, from 0. Indexes of a nested one are joined by dots."""
     format: str
     dtype: str
-    """In MindSpore's spelling (Float32); empty where the name has none."""
+    """The dtype in MindSpore's spelling (Float32). Empty if the name has none."""
     suffix: str
     """.npy, .bin, or empty, which both mean bare bytes."""
 
 
 def parse(name: str) -> KernelName | None:
-    """Split the file name `name`; None if it is no kernel's tensor."""
+    """Split the file name `name`. Returns None if it is not a kernel's tensor."""
     suffix = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
     match = _NAME.fullmatch(name.removesuffix(suffix))
     if match is None or (not suffix and not _ADUMP_DTYPE.fullmatch(match[10] or "")):
@@ -78,7 +78,7 @@ def parse(name: str) -> KernelName | None:
 
 
 def dtype_of(word: str) -> str:
-    """The dtype that MindSpore, msprobe or numpy calls `word`, in MindSpore's spelling; an unknown one as it is."""
+    """Return the dtype `word` of MindSpore, msprobe or numpy in MindSpore's spelling. An unknown one is unchanged."""
     return _DTYPES.get(word.lower(), word)
 
 

@@ -19,7 +19,7 @@ from lakeprobe.readers.source import Listing, Source, is_placed, place_of
 from lakeprobe.system.files import absolute, kind_of
 
 _SHOWN = 5
-"""Names of what was left out that are told."""
+"""The maximum number of names in a message about what was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What lies under a path: runs, by their folders, and result tables of other tools."""
+    """The content of a path: runs by their folders, and result tables of other tools."""
 
     runs: tuple[Located, ...]
     tables: tuple[TableFile, ...]
 
 
 def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> Found:
-    """What lies under `path`: a folder, or a file that says what was dumped. Raises DumpError if there is nothing.
+    """Return the content of `path`: a folder, or a dump's own file. Raises DumpError if there is nothing.
 
     Of the sources only those of `steps` and `ranks` count, if any are named. Sources of a run are those with the same
     root. A folder that holds a source is not searched further.
@@ -99,7 +99,7 @@ def _left_out(listing: Listing) -> Iterator[str]:
 
 
 def _noted(sources: list[Source], left_out: list[str]) -> list[Source]:
-    """`sources`, the first with a note for what was left out."""
+    """Return `sources`, the first with a note on what was left out."""
     if not sources or not left_out:
         return sources
     first, *others = sources
@@ -149,7 +149,7 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
 
 
 def _listing(folder: Path, top: Path) -> Listing:
-    """What lies in `folder`, without links that lead to a folder that it lies in itself: they lead around."""
+    """Return the content of `folder`, without links to a folder above it, which would be a cycle."""
     names = names_in(folder, place_of(top).root)
     around = {name for name in names.linked if _leads_around(folder / name)}
     left_out = names.left_out | dict.fromkeys(around, "it is a link to a folder that it lies in")
@@ -158,7 +158,7 @@ def _listing(folder: Path, top: Path) -> Listing:
 
 
 def _of_file(listing: Listing, name: str) -> Listing:
-    """`listing` without what is said of other files than `name`."""
+    """Return `listing` without notes on other files than `name`."""
     return replace(listing, left_out={other: why for other, why in listing.left_out.items() if other == name})
 
 
@@ -180,7 +180,7 @@ def _runs(sources: list[Source]) -> tuple[Located, ...]:
 
 
 def _chosen(path: Path, runs: tuple[Located, ...], steps: Sequence[int], ranks: Sequence[int]) -> tuple[Located, ...]:
-    """`runs` with the sources of `steps` and `ranks` only; what has none is left out. Raises DumpError if all is."""
+    """Return `runs` with sources of `steps` and `ranks` only, without empty runs. Raises DumpError if none is left."""
     if not runs or not (steps or ranks):
         return runs
     chosen = []
@@ -198,13 +198,13 @@ def _chosen(path: Path, runs: tuple[Located, ...], steps: Sequence[int], ranks: 
 
 
 def _run(root: Path, found: list[Source]) -> Located:
-    """The run of the sources in `root`. What their archive lacks is noted at the first."""
+    """Return the run of the sources in `root`. The first gets a note on the members that their archive lacks."""
     first, *others = _in_order(root, found)
     return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
 
 
 def _of(path: Path, sources: Sequence[Source]) -> list[Source]:
-    """Those of the sources of a folder that the file `path` says; a checkpoint in one file, or a tensor, is a run."""
+    """Return the sources of a folder that the file `path` belongs to. A tensor or checkpoint in one file is a run."""
     found = [source for source in sources if path in source.files]
     if any(source.format == checkpoint.NAME and source.files == (path,) for source in found):
         return [checkpoint.alone(source, path) for source in found]
@@ -217,7 +217,7 @@ def _is_loose(source: Source) -> bool:
 
 
 def _without_loose_files(sources: list[Source]) -> list[Source]:
-    """`sources` without tensor files that lie beside or above a dump, which gets a note: weights, for example."""
+    """Return `sources` without tensor files next to or above a dump, such as weights. The dump gets a note."""
     dumps = [source for source in sources if not _is_loose(source)]
     above = {folder for source in dumps for folder in (source.folder, *source.folder.parents)}
     left_out = dict.fromkeys(source for source in sources if _is_loose(source) and source.folder in above)
@@ -229,7 +229,7 @@ def _without_loose_files(sources: list[Source]) -> list[Source]:
 
 
 def _without_strays(runs: dict[Path, list[Source]]) -> dict[Path, list[Source]]:
-    """`runs` without those that lie in a step or rank folder of another, which gets a note: backups, for example."""
+    """Return `runs` without those in a step or rank folder of another run, such as backups. That run gets a note."""
     kept = dict(runs)
     for root in runs:
         owner = next((parent for parent in root.parents if parent in runs and _is_inside(root, parent)), None)
@@ -246,7 +246,7 @@ def _is_inside(root: Path, owner: Path) -> bool:
 
 
 def _in_order(root: Path, sources: list[Source]) -> tuple[Source, ...]:
-    """The sources of a run by step, rank and part; processes get the free ranks. Raises DumpError for doubles."""
+    """Return the sources of a run by step, rank and part. Processes get free ranks. Raises DumpError for duplicates."""
     numbered = [source for source in sources if source.process is None]
     for step, part in sorted({(source.step, source.part) for source in sources}):
         beside = [source for source in sources if (source.step, source.part) == (step, part)]

@@ -137,7 +137,7 @@ def _split_lines(
 
 
 def _rest_of(path: Path, file: BinaryIO, largest: int) -> bytes:
-    """What stands behind the container. Raises DumpError where that is more than any member may be."""
+    """Return the text after the container. Raises DumpError if it is longer than a member may be."""
     rest = file.read(largest + 1) or b""
     while len(rest) <= largest and (block := file.read(_BLOCK)):
         rest += block
@@ -164,7 +164,7 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
 def _members(
     path: Path, text: bytes, members: dict[str, Any] | None, container: str | None, separator: bytes
 ) -> Iterator[Member]:
-    """The `members` of `text`; if it could not be decoded in one go, one by one, as some need (NaN), or are damaged."""
+    """Return the `members` of `text`. Decodes them one by one if some are damaged or have NaN."""
     if members is not None:
         yield from ((container, name, value) for name, value in members.items())
         return
@@ -234,7 +234,7 @@ def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
 
 
 def _short(error: ValueError) -> str:
-    """What is wrong; what Python says of too many digits is for programmers."""
+    """Return the error in plain words. Python's message about too many digits is for programmers."""
     return str(error) if isinstance(error, json.JSONDecodeError) else f"a number has more than {_MOST_DIGITS} digits"
 
 
@@ -272,7 +272,7 @@ class _Text:
         return True
 
     def peek(self) -> str:
-        """The next character that is not blank; empty at the end of the file."""
+        """Return the next character that is not blank. Empty at the end of the file."""
         while True:
             text, place = self.text, self.place
             while place < len(text) and text[place] in _BLANKS:

@@ -71,7 +71,7 @@ class Node:
 
 
 def nodes(path: Path) -> list[Node]:
-    """The nodes of the graphs in a file, in its order. Raises DumpError for a file that is no IR, or is cut short."""
+    """Return the nodes of the graphs in a file, in its order. Raises DumpError if the file is cut short or not IR."""
     try:
         with open_regular(path) as file:
             found = list(_nodes(path, _lines(path, file)))
@@ -145,7 +145,7 @@ class Lines:
         self._without: set[str] = set()
 
     def stack(self, kernel: str) -> int | None:
-        """The number of a kernel's call stack, by its name or else by that without its number; None if it has none."""
+        """Return the number of a kernel's call stack, by its name with or without its number. None if it has none."""
         frames = self._frames.get(kernel) or self._frames.get(_NUMBER.sub("", kernel))
         self._kernels.add(kernel)
         if frames:
@@ -154,7 +154,7 @@ class Lines:
         return None
 
     def notes(self) -> list[str]:
-        """What to say of kernels without a line, if there is an IR."""
+        """Return a note on kernels without a line, if the dump has IR."""
         if not self._frames or not self._without:
             return []
         counts = f"{len(self._without)} of {len(self._kernels)} kernels"
@@ -162,7 +162,7 @@ class Lines:
 
 
 def graphs_of(folder: Path, root: Path) -> list[Path]:
-    """The IR of a dump's graphs, in a folder from `folder` up to `root`, or in `graphs` beside one of them."""
+    """Return the IR of a dump's graphs: in a folder from `folder` up to `root`, or in a folder `graphs` next to one."""
     above = (folder, *folder.parents)
     for each in above[: above.index(root) + 1 if root in above else 1]:
         for place in (each, each / GRAPHS_FOLDER):
@@ -211,7 +211,7 @@ def _begun(graph: str, number: int, line: str) -> Node | None:
 
 
 def _ends(line: str) -> bool:
-    """Whether a line is no part of the node before it."""
+    """Return whether a line begins something else than the node before it."""
     return line.startswith(("}", "subgraph @")) or line.lstrip().startswith("Return(")
 
 
@@ -238,7 +238,7 @@ def _take_ids(node: Node, line: str) -> None:
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers; of one that is too long, its beginning and its end."""
+    """Yield the lines with their numbers. A line that is too long is reduced to its beginning and end."""
     number, is_within = 0, False
     while line := file.readline(LONGEST_IR_LINE):
         number += not is_within

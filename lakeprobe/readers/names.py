@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 _DIRECTIONS = ("forward", "backward")
 _MOST_DIGITS = 9
-"""Of a call number; a longer one does not fit its column and is no call number."""
+"""The maximum number of digits of a call number. A longer one does not fit its column."""
 
 
 class OpName(NamedTuple):
@@ -50,7 +50,7 @@ def parse(name: str) -> OpName:
 
 
 def debug_point(name: str) -> OpName:
-    """Split the name of a value that the user saved (debug.json); every name is one."""
+    """Split the name of a value that the user saved (debug.json). Every name is valid."""
     saved, _, call = name.removesuffix(".debug").rpartition(".")
     if saved and name.endswith(".debug") and _is_call(call):
         return OpName("debug", "debug", saved, None, None, int(call), f"{saved}.debug")

@@ -1,4 +1,4 @@
-"""Reads folders of single tensors (.npy, .pt) that are no other tool's: each file is a point, named by its file.
+"""Reads folders of single tensors (.npy, .pt) that no other tool wrote. Each file is a point with the file's name.
 
 MindSpore's TensorDump and msprobe's `common` comparison name a file KEY_DTYPE_NUMBER.npy; the n-th file of a key is its
 n-th call. Any other name is a key as it stands.
@@ -22,14 +22,14 @@ NAME = "npy folder"
 
 _SUFFIXES = (".npy", ".pt")
 _KEY_ALONE = "tensor"
-"""What the tensor of a file is called that is read alone, so that any two such files pair."""
+"""The name of a tensor whose file is read alone, so that any two such files pair."""
 
 _NUMBERED = re.compile(r"(.+)_(bool|(?:u?int|b?float|complex)\d{1,3})_(\d{1,9})", re.IGNORECASE)
 _STEP, _RANK = numbered("step", "_?"), numbered("rank", "_?", least=0)
 
 
 def find(listing: Listing) -> list[Source]:
-    """The tensors in a folder. All such folders of a tree are one run, whose parts are the folders' paths."""
+    """Return the tensors in a folder. All such folders of a tree are one run, whose parts are the folders' paths."""
     files = [name for name in listing.files if name.endswith(_SUFFIXES) and not name.startswith(".")]
     if not files or _is_of_another(listing.folder, files):
         return []
@@ -39,7 +39,7 @@ def find(listing: Listing) -> list[Source]:
 
 
 def alone(path: Path) -> Source | None:
-    """The tensor file that the user names, whatever it belongs to: a run of its own; None for another kind of file."""
+    """Return the source of a tensor file that the user names: a separate run. None for another kind of file."""
     return Source(NAME, path, path.parent, 0, 0, (path,), path.parent) if path.suffix in _SUFFIXES else None
 
 
@@ -64,7 +64,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
 
 
 def _is_of_another(folder: Path, files: Iterable[str]) -> bool:
-    """Whether the tensors belong to a dump whose own file lies elsewhere: msprobe's, ptdbg's, or one of kernels."""
+    """Return whether the tensors belong to a dump with its own file elsewhere: of msprobe, ptdbg, or kernels."""
     return (
         folder.name == TENSOR_FOLDER
         or (folder.parent / f"{folder.name}.pkl").is_file()
@@ -73,7 +73,7 @@ def _is_of_another(folder: Path, files: Iterable[str]) -> bool:
 
 
 def _place(parts: Iterable[str]) -> tuple[int, int, str]:
-    """Step, rank, and the path without the folders that say them."""
+    """Return step, rank, and the path without the folders that name these."""
     step, rank, rest = 0, 0, []
     for name in parts:
         if match := _STEP.fullmatch(name):
@@ -91,14 +91,14 @@ def _key(path: Path) -> str:
 
 
 def _order(path: Path) -> tuple[int, list[tuple[str, int]], str]:
-    """By number; files without one before, by name, in which layer.2 comes before layer.10."""
+    """Return a sort key: by number. Files without one come first, by name; layer.2 comes before layer.10."""
     match = _NUMBERED.fullmatch(path.stem)
     by_name = [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d{0,18})", path.name)]
     return int(match[3]) if match else -1, by_name, path.name
 
 
 def _leaf(path: Path) -> tuple[dict[str, Any], str | None]:
-    """The leaf of the tensor in `path`, and what is wrong with the file."""
+    """Return the leaf of the tensor in `path`, and the error if the file cannot be read."""
     from lakeprobe.tensors import read_tensor
     from lakeprobe.tensors.reference import numpy_dtype
     from lakeprobe.tensors.statistics import measure

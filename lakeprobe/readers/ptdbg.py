@@ -106,7 +106,7 @@ def _head(source: Source) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether the .pkl begins as a line of the tool does; an empty one is ours by its name."""
+    """Return whether the .pkl begins with a line of the tool. An empty file is recognised by its name."""
     if not path.is_file():
         return False
     try:
@@ -126,7 +126,7 @@ def _place(folder: Path) -> Place:
 
 
 def _parts(stems: list[str]) -> dict[str, str]:
-    """The part of each .pkl of a folder: its mode, or its name where several have one mode; "" for a single one."""
+    """Return the part of each .pkl of a folder: its mode, or its name if several have that mode. "" for one."""
     if len(stems) == 1:
         return {stems[0]: ""}
     modes = {stem: _mode(stem) for stem in stems}
@@ -186,7 +186,7 @@ class _Calls:
         self.stacks_left_out = 0
 
     def add(self, name: LineName, leaf: dict[str, Any], size: int) -> None:
-        """Add a line's leaf to the first call of its op that has none in its place; begin one if they all have."""
+        """Add a line's leaf to the first call of its op that lacks this leaf. Begins a new call if none does."""
         key = name.what, name.indexes
         calls = self._open.setdefault(name.op, [])
         place = bisect_left(calls, True, key=lambda call: key not in call.leaves)
@@ -311,7 +311,7 @@ def _decode_plainly(raw: bytes, where: str) -> Any:
 
 
 def _leaf(fields: list[Any], where: str) -> dict[str, Any]:
-    """The leaf of dump.json that a line stands for."""
+    """Return the leaf of dump.json for a line."""
     name, step, digest, dtype, shape, *rest = fields
     statistics = rest[0] if rest else []
     if dtype.__class__ is not str or statistics.__class__ is not list or len(statistics) > len(_STATISTICS):

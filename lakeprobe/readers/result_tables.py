@@ -45,7 +45,7 @@ class ResultFile:
 
     @property
     def layout(self) -> str:
-        """What was compared: statistics, tensor or digest."""
+        """The kind of comparison: statistics, tensor or digest."""
         layout = layout_of(self.headers)
         assert layout
         return layout
@@ -93,7 +93,7 @@ def _rank_and_part(path: Path) -> tuple[int, int]:
 
 
 def layout_of(headers: Sequence[str]) -> str | None:
-    """The layout of a table with these headers; None for a table that is no comparison of dumps."""
+    """Return the layout of a table with these headers. None if it is not a comparison of dumps."""
     if tuple(headers[: len(_NAMES)]) != _NAMES:
         return None
     if set(_DIGESTS) <= set(headers):

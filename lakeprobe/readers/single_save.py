@@ -43,7 +43,7 @@ class _Point(NamedTuple):
 
 
 def find(listing: Listing) -> list[Source]:
-    """The values in a folder called data, or in the one that the user gave: a source for each step and rank."""
+    """Return the values in a folder called data, or in the user's folder: a source for each step and rank."""
     folder = listing.folder
     if folder.name != _FOLDER and folder != listing.top:
         return []
@@ -115,7 +115,7 @@ def _points(source: Source) -> list[_Point]:
 
 
 def _references(files: Iterable[Path]) -> References:
-    """Where the tensors lie; none for a file that cannot be read."""
+    """Return the places of the tensors. Empty for a file that cannot be read."""
     from lakeprobe.tensors import read_tensor
 
     references = {}
@@ -154,7 +154,7 @@ def _body(point: _Point, references: References, is_pytorch: bool) -> tuple[Any,
 
 
 def _recorded(path: Path) -> list[Any] | dict[str, Any]:
-    """What the json file says: the statistics of one tensor, a list of them, or an object of them by key."""
+    """Return the content of the json file: statistics of a tensor, a list of these, or an object of these by key."""
     for _, name, value in read_members(path):
         if name == "data" and isinstance(value, (list, dict)):
             return value

@@ -24,13 +24,13 @@ from lakeprobe.readers.members import sole_member
 from lakeprobe.readers.tables import NO_LINKS, Common, Links, Tables
 
 SEPARATOR = b'\n  "'
-"""What every entry of a dump.json begins with that msprobe wrote."""
+"""The beginning of every entry of a dump.json that msprobe wrote."""
 
 _MARKS = b"\0", b"\1", b"\2"
-"""What stands in a skeleton for four statistics, a digest, a file name; JSON has none of them."""
+"""The placeholders of a skeleton for four statistics, a digest and a file name. JSON has no such characters."""
 
 _GRADIENTS = b"\3"
-"""What the skeleton of gradients of parameters begins with: they are walked otherwise than others of the same text."""
+"""The beginning of skeletons of parameters' gradients, which are walked in another way than others of the same text."""
 _GRADIENT_KIND = "parameters_grad"
 
 _FIRST = 0.5
@@ -48,13 +48,13 @@ _LARGEST_BLOCK = MIB
 _MOST_SKELETONS = 4096
 _LARGEST_SKELETONS = 8 * MIB
 _MOST_LEAVES = 200_000
-"""Skeletons that are kept, their bytes and their leaves together; entries beyond them are walked."""
+"""The maximum number of skeletons, and of their bytes and leaves together. Entries beyond these are walked."""
 
 _FREE = 64
-"""So many skeletons are learned whatever the dump is like; after them, only those of blocks that are worth it."""
+"""The number of skeletons that are always learned. After these, only skeletons that pay off are."""
 
 _MOST_NEW = 1 / 3
-"""The share of a block's entries that may be new; to learn one costs twice as much as to walk it."""
+"""The maximum share of new entries in a block. Learning one costs twice as much as walking it."""
 
 _LONGEST_PAUSE = 64
 """Blocks that pass by at most before another is tried, in a dump that has too many skeletons."""
@@ -65,7 +65,7 @@ _decode = msgspec.json.Decoder(list[Any]).decode
 
 
 Skeleton = tuple[Alike, Common]
-"""What the entries of one skeleton have in common."""
+"""The fields that all entries of a skeleton share."""
 
 
 class Skeletons:
@@ -122,7 +122,7 @@ class Skeletons:
         return True
 
     def _found(self, bodies: list[bytes], kinds: list[str]) -> list[Skeleton] | None:
-        """The skeleton of each entry; None if one cannot be learned, or too many would have to be."""
+        """Return the skeleton of each entry. None if one cannot be learned, or too many are new."""
         if _GRADIENT_KIND in kinds:
             pairs = zip(bodies, kinds, strict=True)
             bodies = [_GRADIENTS + body if kind == _GRADIENT_KIND else body for body, kind in pairs]
@@ -140,7 +140,7 @@ class Skeletons:
         return [known[body] for body in bodies]
 
     def _has_room_for(self, new: Collection[bytes], entries: int) -> bool:
-        """Whether `new` skeletons among so many entries may be learned, and are worth it."""
+        """Return whether `new` skeletons among so many entries may be learned, and pay off."""
         skeletons = len(self._known) + len(self._unsound) + len(new)
         return not new or (
             skeletons <= _MOST_SKELETONS
@@ -150,7 +150,7 @@ class Skeletons:
         )
 
     def _learn(self, body: bytes, kind: str) -> Skeleton | None:
-        """Walk the skeleton `body`; None if it is no valid entry, or a placeholder is not where its like belongs."""
+        """Walk the skeleton `body`. Returns None if it is not a valid entry, or a placeholder is misplaced."""
         counts = [body.count(mark) for mark in _MARKS]
         try:
             entry = sole_member(self._path, b'op": ' + _with_placeholders(body.removeprefix(_GRADIENTS)))

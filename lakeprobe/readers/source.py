@@ -1,4 +1,4 @@
-"""What readers share: a source to read, the folder listing that tells one, and the summary of what was read."""
+"""Defines what readers share: sources, the listing of a folder, and the summary of what was read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ COUNTS = ("ops", "tensor_rows", "digests", "files", "unreadable")
 
 @dataclass(slots=True)
 class Summary:
-    """What a source said of itself, and how much was read from it."""
+    """The metadata of a source, and counts of what was read from it."""
 
     framework: str = ""
     task: str | None = None
@@ -93,11 +93,11 @@ class Format(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 a constant of the module
-        """What the format is called, in messages and in the lake (dumps.format)."""
+        """The name of the format in messages and in the lake (dumps.format)."""
 
     @property
     def find(self) -> Callable[[Listing], list[Source]]:
-        """The sources of this format that lie in a folder, judged by names; a few bytes of a file may be read."""
+        """Return the sources of this format in a folder. Names decide; a few bytes of a file may be read."""
 
     @property
     def read(self) -> Callable[[Source, ContentOf, Emit], Summary]:
@@ -106,7 +106,7 @@ class Format(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a dump folder stands in the tree of a run: the run's folder, step, rank, part, and what was assumed."""
+    """The place of a dump folder in the tree of a run: the run's folder, step, rank, part, and what was assumed."""
 
     root: Path
     step: int
@@ -145,5 +145,5 @@ def place_of(folder: Path) -> Place:
 
 
 def is_placed(name: str) -> bool:
-    """Whether a folder of this name says which step, rank or process its dumps are of."""
+    """Return whether a folder of this name gives the step, rank or process of its dumps."""
     return any(pattern.fullmatch(name) for pattern in (_STEP, _RANK, _PROCESS))

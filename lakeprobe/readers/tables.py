@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _BATCH = 1 << 13
 
 Links = tuple[str | None, int | None, int | None]
-"""What construct.json says of an op: its parent, its place in the file, its micro step."""
+"""The links of an op in construct.json: its parent, its place in the file, its micro step."""
 
 NO_LINKS: Links = (None, None, None)
 
 
 class Common(NamedTuple):
-    """What ops that are alike have in their rows of the table ops."""
+    """The columns of the table ops that similar ops share."""
 
     recompute: bool | None
     sections: str | None
@@ -48,7 +48,7 @@ class Tables:
     """
 
     def __init__(self, source: Source, path: Path, content_of: ContentOf, emit: Emit) -> None:
-        """Write rows of `source`; messages name the file `path`."""
+        """Write rows of `source`. Messages name the file `path`."""
         self.summary = Summary()
         self._path = path
         self._part = source.part
@@ -117,7 +117,7 @@ class Tables:
         return range(first, len(learner)), _common(kind, body, empties, None)
 
     def are_new(self, ops: Sequence[str]) -> bool:
-        """Whether each of `ops` can be added: it was not there before, and is not too long."""
+        """Return whether all of `ops` can be added: they are new, and not too long."""
         distinct = set(ops)
         is_long = max(map(len, ops)) > LONGEST_OP
         return len(distinct) == len(ops) and distinct.isdisjoint(self._names) and not is_long
@@ -204,7 +204,7 @@ def _common(kind: str, body: Any, empties: str | None, extra: dict[str, Any] | N
 
 
 def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:
-    """`content_of` for tensor files that lie in the run's folder: a link may not lead out of it."""
+    """Return `content_of` for tensor files in the run's folder. A link may not lead out of it."""
     folder = source.tensors
     if folder is None or isinstance(folder, PathInFile):
         return content_of
@@ -231,7 +231,7 @@ def unicode(path: Path) -> Iterator[None]:
 
 
 def _other_keys(kind: str, body: Any) -> tuple[bool | None, dict[str, Any]]:
-    """The entry's is_recompute, and its other keys that are no sections."""
+    """Return the entry's is_recompute, and its other keys that are not sections."""
     if kind == "parameters_grad" or kind in BARE or body.keys() <= SECTIONS.keys():
         return None, {}
     others = {key: value for key, value in body.items() if key not in SECTIONS}

@@ -1,4 +1,4 @@
-"""The three doors to collecting (collect, PrecisionDebugger, ptdbg's switches), with a capture that is not torch's."""
+"""The entry points of collecting (collect, PrecisionDebugger, ptdbg's switches), with a stand-in for a capture."""
 
 from __future__ import annotations
 

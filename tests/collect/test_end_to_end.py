@@ -1,4 +1,4 @@
-"""A training in PyTorch, collected into the lake through the doors that users have."""
+"""A training in PyTorch, collected into the lake through the entry points that users have."""
 
 from __future__ import annotations
 

@@ -313,9 +313,9 @@ HOOKED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", ["step", "stop", "close"])
+@pytest.mark.parametrize("method", ["step", "stop", "close"])
 @pytest.mark.parametrize("hooked", HOOKED)
-def test_steps_can_end_inside_any_hook_of_torch(hooked: str, door: str, memory: Memory) -> None:
+def test_steps_can_end_inside_any_hook_of_torch(hooked: str, method: str, memory: Memory) -> None:
     def losses(watched: Any) -> list[float]:
         model, calls = net(), 0
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -324,7 +324,7 @@ def test_steps_can_end_inside_any_hook_of_torch(hooked: str, door: str, memory: 
             nonlocal calls
             calls += 1
             if calls == 2 and watched is not None:
-                getattr(watched, door)()
+                getattr(watched, method)()
 
         handle = HOOKED[hooked](model, act)
         torch.manual_seed(1)
@@ -344,7 +344,7 @@ def test_steps_can_end_inside_any_hook_of_torch(hooked: str, door: str, memory: 
         return seen
 
     assert losses(capture(memory, level="mix")) == losses(None)
-    assert [step.number for step in memory.steps] == ([0, 1] if door == "step" else [0])
+    assert [step.number for step in memory.steps] == ([0, 1] if method == "step" else [0])
 
 
 def test_what_optimizers_and_clipping_run_is_theirs(memory: Memory) -> None:

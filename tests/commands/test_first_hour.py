@@ -1,4 +1,4 @@
-"""A stranger's first hour: five commands from two dumps to the planted op, each told by the one before."""
+"""A stranger's first hour: five commands from two dumps to the planted op, each proposed by the one before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEMO = Path(__file__).resolve().parents[1] / "data" / "dumps" / "demo"
 PLANTED = "Functional.layer_norm.3.forward"
 
 
-def told(text: str, command: str) -> list[str]:
+def proposed(text: str, command: str) -> list[str]:
     """The words of `command` as the program itself proposes them."""
     (proposal,) = re.findall(rf"lakeprobe ({command}\b.*)$", text, re.MULTILINE)
     return shlex.split(proposal)
@@ -22,19 +22,19 @@ def told(text: str, command: str) -> list[str]:
 def test_from_nothing_to_the_planted_op(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
-    road = lakeprobe()
-    assert told(road.out, "ingest") == ["ingest", "PATH"]
+    overview = lakeprobe()
+    assert proposed(overview.out, "ingest") == ["ingest", "PATH"]
     first = lakeprobe("ingest", DEMO / "target")
-    assert told(first.err, "ingest") == ["ingest", "PATH"]
+    assert proposed(first.err, "ingest") == ["ingest", "PATH"]
     second = lakeprobe("ingest", DEMO / "golden")
-    compared = lakeprobe(*told(second.err, "compare"))
+    compared = lakeprobe(*proposed(second.err, "compare"))
     assert f"The first op that differs: {PLANTED}" in compared.out
     assert "input.4: 0.01 against 1e-05" in compared.out
-    began = lakeprobe(*told(compared.out, "first-diff"))
+    began = lakeprobe(*proposed(compared.out, "first-diff"))
     assert f"First difference: {PLANTED} (step 0)" in began.out
-    cause = lakeprobe(*told(began.out, "blame"))
+    cause = lakeprobe(*proposed(began.out, "blame"))
     assert f"{PLANTED} on rank 0: its argument input.4 is 0.01 against 1e-05" in cause.out
-    numbers = lakeprobe(*told(cause.out, "show"))
+    numbers = lakeprobe(*proposed(cause.out, "show"))
     assert ["input.4", "float", "0.01", "1e-05", "differs"] in [line.split() for line in numbers.out.splitlines()]
-    for done in (road, first, second, compared, began, cause, numbers):
+    for done in (overview, first, second, compared, began, cause, numbers):
         assert done.code == 0

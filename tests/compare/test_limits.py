@@ -187,12 +187,12 @@ def test_what_spills_does_not_fill_the_disk(
 
 PROGRAM = """
 import signal, resource, sys, time, duckdb
-from lakeprobe.compare import limits
+from lakeprobe.system import process_limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
-limits._GRACE = 0.5
+process_limits._GRACE = 0.5
 connection = duckdb.connect()
-with limits.process_limits({seconds}, {memory}):
+with process_limits.process_limits({seconds}, {memory}):
     try:
         print(connection.execute({query!r}).fetchall())
     except duckdb.OutOfMemoryException as error:

@@ -1,4 +1,4 @@
-"""Every folder of the real dumps goes through the door with one command and no hints, and is called what it is."""
+"""Every folder of the real dumps is read by one command without hints, and gets its proper name."""
 
 from __future__ import annotations
 

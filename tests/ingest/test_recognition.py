@@ -1,4 +1,4 @@
-"""One door: what lies under a path is recognised, named and read, several formats side by side and in parts."""
+"""What a path contains is recognised, named and read: several formats together, and in parts."""
 
 from __future__ import annotations
 
