@@ -247,7 +247,12 @@ WITH
             is_leaf
             AND side = 'pair'
             AND error_in <= if(rounding = 'matmul', spacing, 0)
-            AND error_out > if(is_bitwise, getvariable('noise_factor') * spacing, 5 * most)
+            AND error_out > CASE
+                WHEN NOT is_bitwise THEN 5 * most
+                -- an element that rounds otherwise moves a tensor of low precision by less than a spacing
+                WHEN spacing >= 2.0 ** -10 THEN spacing
+                ELSE getvariable('noise_factor') * spacing
+            END
     )
 SELECT found.*, place, is_leaf, phase
 FROM found

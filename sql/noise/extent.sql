@@ -1,8 +1,9 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
 -- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
--- is_rounding: ops round differently in the two runs; or they do not, but the first suspect is paired by its name with
---   another call, so that differences by name say little. Then suspects decide what differs first.
+-- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
+--   is paired by its name with another call, or the run is of low precision, where a small error is a few spacings. Then
+--   suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -14,7 +15,10 @@ WITH
         WHERE s.nth = 1 AND s.evidence = 'missing' AND s.target_seq IS NULL
     ),
     known AS (
-        SELECT count(*) > 0 AS are_errors FROM noise_errors
+        SELECT
+            count(*) > 0 AS are_errors,
+            coalesce(max(spacing) >= 2.0 ** -10, false) AND (SELECT count(*) > 0 FROM noise_suspects) AS is_low
+        FROM noise_errors
     ),
     kinds AS (
         SELECT
@@ -24,7 +28,7 @@ WITH
         GROUP BY is_bitwise
     )
 SELECT
-    NOT are_bits OR is_askew AS is_rounding,
+    NOT are_bits OR is_askew OR is_low AS is_rounding,
     if(
         are_bits OR NOT are_errors, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf')
     )::DOUBLE AS ends,
