@@ -76,7 +76,11 @@ SELECT
     usual,
     sqrt(
         spread ** 2
-        + 4 * if(is_population, kinds.error_out, floor) ** 2 / ops.n
+        + 4 * CASE
+            WHEN is_population THEN kinds.error_out
+            WHEN noise_errors.spacing >= 2.0 ** -10 THEN greatest(floor, error_in)
+            ELSE floor
+        END ** 2 / ops.n
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
         + coalesce(replaced, 0) ** 2
