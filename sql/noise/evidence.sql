@@ -7,8 +7,8 @@
 --   wiring: one op made the input in golden, and another op, or none, in the target
 --   source: an input that no recorded op made differs by more than another order of summation explains, or is another
 --     constant
---   made: the inputs agree to the last bit (those of a matrix product within one spacing) and the output does not,
---     although such outputs are equal elsewhere
+--   made: the inputs agree to the last bit (those of a matrix product up to rounding) and the output does not, although
+--     such outputs are equal elsewhere, or by more than the coarsest chip rounds
 -- row: the leaf that shows it
 WITH
     recorded AS (
@@ -222,6 +222,13 @@ WITH
             AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
         GROUP BY m.number
     ),
+    -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more
+    norms AS (
+        SELECT number, max(abs(target_norm - golden_norm) / golden_norm) AS moved
+        FROM noise_leaves
+        WHERE is_paired AND is_like AND is_float AND NOT is_input AND n > 1 AND golden_norm > 0 AND golden_norm < 1e30
+        GROUP BY number
+    ),
     found AS (
         SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
         UNION ALL
@@ -243,11 +250,12 @@ WITH
         FROM noise_errors
         JOIN noise_ops USING (number)
         JOIN noise_floors USING (rounding)
+        LEFT JOIN norms USING (number)
         WHERE
             is_leaf
             AND side = 'pair'
-            AND error_in <= if(rounding = 'matmul', spacing, 0)
-            AND error_out > CASE
+            AND error_in <= if(rounding = 'matmul', 1e-6, 0)
+            AND greatest(error_out, moved) > CASE
                 WHEN NOT is_bitwise THEN 5 * most
                 -- an element that rounds otherwise moves a tensor of low precision by less than a spacing
                 WHEN spacing >= 2.0 ** -10 THEN spacing
