@@ -222,11 +222,20 @@ WITH
             AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
         GROUP BY m.number
     ),
-    -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more
+    -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more.
+    -- Gradients are sums that cancel.
     norms AS (
         SELECT number, max(abs(target_norm - golden_norm) / golden_norm) AS moved
         FROM noise_leaves
-        WHERE is_paired AND is_like AND is_float AND NOT is_input AND n > 1 AND golden_norm > 0 AND golden_norm < 1e30
+        WHERE
+            is_paired
+            AND is_like
+            AND is_float
+            AND NOT is_input
+            AND phase = 'forward'
+            AND n > 1
+            AND golden_norm > 0
+            AND golden_norm < 1e30
         GROUP BY number
     ),
     found AS (
@@ -254,7 +263,7 @@ WITH
         WHERE
             is_leaf
             AND side = 'pair'
-            AND error_in <= if(rounding = 'matmul', 1e-6, 0)
+            AND error_in <= if(rounding = 'matmul' AND phase = 'forward', 1e-6, 0)
             AND greatest(error_out, moved) > CASE
                 WHEN NOT is_bitwise THEN 5 * most
                 -- an element that rounds otherwise moves a tensor of low precision by less than a spacing
