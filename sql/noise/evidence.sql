@@ -7,8 +7,8 @@
 --   wiring: one op made the input in golden, and another op, or none, in the target
 --   source: an input that no recorded op made differs by more than another order of summation explains, or is another
 --     constant
---   made: the inputs agree to the last bit (those of a matrix product up to rounding) and the output does not, although
---     such outputs are equal elsewhere, or by more than the coarsest chip rounds
+--   made: the inputs agree to the last bit (between implementations those of a matrix product up to rounding), and the
+--     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds
 -- row: the leaf that shows it
 WITH
     recorded AS (
@@ -263,7 +263,8 @@ WITH
         WHERE
             is_leaf
             AND side = 'pair'
-            AND error_in <= if(rounding = 'matmul' AND phase = 'forward', 1e-6, 0)
+            -- between implementations few ops of a kind tell how it rounds
+            AND error_in <= if(rounding = 'matmul' AND phase = 'forward' AND getvariable('cross_framework') <> 0, 1e-6, 0)
             AND greatest(error_out, moved) > CASE
                 WHEN NOT is_bitwise THEN 5 * most
                 -- an element that rounds otherwise moves a tensor of low precision by less than a spacing

@@ -2,8 +2,8 @@
 -- grain: one row
 -- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
---   is paired by its name with another call, or the run is of low precision, where a small error is a few spacings. Then
---   suspects decide what differs first.
+--   is paired by its name with another call, or both runs are of low precision, where a small error is a few
+--   spacings. Then suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -15,10 +15,14 @@ WITH
         WHERE s.nth = 1 AND s.evidence = 'missing' AND s.target_seq IS NULL
     ),
     known AS (
+        SELECT count(*) > 0 AS are_errors FROM noise_errors
+    ),
+    precision AS (
         SELECT
-            count(*) > 0 AS are_errors,
-            coalesce(max(spacing) >= 2.0 ** -10, false) AND (SELECT count(*) > 0 FROM noise_suspects) AS is_low
-        FROM noise_errors
+            coalesce(bool_or(target_dtype = golden_dtype AND epsilon_of(target_dtype) >= 2.0 ** -10), false)
+            AND (SELECT count(*) > 0 FROM noise_suspects) AS is_low
+        FROM paired
+        WHERE target_dtype IS NOT NULL
     ),
     kinds AS (
         SELECT
@@ -36,3 +40,4 @@ SELECT
 FROM kinds
 CROSS JOIN askew
 CROSS JOIN known
+CROSS JOIN precision
