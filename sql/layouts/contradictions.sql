@@ -11,7 +11,7 @@ WITH
             layouts.problem,
             layouts.shard_ranks,
             layouts.slot LIKE 'input%' AS is_input
-        FROM layouts
+        FROM memory.main.layouts AS layouts
         WHERE run = $target AND step = $step AND row IS NOT NULL AND problem LIKE '%copies along % differ%'
     ),
     first_row AS (
@@ -34,13 +34,13 @@ SELECT
     'the ' || first_row.problem || ' in its ' || first_row.slot
     || if(first_row.has_input, '', ', and not in its inputs') AS why
 FROM first_row
-JOIN ops
+JOIN memory.main.ops AS ops
     ON ops.run = $target AND ops.step = $step AND ops.op = first_row.op
 WHERE
     $suspect IS NULL
     OR (
         NOT first_row.has_input
-        AND ops.seq < (SELECT min(seq) FROM ops WHERE run = $target AND step = $step AND op = $suspect)
+        AND ops.seq < (SELECT min(seq) FROM memory.main.ops WHERE run = $target AND step = $step AND op = $suspect)
     )
 ORDER BY nth
 LIMIT $most
