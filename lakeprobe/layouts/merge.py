@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging, store, views
-from lakeprobe.lake.connection import connect, query_errors, set_spill_folder
+from lakeprobe.lake.connection import connect, define_macros, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -103,6 +103,7 @@ def merge_layout(
             folder = session.folder / f"step{step}"
             folder.mkdir()
             with connect() as connection:
+                define_macros(connection, ("along",))
                 set_spill_folder(connection, session.folder / "spill")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 views.define(connection, there)

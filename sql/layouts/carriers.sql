@@ -12,13 +12,13 @@ WITH
             USING (leaf)
         WHERE
             stands_out
-            AND list_transform(list_zip(places, ways), lambda axis: if(axis[2] = 'differ', axis[1], 0)) = copy
+            AND along(places, ways, 'differ') = copy
     ),
     shards AS (
         SELECT
             leaf,
             rank,
-            list_transform(list_zip(places, ways), lambda axis: if(axis[2] = 'shard', axis[1], 0)) AS shard,
+            along(places, ways, 'shard') AS shard,
             min(shard) OVER (PARTITION BY leaf, sig) AS first_shard
         FROM placed_members
         JOIN decided

@@ -7,7 +7,7 @@ WITH
     copies AS (
         SELECT
             leaf,
-            list_transform(list_zip(places, ways), lambda axis: if(axis[2] = 'differ', axis[1], 0)) AS copy,
+            along(places, ways, 'differ') AS copy,
             max(max) AS max,
             min(min) AS min,
             avg(mean ORDER BY rank, micro) AS mean,

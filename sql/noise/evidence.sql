@@ -66,7 +66,7 @@ WITH
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
-        CROSS JOIN (SELECT bool_or(spacing >= 2.0 ** -10) AS is_low FROM noise_errors) AS lowness
+        CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
     ),
@@ -139,7 +139,7 @@ WITH
         WHERE
             is_leaf
             AND upper > greatest(0.02, 3 * floor)
-            AND (phase <> 'optimizer' OR spacing < 2.0 ** -10)
+            AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
             AND (
                 (
                     len(target_makers) > 0
@@ -268,7 +268,7 @@ WITH
             AND greatest(error_out, moved) > CASE
                 WHEN NOT is_bitwise THEN 5 * most
                 -- an element that rounds otherwise moves a tensor of low precision by less than a spacing
-                WHEN spacing >= 2.0 ** -10 THEN spacing
+                WHEN is_low_precision(spacing) THEN spacing
                 ELSE getvariable('noise_factor') * spacing
             END
     )

@@ -19,7 +19,7 @@ WITH
     ),
     precision AS (
         SELECT
-            coalesce(bool_or(target_dtype = golden_dtype AND epsilon_of(target_dtype) >= 2.0 ** -10), false)
+            coalesce(bool_or(target_dtype = golden_dtype AND is_low_precision(epsilon_of(target_dtype))), false)
             AND (SELECT count(*) > 0 FROM noise_suspects) AS is_low
         FROM paired
         WHERE target_dtype IS NOT NULL

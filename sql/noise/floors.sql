@@ -35,7 +35,7 @@ WITH
         GROUP BY rounding
     ),
     all_ops AS (
-        SELECT coalesce(max(spacing) >= 2.0 ** -10, false) AS is_low FROM ops
+        SELECT coalesce(is_low_precision(max(spacing)), false) AS is_low FROM ops
     ),
     touched AS (
         SELECT count(*) AS ops
@@ -55,7 +55,7 @@ WITH
         SELECT 0.85, avg((error_out = 0)::INTEGER) FILTER (WHERE error_in = 0)
         FROM ops
         CROSS JOIN all_ops
-        WHERE is_low AND spacing < 2.0 ** -10 AND rounding <> 'exact' AND phase = 'forward'
+        WHERE is_low AND NOT is_low_precision(spacing) AND rounding <> 'exact' AND phase = 'forward'
         HAVING count(*) FILTER (WHERE error_in = 0) >= 3
     ),
     repeatable AS (

@@ -210,13 +210,13 @@ SELECT
             target_max = target_min
             AND golden_max = golden_min
             AND abs(target_max - golden_max) > if(n > 1, 0, 0.01 * greatest(abs(target_max), abs(golden_max)))
-            AND spacing < 2.0 ** -10
+            AND NOT is_low_precision(spacing)
             THEN is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
             AND is_written(try_cast(golden_max AS FLOAT)::VARCHAR::DOUBLE)
         ELSE false
     END AS is_other_constant,
     coalesce(
-        target_max = golden_max AND target_min = golden_min AND target_max > target_min AND spacing < 2.0 ** -10, false
+        target_max = golden_max AND target_min = golden_min AND target_max > target_min AND NOT is_low_precision(spacing), false
     ) AS has_same_extremes,
     if(
         coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,

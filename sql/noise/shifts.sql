@@ -78,7 +78,7 @@ SELECT
         spread ** 2
         + 4 * CASE
             WHEN is_population THEN kinds.error_out
-            WHEN noise_errors.spacing >= 2.0 ** -10 THEN greatest(floor, error_in)
+            WHEN is_low_precision(noise_errors.spacing) THEN greatest(floor, error_in)
             ELSE floor
         END ** 2 / ops.n
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
