@@ -1,18 +1,18 @@
 """Times `lakeprobe verify` on a statistics dump of many calls: python benchmarks/verifying.py [STEPS [JOBS]].
 
 A small transformer is collected for STEPS steps (70 have about 20 000 calls), then all its ops are verified in JOBS
-processes. Prints calls, distinct calls, wall-clock and processor seconds, and the memory of the process with the lake.
+processes, by the command. Prints calls, distinct calls, wall-clock and processor seconds, and their memory.
 """
 
 from __future__ import annotations
 
-import resource
+import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
+from run import LAKEPROBE, cost, memory
 from torch import nn
 from torch.nn import functional
 
@@ -35,15 +35,15 @@ def collect(lake: Path, steps: int) -> None:
 
 def main(steps: int = 70, jobs: int = 2) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        collect(Path(folder) / "lake", steps)
-        with lakeprobe.open(Path(folder) / "lake", create=True) as lake:
-            start = time.perf_counter()
-            report = lake.verify("run", jobs=jobs).report
-            seconds = time.perf_counter() - start
-    own, workers = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    used = workers.ru_utime + workers.ru_stime
-    print(f"{report.calls} calls, {report.distinct} distinct: {seconds:.0f} s, workers {used:.0f} s of processor")
-    print(f"memory: {own.ru_maxrss >> 10} MiB, of the largest worker {workers.ru_maxrss >> 10} MiB; {report.statuses}")
+        lakes = Path(folder, "lake"), Path(folder, "again")
+        collect(lakes[0], steps)
+        shutil.copytree(*lakes)  # what a lake has verified is not run again
+        commands = [[*LAKEPROBE, "verify", "run", "--lake", str(lake), "--jobs", str(jobs)] for lake in lakes]
+        spent, most = cost(commands[0]), memory(commands[1])
+        with lakeprobe.open(lakes[0]) as lake:
+            report = lake.verify("run").report
+    print(f"{report.calls} calls, {report.distinct} distinct, {report.statuses}")
+    print(f"{spent.wall:.0f} s, {spent.cpu:.0f} s of processor, {most / 2**20:.0f} MiB in all processes")
 
 
 if __name__ == "__main__":
