@@ -111,8 +111,7 @@ def _ask(lake: Lake, run: str, defect: Defect | None, repeat: bool) -> list[Case
 
 def _compare(lake: Lake, run: str, repeat: bool) -> list[Named]:
     """The first op that differs beyond noise in each step and rank, as the summary of the comparison has them."""
-    found = sorted(_comparison(lake, run, repeat).summary().beyond_noise, key=lambda op: (op.step, op.rank))
-    return [Named(op.step, op.rank, op.op, op.module) for op in found]
+    return [Named(op.step, op.rank, op.op, op.module) for op in _comparison(lake, run, repeat).summary().beyond_noise]
 
 
 def _first_diff(lake: Lake, run: str, repeat: bool) -> list[Named]:

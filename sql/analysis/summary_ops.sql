@@ -1,5 +1,6 @@
 -- summary_ops: the ops that a summary names: for each (step, rank) the first that differs at all and the first that
---   differs beyond noise; and the worst of all: errors, then warnings, then the largest error.
+--   differs beyond noise; and the worst of all: errors, then warnings, then the largest error. Of a step, ops that
+--   differ come before communication ops that do, since these may have received the difference from another rank.
 -- grain: one op under one heading of the summary (first, beyond_noise or worst)
 -- parameters: the tables findings (from analysis/findings_by_op), standing and noise_ends; the views results and stacks
 WITH
@@ -85,4 +86,5 @@ ORDER BY
     heading,
     if(heading = 'worst', worth, NULL),
     chosen.step,
+    chosen.finding = 'different' AND regexp_matches(op, '^((Mint)?Distributed|communication)\.'),
     chosen.rank

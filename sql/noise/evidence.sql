@@ -147,7 +147,7 @@ WITH
                     AND NOT list_has_any(target_makers, golden_makers)
                 )
                 OR (
-                    phase = 'forward'
+                    phase IN ('forward', 'optimizer')
                     AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
                     AND target_key IS NOT NULL
                     AND golden_key IS NOT NULL
@@ -222,6 +222,24 @@ WITH
             AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
         GROUP BY m.number
     ),
+    -- what the optimizer takes, if no recorded op made it: gradients that are scaled in place differ all together, while
+    -- those that cancel are noise
+    updates AS (
+        SELECT number, row
+        FROM noise_makers
+        CROSS JOIN matmul_floor
+        CROSS JOIN (
+            SELECT coalesce(median(error_out), 0) AS middle
+            FROM noise_errors
+            JOIN noise_ops USING (number)
+            WHERE is_leaf AND phase = 'backward'
+        ) AS gradients_made
+        WHERE is_source AND differs AND phase = 'optimizer' AND is_float AND n > 1 AND NOT is_parameter
+        QUALIFY
+            count(*) OVER () >= 3
+            AND median(upper) OVER () > greatest(1e-2, 5 * floor, 10 * middle)
+            AND row_number() OVER (ORDER BY upper <= greatest(1e-2, 5 * floor, 10 * middle), number, row) = 1
+    ),
     -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more.
     -- Gradients are sums that cancel.
     norms AS (
@@ -254,6 +272,8 @@ WITH
         SELECT number, 'source', row FROM sources
         UNION ALL
         SELECT number, 'source', row FROM gradients
+        UNION ALL
+        SELECT number, 'source', row FROM updates
         UNION ALL
         SELECT number, 'made', NULL
         FROM noise_errors

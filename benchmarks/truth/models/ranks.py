@@ -134,7 +134,7 @@ DEFECTS = (
     _on(3, defects.changed_weight("one_element", f"{LAYER}.0.up", "linear", defects.one_element)),
     _on(0, defects.lower_precision("down_bf16", f"{LAYER}.2.down", "linear")),
     defects.changed_forward("no_sum", "wiring", f"{LAYER}.2", _no_sum, within(f"{LAYER}.2", "all_reduce|clone")),
-    Defect("not_averaged", "loop", call("__i?truediv__|div_?"), _half_mean),
+    Defect("not_averaged", "loop", call("__i?truediv__|div_?|lerp_"), _half_mean),
     _on(2, defects.other_data("token", EMBEDDING, _other_token)),
     _on(1, defects.other_data("later_token", EMBEDDING, _other_token, batch=1)),
     _on(2, defects.optimizer("betas", "mul_|addcmul_", betas=(0.9, 0.99))),

@@ -10,7 +10,8 @@
 --   noise: within the error of the op in a repeat of golden
 -- Where ops round differently, an op that stands out of that is a suspect, though noise may hide its effects.
 -- is_downstream: a suspect precedes it on its rank, or a tensor that differs arrived from another rank before it, so
---   its difference may come from there, however large it is
+--   its difference may come from there, however large it is; where ops round differently, also a transfer that stands
+--   out by what a rank with a suspect put in
 -- Order: suspects first, and among them those without an earlier event; then arguments and ops of one side, which are
 -- facts about the code, before numbers; what came from a rank that is not in the lake last; then by size, and finally
 -- by place. Where ops round differently, the order is that of sql/noise/suspects.
@@ -57,10 +58,17 @@ WITH
     traced AS (
         SELECT
             graded.*,
-            coalesce(first_suspects.place < graded.place, false) OR coalesce(brought.seq < graded.place, false)
-                AS is_downstream
+            coalesce(first_suspects.place < graded.place, false)
+            OR coalesce(brought.seq < graded.place, false)
+            OR (
+                giving.rank IS NOT NULL
+                AND standing IS NOT NULL
+                AND reason = 'made'
+                AND 100 * brought_error >= output_error
+            ) AS is_downstream
         FROM graded
         LEFT JOIN first_suspects USING (step, rank)
+        LEFT JOIN first_suspects AS giving ON giving.step = graded.step AND giving.rank = graded.from_rank
         LEFT JOIN brought USING (step, rank)
     )
 SELECT
