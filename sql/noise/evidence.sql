@@ -147,7 +147,7 @@ WITH
                     AND NOT list_has_any(target_makers, golden_makers)
                 )
                 OR (
-                    phase IN ('forward', 'optimizer')
+                    phase = 'forward'
                     AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
                     AND target_key IS NOT NULL
                     AND golden_key IS NOT NULL
@@ -222,19 +222,31 @@ WITH
             AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
         GROUP BY m.number
     ),
-    -- what the optimizer takes, if no recorded op made it: gradients that are scaled in place differ all together, while
-    -- those that cancel are noise
+    -- what the optimizer takes, if no recorded op made it in one run: gradients that are scaled in place differ all
+    -- together, while those that cancel are noise
+    taken AS (
+        SELECT number, row, upper
+        FROM noise_makers
+        WHERE
+            (is_source OR (len(golden_makers) > 0) <> (len(target_makers) > 0))
+            AND differs
+            AND phase = 'optimizer'
+            AND is_float
+            AND n > 1
+            AND NOT is_parameter
+    ),
+    gradient_errors AS (
+        SELECT phase, coalesce(median(error_out), 0) AS middle
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        WHERE is_leaf AND phase IN ('backward', 'optimizer') AND number < (SELECT min(number) FROM taken)
+        GROUP BY phase
+    ),
     updates AS (
         SELECT number, row
-        FROM noise_makers
+        FROM taken
         CROSS JOIN matmul_floor
-        CROSS JOIN (
-            SELECT coalesce(median(error_out), 0) AS middle
-            FROM noise_errors
-            JOIN noise_ops USING (number)
-            WHERE is_leaf AND phase = 'backward'
-        ) AS gradients_made
-        WHERE is_source AND differs AND phase = 'optimizer' AND is_float AND n > 1 AND NOT is_parameter
+        CROSS JOIN (SELECT coalesce(max(middle), 0) AS middle FROM gradient_errors)
         QUALIFY
             count(*) OVER () >= 3
             AND median(upper) OVER () > greatest(1e-2, 5 * floor, 10 * middle)
