@@ -167,7 +167,7 @@ WITH
     parameter_errors AS (
         SELECT coalesce(median(upper), 0) AS middle
         FROM noise_makers
-        WHERE is_source AND is_parameter AND is_float AND phase = 'forward'
+        WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
     ),
     integers AS (
         SELECT coalesce(min(number), 2147483647) AS number
@@ -189,7 +189,8 @@ WITH
             AND CASE
                 -- a single number that is trained may well have few digits
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
-                WHEN is_parameter THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
+                WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
+                    THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
                 WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor) THEN true

@@ -4,6 +4,7 @@
 -- golden_…: the statistics of golden, or of the repeat that replaces it (noise/nearest)
 -- number, phase, kind, op_is_leaf: the pair of ops that the row belongs to; NULL if its op has no counterpart. All rows of
 --   an op that does what several do in golden belong to it
+-- is_trained: it requires a gradient on both sides
 -- error: the relative error per element that explains the difference of the two sides, if the errors of elements are
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
@@ -50,6 +51,7 @@ WITH
             p.role,
             coalesce(p.target_slot, p.golden_slot) AS slot,
             p.role NOT IN ('output', 'parameters_grad') AS is_input,
+            coalesce(p.target_requires_grad AND p.golden_requires_grad, false) AS is_trained,
             p.target_row IS NOT NULL AND p.golden_row IS NOT NULL AS is_paired,
             coalesce(epsilon_of(p.target_dtype), epsilon_of(p.golden_dtype)) > 0 AS is_float,
             greatest(coalesce(epsilon_of(p.target_dtype), 0), coalesce(epsilon_of(p.golden_dtype), 0)) AS spacing,
@@ -170,6 +172,7 @@ SELECT
     role,
     slot,
     is_input,
+    is_trained,
     is_paired,
     is_float,
     is_like,

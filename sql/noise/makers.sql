@@ -4,6 +4,8 @@
 -- target_makers, golden_makers: the numbers of the earlier ops with this value as an output
 -- is_source: no recorded op made it in either run, and no enclosing module received it: a parameter, a buffer or data
 -- is_parameter: it is a parameter of a module
+-- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
+--   was not
 -- is_exact: such a source is equal to the last bit: a parameter, or one whose like is equal in most ops of this kind
 WITH
     leaves AS (
@@ -43,6 +45,7 @@ WITH
             l.is_leaf,
             l.role,
             l.is_float,
+            l.is_trained AND l.phase = 'forward' AS requires_grad,
             l.spacing,
             l.differs,
             l.is_other_constant,
@@ -80,7 +83,8 @@ WITH
         HAVING count(*) >= 3 AND avg(differs::INTEGER) <= 0.2
     )
 SELECT
-    sourced.* EXCLUDE (kind, slot),
+    sourced.* EXCLUDE (kind, slot, requires_grad),
+    is_source AND requires_grad AS is_trained,
     is_source AND (is_parameter OR (n >= 64 AND exact_places.kind IS NOT NULL)) AS is_exact
 FROM sourced
 LEFT JOIN exact_places ON exact_places.kind = sourced.kind AND exact_places.slot = sourced.slot
