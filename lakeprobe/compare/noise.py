@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 _MEASURED = ("nearest", "ops", "leaves")
 """The queries of sql/noise that measure the error of each row, in order; each makes the table noise_NAME."""
 
+_TRACED = ("repeat", "makers")
+"""The queries that find what made each value."""
+
 _JUDGED = (
-    "repeat", "makers", "errors", "floors", "added", "shifts", "near_shifts", "gradients", "evidence", "suspects",
+    "errors", "floors", "added", "shifts", "near_shifts", "gradients", "evidence", "suspects",
 )  # fmt: skip
 """The queries that decide from it which ops stand out."""
 
@@ -36,20 +39,22 @@ class Repeats:
     rank: int
 
 
-def find_suspects(connection: duckdb.DuckDBPyConnection, is_first_step: bool) -> bool:
+def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
-    `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first_step` says that
-    no optimizer step came before, so that parameters are equal to the last bit. If anything differs, sets the variables
+    `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first`: neither run has
+    a step before `step`. If anything differs, sets the variables
     noise_ends, the place of the first op that stands out, and noise_error, the error up to which later rows are noise.
     Returns whether ops round differently in the two runs.
     """
-    connection.execute(f"SET VARIABLE is_first_step = {str(is_first_step).lower()}")
     _run(connection, _MEASURED)
     (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
     if is_equal:
         connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
+    _run(connection, _TRACED)
+    (begins,) = connection.execute(resources.sql("noise/first_step"), {"is_first": is_first, "step": step}).fetchall()[0]
+    connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     _run(connection, _JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
