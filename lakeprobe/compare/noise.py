@@ -55,6 +55,7 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     _run(connection, _TRACED)
     (begins,) = connection.execute(resources.sql("noise/first_step"), {"is_first": is_first, "step": step}).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
+    connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     _run(connection, _JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)

@@ -163,10 +163,15 @@ WITH
         FROM noise_ops AS o
         LEFT JOIN noise_errors AS e ON e.number = o.number AND o.is_leaf
     ),
-    -- behind a step of the optimizer parameters differ by the noise of that step
+    -- behind a step of the optimizer parameters differ by the noise of that step; what ops add to a large error is no
+    -- measure of it
     parameter_errors AS (
-        SELECT coalesce(median(upper), 0) AS middle
+        SELECT
+            coalesce(median(upper), 0) AS middle,
+            greatest(1e-3, if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), 1e-2)))
+                AS most
         FROM noise_makers
+        CROSS JOIN matmul_floor
         WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
     ),
     integers AS (
@@ -190,7 +195,7 @@ WITH
                 -- a single number that is trained may well have few digits
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
-                    THEN getvariable('is_first_step') OR middle > greatest(1e-3, 100 * floor)
+                    THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
                 WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor) THEN true
@@ -224,12 +229,13 @@ WITH
         GROUP BY m.number
     ),
     -- what the optimizer takes, if no recorded op made it in one run: gradients that are scaled in place differ all
-    -- together, while those that cancel are noise
+    -- together, while those that cancel are noise; later the optimizer also takes what it kept
     taken AS (
-        SELECT number, row, upper
+        SELECT number, row, error
         FROM noise_makers
         WHERE
-            (is_source OR (len(golden_makers) > 0) <> (len(target_makers) > 0))
+            getvariable('is_first_step')
+            AND (is_source OR (len(golden_makers) > 0) <> (len(target_makers) > 0))
             AND differs
             AND phase = 'optimizer'
             AND is_float
@@ -250,8 +256,8 @@ WITH
         CROSS JOIN (SELECT coalesce(max(middle), 0) AS middle FROM gradient_errors)
         QUALIFY
             count(*) OVER () >= 3
-            AND median(upper) OVER () > greatest(1e-2, 5 * floor, 10 * middle)
-            AND row_number() OVER (ORDER BY upper <= greatest(1e-2, 5 * floor, 10 * middle), number, row) = 1
+            AND median(error) OVER () > greatest(1e-2, 5 * floor, 10 * middle)
+            AND row_number() OVER (ORDER BY error > greatest(1e-2, 5 * floor, 10 * middle) DESC NULLS LAST, number, row) = 1
     ),
     -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more.
     -- Gradients are sums that cancel.

@@ -178,6 +178,29 @@ def test_blame_stays_in_its_step(lake: Lake) -> None:
     assert found.suspects.project("step, op").fetchall() == [(0, "Functional.layer_norm.3.forward")]
 
 
+def trained_apart(weights: dict[str, Array]) -> None:
+    """What rounding makes of weights in some steps."""
+    draw = np.random.default_rng(3)
+    for weight in weights.values():
+        weight *= 1 + 1e-5 * draw.normal(size=weight.shape)
+
+
+@pytest.mark.parametrize(
+    ("target", "step", "op"),
+    [
+        (Network(seed=5, weights=trained_apart), 10, None),
+        (Network(seed=5, weights=trained_apart, eps={3: 1e-3}), 10, "Functional.layer_norm.3.forward"),
+        (Network(seed=5), 10, None),
+        (Network(seed=5, weights=one_element), 10, "Functional.linear.3.forward"),
+    ],
+)
+def test_weights_of_a_run_recorded_from_a_later_step_on(lake: Lake, target: Network, step: int, op: str | None) -> None:
+    """They have been trained apart, unless most of them are equal to the last bit."""
+    for name, network in (("golden", Network()), ("target", target)):
+        lake.ingest(network.dump(lake.path.parent / name, step), run=name)
+    assert named(lake.compare("target", "golden")) == (op, op, op)
+
+
 def test_a_mask_hides_no_difference(lake: Lake) -> None:
     wrong = Network(seed=5, mask=-1e9, kernel=off_by("gelu.2.forward", lambda output: output * 1.01))
     result = compared(lake, wrong, golden=Network(mask=-1e9))
