@@ -72,7 +72,10 @@ WITH
             greatest(
                 leaves.upper,
                 if(
-                    m.is_parameter AND leaves.is_float AND NOT leaves.is_measured AND NOT getvariable('is_first_step'),
+                    (m.is_parameter OR m.is_trained)
+                    AND leaves.is_float
+                    AND NOT leaves.is_measured
+                    AND NOT getvariable('is_first_step'),
                     sqrt(leaves.n) * leaves.rounding,
                     NULL
                 )
