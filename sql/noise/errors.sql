@@ -4,7 +4,7 @@
 -- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
 --   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
---   which its statistics show from √n roundings on.
+--   which its statistics show from √n roundings on. Behind a normalisation, also what went into that.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
@@ -113,6 +113,7 @@ WITH
             upper_out,
             spacing,
             n,
+            regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
             if(
                 o.direction = 'forward'
                 AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$'),
@@ -140,6 +141,18 @@ WITH
         LEFT JOIN inputs USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
     ),
+    -- statistics of what is normalised hardly show what differs in it, but ops behind it do
+    hidden AS (
+        SELECT taken.number, max(made.own_error_in) AS error
+        FROM (
+            SELECT number, upper, unnest(target_makers) AS maker
+            FROM noise_makers
+            WHERE phase = 'forward' AND is_leaf AND is_float
+        ) AS taken
+        JOIN known AS made ON made.number = taken.maker AND made.is_normalisation
+        WHERE made.own_error_in > 10 * taken.upper
+        GROUP BY taken.number
+    ),
     saved AS (
         SELECT call_key, max(greatest(own_error_in, upper_out)) AS error
         FROM known
@@ -150,6 +163,7 @@ SELECT
     known.number,
     greatest(
         own_error_in,
+        hidden.error,
         if(phase = 'backward', saved.error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,
@@ -160,6 +174,7 @@ SELECT
     n,
     condition
 FROM known
+LEFT JOIN hidden ON hidden.number = known.number
 LEFT JOIN saved ON saved.call_key = known.call_key
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

@@ -7,7 +7,7 @@
 --   exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
 -- Evidence that rounding cannot produce comes first, with the ops far above their kind, in program order; if a module
 --   and an op in it both show it, the op. Then come the other errors: forward before backward, and of the ops with the
---   highest scores the earliest.
+--   highest scores, or an error as large as that of the highest, the earliest.
 -- module: for a backward op that of its forward op, because backward hooks of modules may run late
 WITH
     certain AS (
@@ -43,7 +43,9 @@ WITH
                 WHEN score >= getvariable('certain_score') AND error_out >= 1e-3 AND phase = 'forward' THEN 1
                 WHEN shifted.number IS NOT NULL THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
-                WHEN score >= 0.6 * max(score) OVER (PARTITION BY phase = 'forward') THEN 2
+                WHEN score >= 0.6 * max(score) OVER phases THEN 2
+                -- what comes of it may stand out further: norms hide an error from statistics
+                WHEN error_out >= 0.3 * arg_max(error_out, score) OVER phases THEN 2
                 ELSE 3
             END AS class
         FROM noise_added
@@ -58,6 +60,7 @@ WITH
                 AND error_in < 0.05
                 AND error_out > 3 * kind_floor
             )
+        WINDOW phases AS (PARTITION BY phase = 'forward')
     ),
     every AS (
         FROM certain
