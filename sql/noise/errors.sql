@@ -4,7 +4,7 @@
 -- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
 --   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
---   which its statistics show from √n roundings on. Behind a normalisation, also what went into that.
+--   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
@@ -141,7 +141,7 @@ WITH
         LEFT JOIN inputs USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
     ),
-    -- statistics of what is normalised hardly show what differs in it, but ops behind it do
+    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled
     hidden AS (
         SELECT taken.number, max(made.own_error_in) AS error
         FROM (
@@ -163,7 +163,7 @@ SELECT
     known.number,
     greatest(
         own_error_in,
-        hidden.error,
+        hidden.error / 10,
         if(phase = 'backward', saved.error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,
