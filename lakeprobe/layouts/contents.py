@@ -7,7 +7,7 @@ together is written, one tensor at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, permutations, product
 from pathlib import Path
@@ -97,7 +97,7 @@ def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
 
 def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tuple[Any, ...]:
     """Merge the contents of one leaf; its rows are those of sql/layouts/with_contents.sql."""
-    leaf, _, content, reference, ways, dimensions, factor, golden = rows[0]
+    leaf, _, content, reference, ways, dimensions, known, factor, golden = rows[0]
     if len(rows) == 1 and factor == 1.0:
         reference = TensorReference.of(reference)
         _link(made, content, reference)
@@ -105,7 +105,8 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
     members = [_Member(tuple(row[1]), row[2], TensorReference.of(row[3])) for row in rows]
     theirs = None if golden is None else open_tensor(TensorReference.of(golden))
     try:
-        whole, order = _whole(made, members, ways, dimensions, axes, theirs, factor)
+        blocks = {number: count for number, count in enumerate(known or ()) if count > 1}
+        whole, order = _whole(made, members, ways, dimensions, blocks, axes, theirs, factor)
     except ValueError as error:
         return (leaf, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
     if factor != 1.0 and whole.dtype.kind in "fcV":
@@ -166,14 +167,18 @@ def _whole(
     members: Sequence[_Member],
     ways: Sequence[str],
     dimensions: Sequence[int | None],
+    blocks: dict[int, int],
     axes: Sequence[Axis],
     golden: Array | None,
     factor: float,
 ) -> tuple[Array, str | None]:
-    """The members together, and how blocks are ordered if they are not simply one shard after the other."""
+    """The members together, and how blocks are ordered if they are not simply one shard after the other.
+
+    `blocks`: how many blocks the shards along an axis are said to have.
+    """
     arrays = {member.places: open_tensor(member.reference) for member in members}
 
-    whole = _together(arrays, tuple(ways), tuple(dimensions), {})
+    whole = _together(arrays, tuple(ways), tuple(dimensions), blocks)
     cut = [number for number, way in enumerate(ways) if way == SHARD]
     if (
         golden is None
@@ -182,31 +187,36 @@ def _whole(
         or whole.dtype.kind not in "fiuV"
         or _distance(whole, golden, factor) <= _SAME
     ):
-        return whole, None
+        return whole, _order_text(axes, blocks) or None
     least = _distance(whole, golden, factor)
     best: tuple[Array, dict[int, int], list[int | None]] | None = None
     shape = next(iter(arrays.values())).shape
-    for tried, blocks in _arrangements(made, cut, dimensions, shape, whole):
+    for tried, others in _arrangements(made, cut, dimensions, shape, whole):
         try:
-            candidate = _together(arrays, tuple(ways), tuple(tried), blocks)
+            candidate = _together(arrays, tuple(ways), tuple(tried), others)
         except ValueError:  # other extents along the other dimension
             continue
         distance = _distance(candidate, golden, factor) if candidate.shape == golden.shape else math.inf
         if distance < least * 0.1:
-            best, least = (candidate, blocks, tried), distance
+            best, least = (candidate, others, tried), distance
         if distance <= _SAME:
             break
     if best is None:
-        return whole, None
+        return whole, _order_text(axes, blocks) or None
     found, blocks, tried = best
     for number, count in blocks.items():
         made.orders[number, shape[tried[number] or 0], found.shape[tried[number] or 0]] = count
-    words = [
-        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
-    ]
+    order = _order_text(axes, blocks)
     if tried != list(dimensions):
-        words.insert(0, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut))
-    return found, "; ".join(words)
+        order = "; ".join([", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut), order])
+    return found, order.rstrip("; ")
+
+
+def _order_text(axes: Sequence[Axis], blocks: Mapping[int, int]) -> str:
+    """How the shards along each axis are ordered if they do not simply follow one another."""
+    return "; ".join(
+        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
+    )
 
 
 def _arrangements(

@@ -24,13 +24,13 @@ from lakeprobe.lake.connection import connect, define_macros, query_errors, set_
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
-from lakeprobe.layouts import layout_file, placements
+from lakeprobe.layouts import dtensor, layout_file, placements
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import COPY, SHARD, Key, Leaf, Placement
+from lakeprobe.layouts.placements import COPY, DIFFER, SHARD, Key, Leaf, Placement
 from lakeprobe.output import shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -175,7 +175,12 @@ class _Step:
         self._keep_reductions(mesh)
         leaves = self._leaves()
         order = _order(pieces, named, golden)
-        decided = placements.decide(_by_op(leaves, order), self._axes, self._file.rules)
+        spans = dtensor.spans(mesh, self._axes, self._ranks)
+        decided = placements.decide(
+            _by_op(leaves, order), self._axes, self._file.rules, lambda leaf: dtensor.said(leaf, spans)
+        )
+        if golden is not None:
+            self._leave_out(_added({op.op for op in golden.ops}, decided, leaves), decided, order)
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
         self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
@@ -207,6 +212,9 @@ class _Step:
         asked = {"run": self._run, "step": self._step}
         before = dict(self._query("layouts/pipeline", {"step": self._step}))
         groups = {tuple(members): within for members, within in self._query("layouts/groups", asked)}
+        for (recorded,) in self._query("layouts/device_meshes", asked):
+            for group in dtensor.groups(recorded):
+                groups.setdefault(group, False)
         return before, groups
 
     def _query(self, file: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -348,6 +356,7 @@ class _Step:
             theirs,
             extra,
             is_constant,
+            is_unknown,
             same,
             there,
         ) in rows:
@@ -356,9 +365,20 @@ class _Step:
             found[key] = Leaf(
                 key, role, kind, direction, None if shape is None else tuple(shape), shapes, values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
-                frozenset(reduced or ()), value, number, theirs, extra, is_constant,
+                frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown,
             )  # fmt: skip
         return found
+
+    def _leave_out(self, added: set[str], decided: dict[Key, Placement], order: dict[str, float]) -> None:
+        """Leave out calls that only the cut has."""
+        for key in [key for key in decided if key.op in added]:
+            del decided[key]
+        for op in added:
+            del order[op]
+        asked = {"added": sorted(added)}
+        self._sql.execute(
+            "UPDATE cut_names SET whole = NULL, reason = 'the cut adds it' WHERE list_contains($added, whole)", asked
+        )
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
@@ -393,14 +413,16 @@ class _Step:
         rows = [
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
              placed.certainty, placed.problem, placed.reason, placed.number,
-             placed.sums if placed.resolved else None, placed.repeats(leaves[key]))
+             placed.sums if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
+             placed.unknown)
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
             "decided", rows,
             {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
              "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
-             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_()},
+             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_(),
+             "blocks": pa.list_(pa.int32()), "unknown": pa.string()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
         places = f"[{', '.join(self._columns)}]::INTEGER[]"
@@ -551,6 +573,27 @@ def _order(pieces: Sequence[Piece], named: Sequence[Sequence[Named]], golden: Pi
                 count += 1
                 order[op.whole] = before + count * 1e-7
     return order
+
+
+def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf]) -> set[str]:
+    """The calls that golden does not make and that belong to the cut: what they are given differs from rank to rank.
+
+    So do calls without a value, by which DTensor finds out shapes. A call whose result alone differs is a finding.
+    """
+    fresh: dict[str, list[Key]] = {}
+    for key in decided:
+        if key.op not in theirs and leaves[key].kind != "module":
+            fresh.setdefault(key.op, []).append(key)
+    added = set()
+    for op, keys in fresh.items():
+        is_local = any(
+            leaves[key].role == "input" and (DIFFER in decided[key].ways or decided[key].reason is not None)
+            for key in keys
+        )
+        tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]
+        if is_local or (tensors and all(leaf.is_unknown for leaf in tensors)):
+            added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
+    return added
 
 
 def _by_op(leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> list[list[Leaf]]:

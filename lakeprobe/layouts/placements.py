@@ -8,7 +8,7 @@ them, or an operand of the op is a shard); otherwise they are copies that differ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -45,7 +45,8 @@ class Leaf:
 
     `equal` and `present`: by axis, whether the members of each group have the same, and how many there are. `reduced`:
     the axes over which a collective of the run adds the ranks' tensors up. `value` says which tensor of each rank this
-    is, so that the same value elsewhere has the same layout. `values`: how many values the ranks have.
+    is, so that the same value elsewhere has the same layout. `values`: how many values the ranks have. `record`: the
+    other fields of its record. `is_constant`: its values do not tell ranks apart; `is_unknown`: none are recorded.
     """
 
     key: Key
@@ -62,13 +63,31 @@ class Leaf:
     value: int
     number: str | None = None
     golden_number: str | None = None
-    placements: str | None = None
+    record: str | None = None
     is_constant: bool = False
+    is_unknown: bool = False
+
+
+class Way(NamedTuple):
+    """How a tensor lies along one axis: one of the words above, and of a shard the dimension and how many blocks."""
+
+    way: str
+    dimension: int | None = None
+    blocks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a source says of a leaf, by axis, and why its numbers cannot be told from the ranks'."""
+
+    ways: Mapping[int, Way]
+    source: str
+    unknown: str | None = None
 
 
 @dataclass(slots=True)
 class Placement:
-    """How a leaf lies over the axes: for each, one of the words above, and the dimension of a shard."""
+    """How a leaf lies over the axes: for each, one of the words above, the dimension of a shard, and its blocks."""
 
     ways: list[str]
     dimensions: list[int | None]
@@ -76,8 +95,11 @@ class Placement:
     certainty: str = "checked"
     problem: str | None = None
     reason: str | None = None
+    unknown: str | None = None
     number: str | None = None
     resolved: bool = False
+    said: frozenset[int] = frozenset()
+    blocks: list[int] | None = None
 
     @property
     def sums(self) -> list[int]:
@@ -110,7 +132,7 @@ class Rule:
     """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis."""
 
     pattern: re.Pattern[str]
-    ways: Mapping[str, tuple[str, int | None]]
+    ways: Mapping[str, Way]
 
 
 @dataclass(slots=True)
@@ -119,15 +141,25 @@ class _State:
 
     axes: Sequence[Axis]
     rules: Sequence[Rule]
+    recorded: Recorded
     of: dict[Key, Placement] = field(default_factory=dict)
     by_value: dict[int, Placement] = field(default_factory=dict)
     parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
     means: dict[str, set[int]] = field(default_factory=dict)
 
 
-def decide(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis], rules: Sequence[Rule] = ()) -> dict[Key, Placement]:
+Recorded = Callable[[Leaf], Said | None]
+"""What the record of a leaf says of its layout."""
+
+
+def decide(
+    ops: Sequence[Sequence[Leaf]],
+    axes: Sequence[Axis],
+    rules: Sequence[Rule] = (),
+    recorded: Recorded = lambda leaf: None,
+) -> dict[Key, Placement]:
     """The placement of each leaf. `ops`: the leaves of each op of the whole, forward ops before their backward."""
-    state = _State(axes, rules)
+    state = _State(axes, rules, recorded)
     shards: dict[str, set[int]] = {}
     for leaves in ops:
         _decide_op(state, leaves, shards)
@@ -172,23 +204,21 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
 
 
 def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
-    """What shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
+    """What is said and what shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     axes, count = state.axes, len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
     there = [number for number in range(count) if leaf.present[number] > 1]
     said = _said(state, leaf)
-    if said is not None:
-        for number, (way, dimension) in said.items():
-            placement.ways[number], placement.dimensions[number] = way, dimension
-        placement.source, placement.certainty = "layout file", "inferred"
-        there = [number for number in there if number not in said]
-    elif leaf.whole is not None and leaf.shape is not None and leaf.shape != leaf.whole:
-        if len(leaf.whole) != len(leaf.shape):
-            placement.problem = f"it has {len(leaf.shape)} axes, golden {len(leaf.whole)}"
+    shape = _with_said(state, leaf, placement, said) if said is not None else leaf.shape
+    if placement.problem is not None:
+        return placement, []
+    left = [number for number in there if said is None or number not in said.ways]
+    if leaf.whole is not None and shape is not None and shape != leaf.whole:
+        if len(leaf.whole) != len(shape):
+            placement.problem = f"it has {len(shape)} axes, golden {len(leaf.whole)}"
             return placement, []
-        left = list(there)
         alike = _counterpart(state, leaf)
-        for dimension, (part, whole) in enumerate(zip(leaf.shape, leaf.whole, strict=True)):
+        for dimension, (part, whole) in enumerate(zip(shape, leaf.whole, strict=True)):
             if part == whole:
                 continue
             chosen = _axes_of(axes, leaf, left, part, whole, alike)
@@ -203,9 +233,38 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
                 is_data = axes[number].name[:2] in ("dp", "cp") and leaf.role == "input" and leaf.direction == "forward"
                 if leaf.equal[number] and not leaf.is_constant and is_data:
                     placement.problem = f"every rank along {axes[number].name} has the same shard"
-        placement.source, placement.certainty = "shapes", "inferred"
-        there = left
-    return placement, [number for number in there if not leaf.equal[number]]
+        if said is None:
+            placement.source, placement.certainty = "shapes", "inferred"
+    return placement, [number for number in there if placement.ways[number] == COPY and not leaf.equal[number]]
+
+
+def _with_said(state: _State, leaf: Leaf, placement: Placement, said: Said) -> tuple[int, ...] | None:
+    """Place a leaf as it is said to lie; gives its shape with the shards together, which must not exceed golden's."""
+    placement.source, placement.certainty, placement.said = said.source, "inferred", frozenset(said.ways)
+    placement.unknown = said.unknown
+    shape = None if leaf.shape is None else list(leaf.shape)
+    parts: dict[int, int] = {}
+    for number, (way, dimension, blocks) in said.ways.items():
+        placement.ways[number], placement.dimensions[number] = way, dimension
+        if blocks > 1:
+            placement.blocks = placement.blocks or [1] * len(state.axes)
+            placement.blocks[number] = blocks
+        if way == SHARD and dimension is not None:
+            parts[dimension] = parts.get(dimension, 1) * leaf.present[number]
+    for dimension, count in parts.items():
+        if shape is None or dimension >= len(shape):
+            placement.problem = f"{said.source} says that axis {dimension} is cut, which it does not have"
+            return None
+        part, whole = shape[dimension], None if leaf.whole is None else leaf.whole[dimension : dimension + 1]
+        is_uneven = leaf.shapes > 1 and whole and -(-whole[0] // count) >= part
+        shape[dimension] = whole[0] if is_uneven and whole else part * count
+        if whole and whole[0] % shape[dimension]:
+            placement.problem = (
+                f"{said.source} says that axis {dimension} is cut in {count}: "
+                f"{count} × {part} is not golden's {whole[0]}"
+            )
+            return None
+    return None if shape is None else tuple(shape)
 
 
 def _parameter(slot: str) -> str:
@@ -251,13 +310,14 @@ def _axes_of(
     return None
 
 
-def _said(state: _State, leaf: Leaf) -> dict[int, tuple[str, int | None]] | None:
-    """What the layout file says of a leaf, by axis."""
+def _said(state: _State, leaf: Leaf) -> Said | None:
+    """What the layout file says of a leaf, or else its own record."""
     name = f"{leaf.key.op}.{leaf.key.slot}"
     for rule in state.rules:
         if rule.pattern.search(name):
-            return {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
-    return None
+            ways = {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
+            return Said(ways, "layout file")
+    return state.recorded(leaf)
 
 
 def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> None:
@@ -267,6 +327,9 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> 
     is_number = leaf.shape is not None and prod(leaf.shape) == 1
     if axis.name == MICRO and leaf.role == "parameters_grad":
         placement.ways[number], placement.source = LAST, "op"
+    elif number in placement.said:
+        _differ(placement, number, axis)
+        placement.problem = f"{placement.source} says that there are copies along {axis.name}: {placement.problem}"
     elif number in leaf.reduced:
         placement.ways[number] = SUM
     elif known is not None and known.ways[number] in (SUM, MEAN):
@@ -280,9 +343,12 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> 
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
     else:
-        placement.ways[number] = DIFFER
-        placement.problem = f"copies along {axis.name} differ"
-        placement.certainty = "inferred"
+        _differ(placement, number, axis)
+
+
+def _differ(placement: Placement, number: int, axis: Axis) -> None:
+    placement.ways[number], placement.certainty = DIFFER, "inferred"
+    placement.problem = f"copies along {axis.name} differ"
 
 
 def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf]) -> None:

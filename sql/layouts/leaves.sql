@@ -49,7 +49,8 @@ SELECT
     cut_leaves.number,
     golden.value AS golden_number,
     cut_leaves.extra,
-    counted.is_constant OR cut_leaves.is_bool AS is_constant
+    counted.is_constant OR cut_leaves.is_bool OR cut_leaves.is_unknown AS is_constant,
+    cut_leaves.is_unknown
 FROM cut_leaves
 JOIN counted
     USING (leaf)

@@ -23,6 +23,7 @@ SELECT
     places.reference,
     merged.ways,
     merged.dimensions,
+    merged.blocks,
     chosen.factor,
     theirs.reference AS golden
 FROM chosen
