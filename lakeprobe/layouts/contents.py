@@ -184,7 +184,7 @@ def _whole(
         golden is None
         or not cut
         or golden.shape != whole.shape
-        or whole.dtype.kind not in "fiuV"
+        or whole.dtype.kind not in "biufV"
         or _distance(whole, golden, factor) <= _SAME
     ):
         return whole, _order_text(axes, blocks) or None
@@ -197,7 +197,7 @@ def _whole(
         except ValueError:  # other extents along the other dimension
             continue
         distance = _distance(candidate, golden, factor) if candidate.shape == golden.shape else math.inf
-        if distance < least * 0.1:
+        if distance < least * 0.1 or (distance < least and least == math.inf):
             best, least = (candidate, others, tried), distance
         if distance <= _SAME:
             break
@@ -215,7 +215,8 @@ def _whole(
 def _order_text(axes: Sequence[Axis], blocks: Mapping[int, int]) -> str:
     """How the shards along each axis are ordered if they do not simply follow one another."""
     return "; ".join(
-        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
+        f"{axes[number].name}: " + ("zig-zag" if count == -1 else f"{abs(count)} blocks" + " of zig-zag" * (count < 0))
+        for number, count in blocks.items()
     )
 
 
@@ -245,14 +246,15 @@ def _arrangements(
         yield tried, blocks
 
 
-_ZIGZAG = -1
-
-
 def _orders(made: _Made, number: int, part: int, whole: int) -> Iterator[int]:
-    """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves."""
+    """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves.
+
+    A negative number of blocks has zig-zag halves in each.
+    """
     known = made.orders.get((number, part, whole))
     others = [blocks for blocks in range(2, min(part, 4096) + 1) if part % blocks == 0]
-    yield from dict.fromkeys(chain([] if known is None else [known], [_ZIGZAG] if part % 2 == 0 else [], others[:12]))
+    zigzags = [-blocks for blocks in [1, *others] if part % (2 * blocks) == 0]
+    yield from dict.fromkeys(chain([] if known is None else [known], zigzags[:1], others[:12], zigzags[1:6]))
 
 
 def _together(
@@ -279,9 +281,11 @@ def _first(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
 def _joined(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
     if blocks == 1:
         return np.concatenate(parts, dimension)
-    if blocks == _ZIGZAG:
-        halves = [np.split(part, 2, dimension) for part in parts]
-        return np.concatenate([half[0] for half in halves] + [half[1] for half in reversed(halves)], dimension)
+    if blocks < 0:  # as zig-zag halves, in each block
+        halves = [np.split(part, -2 * blocks, dimension) for part in parts]
+        return np.concatenate(
+            [half[nth] for pair in range(-blocks) for nth, ordered in ((2 * pair, halves), (2 * pair + 1, halves[::-1]))
+             for half in ordered], dimension)  # fmt: skip
     split = [np.split(part, blocks, dimension) for part in parts]
     return np.concatenate([part[nth] for nth in range(blocks) for part in split], dimension)
 
@@ -302,9 +306,17 @@ _JOIN: dict[str, Callable[[Sequence[Array], int, int], Array]] = {SHARD: _joined
 
 
 def _distance(ours: Array, theirs: Array, factor: float) -> float:
-    """The norm of the difference of ours, times a factor, and theirs, relative to theirs."""
+    """The norm of the difference of ours, times a factor, and theirs, relative to theirs.
+
+    Elements that are not finite must stand in the same places, or the distance is infinite.
+    """
     with np.errstate(all="ignore"):
-        wide = theirs.astype(np.float64)
+        mine, wide = ours.astype(np.float64) * factor, theirs.astype(np.float64)
+        finite = np.isfinite(wide)
+        if not finite.all():
+            if not np.array_equal(mine[~finite], wide[~finite], equal_nan=True) or not np.isfinite(mine[finite]).all():
+                return math.inf
+            mine, wide = mine[finite], wide[finite]
         scale = float(np.linalg.norm(wide))
-        distance = float(np.linalg.norm(ours.astype(np.float64) * factor - wide))
+        distance = float(np.linalg.norm(mine - wide))
     return distance / scale if scale else distance

@@ -6,12 +6,10 @@ PyTorch's documentation of the placements: https://docs.pytorch.org/docs/stable/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from lakeprobe.layouts.mesh import MICRO, Axis, Mesh
 from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Leaf, Said, Way
 
 SOURCE = "DTensor"
@@ -31,21 +29,6 @@ def groups(recorded: str) -> list[tuple[int, ...]]:
     """The groups of ranks along each axis of a recorded mesh, which is a list of ranks or of such lists."""
     places = _places(json.loads(recorded))
     return [group for axis in range(len(next(iter(places), ()))) for group in _lines(places, axis)]
-
-
-def spans(mesh: Mesh, axes: Sequence[Axis], ranks: Sequence[int]) -> Spans:
-    """Which axes the ranks lie along that differ along one axis, or along several together."""
-    found: dict[frozenset[int], tuple[int, ...]] = {}
-    numbers = [number for number, axis in enumerate(axes) if axis.name != MICRO]
-    for count in range(1, len(numbers) + 1):
-        for chosen in combinations(numbers, count):
-            names = {axes[number].name for number in chosen}
-            rest = [axis.name for axis in mesh.axes if axis.name not in names]
-            by_rest: dict[tuple[int, ...], set[int]] = {}
-            for rank in ranks:
-                by_rest.setdefault(tuple(mesh.at(rank, name) for name in rest), set()).add(rank)
-            found.update((frozenset(group), chosen) for group in by_rest.values())
-    return found
 
 
 def said(leaf: Leaf, spans: Spans) -> Said | None:

@@ -164,6 +164,25 @@ class _Step:
         pieces, piece_of = self._pieces(mesh)
         golden = self._piece(self._golden, 0, 0) if self._golden else None
         named = naming.whole_names(pieces, golden)
+        leaves = self._keep_all(mesh, piece_of, named)
+        if factors := placements.halved(leaves.values(), self._axes):
+            mesh = meshes.refined(mesh, factors)
+            leaves = self._keep_all(mesh, piece_of, named)
+        order = _order(pieces, named, golden)
+        spans = meshes.spans(mesh, self._axes, self._ranks)
+        decided = placements.decide(
+            _by_op(leaves, order), self._axes, self._file.rules, lambda leaf: dtensor.said(leaf, spans), _modules(named)
+        )
+        if golden is not None:
+            added = _added({op.op for op in golden.ops}, decided, leaves)
+            self._leave_out(added, decided, leaves, order)
+        report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
+        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
+        self._write(folder, report, named, order)
+        return report
+
+    def _keep_all(self, mesh: Mesh, piece_of: Mapping[int, int], named: Sequence[Sequence[Named]]) -> dict[Key, Leaf]:
+        """Keep the tables of a mesh; gives the leaves of the whole."""
         has_micros = any(op.micro for ops in named for op in ops)
         self._axes = (
             *mesh.cutting,
@@ -173,18 +192,7 @@ class _Step:
         self._keep_names(mesh, piece_of, named)
         self._keep_members()
         self._keep_reductions(mesh)
-        leaves = self._leaves()
-        order = _order(pieces, named, golden)
-        spans = dtensor.spans(mesh, self._axes, self._ranks)
-        decided = placements.decide(
-            _by_op(leaves, order), self._axes, self._file.rules, lambda leaf: dtensor.said(leaf, spans)
-        )
-        if golden is not None:
-            self._leave_out(_added({op.op for op in golden.ops}, decided, leaves), decided, order)
-        report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
-        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
-        self._write(folder, report, named, order)
-        return report
+        return self._leaves()
 
     # -- what the run shows of its mesh -------------------------------------------------------------------------
 
@@ -304,16 +312,8 @@ class _Step:
 
         if not mesh.axes or self._file.axes:
             self._transfers()
-        rows = []
-        for number, axis in enumerate(self._axes):
-            if axis.name == MICRO:
-                continue
-            groups: dict[tuple[int, ...], list[int]] = {}
-            for rank in self._ranks:
-                others = tuple(mesh.at(rank, other.name) for other in mesh.axes if other.name != axis.name)
-                groups.setdefault(others, []).append(rank)
-            rows += [(number, sorted(group)) for group in groups.values()]
-        self._register("axis_groups", rows, {"axis": pa.int32(), "members": pa.list_(pa.int32())})
+        rows = [(list(axes), sorted(group)) for group, axes in meshes.spans(mesh, self._axes, self._ranks).items()]
+        self._register("axis_groups", rows, {"axes": pa.list_(pa.int32()), "members": pa.list_(pa.int32())})
         self._keep("reductions_single", resources.sql("layouts/reductions"), {"run": self._run, "step": self._step})
         self._keep("reductions", resources.sql("layouts/reductions_in_turn"))
 
@@ -332,9 +332,21 @@ class _Step:
             )
             equal.append(f"equal_{number}.same")
             present.append(f"equal_{number}.there")
-        joins = "".join(f" JOIN equal_{number} USING (leaf)" for number in range(len(columns)))
+        self._keep("ragged", "SELECT leaf FROM cut_members GROUP BY leaf HAVING min(shape) <> max(shape)")
+        ragged = []
+        for number, column in enumerate(columns):
+            others = ", ".join(("leaf", *(other for other in columns if other != column)))
+            self._keep(
+                f"ragged_{number}",
+                f"SELECT leaf, max(shapes) > 1 AS is_ragged FROM (SELECT leaf, count(DISTINCT shape) AS shapes "
+                f"FROM cut_members JOIN ragged USING (leaf) GROUP BY {others}) GROUP BY leaf",
+            )
+            ragged.append(f"coalesce(ragged_{number}.is_ragged, false)")
+        joins = "".join(f" LEFT JOIN ragged_{number} USING (leaf)" for number in range(len(columns)))
+        joins += "".join(f" JOIN equal_{number} USING (leaf)" for number in range(len(columns)))
         rows = self._sql.execute(
-            f"SELECT leaves.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[] "
+            f"SELECT leaves.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[], "
+            f"[{', '.join(ragged)}]::BOOLEAN[] "
             f"FROM ({resources.sql('layouts/leaves')}) AS leaves{joins}"
         ).fetchall()
         found = {}
@@ -347,7 +359,8 @@ class _Step:
             kind,
             direction,
             shape,
-            shapes,
+            members,
+            totals,
             values,
             whole,
             reduced,
@@ -359,20 +372,24 @@ class _Step:
             is_unknown,
             same,
             there,
+            uneven,
         ) in rows:
             key = Key(op, slot, repeat)
             self._numbers[key] = leaf
             found[key] = Leaf(
-                key, role, kind, direction, None if shape is None else tuple(shape), shapes, values,
+                key, role, kind, direction, None if shape is None else tuple(shape),
+                members, totals and tuple(totals), values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
-                frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown,
+                frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown, tuple(uneven),
             )  # fmt: skip
         return found
 
-    def _leave_out(self, added: set[str], decided: dict[Key, Placement], order: dict[str, float]) -> None:
+    def _leave_out(
+        self, added: set[str], decided: dict[Key, Placement], leaves: dict[Key, Leaf], order: dict[str, float]
+    ) -> None:
         """Leave out calls that only the cut has."""
         for key in [key for key in decided if key.op in added]:
-            del decided[key]
+            del decided[key], leaves[key]
         for op in added:
             del order[op]
         asked = {"added": sorted(added)}
@@ -594,6 +611,18 @@ def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[K
         if is_local or (tensors and all(leaf.is_unknown for leaf in tensors)):
             added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
     return added
+
+
+def _modules(named: Sequence[Sequence[Named]]) -> dict[str, str]:
+    """The path of the module that makes each call of the whole."""
+    paths = {}
+    for ops in named:
+        whole_of = {op.op: op.whole for op in ops}
+        for op in ops:
+            parent = whole_of.get(op.parent, op.parent) if op.parent else None
+            if op.whole is not None and parent is not None and parent.startswith(("Module.", "Cell.")):
+                paths[op.whole] = parent.rsplit(".", 3)[0]
+    return paths
 
 
 def _by_op(leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> list[list[Leaf]]:

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from lakeprobe.layouts import dtensor
-from lakeprobe.layouts.mesh import given
+from lakeprobe.layouts.mesh import given, spans
 from lakeprobe.layouts.placements import Key, Leaf, Way, decide
 
 RANKS = range(4)
 MESH = given(RANKS, {"dp": 2, "tp": 2})
-SPANS = dtensor.spans(MESH, MESH.cutting, RANKS)
+SPANS = spans(MESH, MESH.cutting, RANKS)
 
 
-def leaf(shape, whole, equal, mesh, *placements, op="Functional.linear.0.forward", shapes=1):
+def leaf(shape, whole, equal, mesh, *placements, op="Functional.linear.0.forward", totals=None):
     record = json.dumps({"device_mesh": mesh, "placements": placements})
-    return Leaf(Key(op, "input.1", 0), "input", "tensor", "forward", shape, shapes, 4, whole, equal, (2, 2),
+    return Leaf(Key(op, "input.1", 0), "input", "tensor", "forward", shape, 4, totals, 4, whole, equal, (2, 2),
                 frozenset(), 1, record=record)  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_shards_that_are_not_golden_contradict_the_record():
 
 
 def test_shards_of_other_extents_are_no_contradiction():
-    assert placed(leaf((3, 4), (5, 4), (True, False), [0, 1], shard(0), shapes=2)).problem is None
+    assert placed(leaf((3, 4), (5, 4), (True, False), [0, 1], shard(0), totals=(10, 16))).problem is None
 
 
 def test_a_masked_sum_is_not_told_by_the_ranks_parts():

@@ -18,7 +18,7 @@ def leaf(
     if "parameters_grad" in op:
         role = direction = "parameters_grad"
     return Leaf(
-        Key(op, slot, 0), role, "tensor", direction, shape, 1, 4, whole, equal, present, frozenset(reduced),
+        Key(op, slot, 0), role, "tensor", direction, shape, 4, None, 4, whole, equal, present, frozenset(reduced),
         value if value is not None else hash((op, slot)), **more,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_the_same_data_on_every_copy_is_a_finding():
 def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden, became):
     tensor = leaf("input.0", (4, 8), (8, 8), (False, True))
     argument = Leaf(
-        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, 1, None, (True, True), (2, 2),
+        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, None, 1, None, (True, True), (2, 2),
         frozenset(), 1, number, golden,
     )  # fmt: skip
     assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
