@@ -38,6 +38,7 @@ class Cut:
 
     `data`: how many samples each rank has. `optimizer`: whether its state is cut over the ranks.
     `sums`: whether the loss is a sum that is divided by all tokens, as uneven data needs it.
+    `fused`: whether query, key and value have one weight.
     """
 
     tp: int = 1
@@ -47,6 +48,7 @@ class Cut:
     data: tuple[int, ...] = ()
     optimizer: bool = False
     sums: bool = False
+    fused: bool = False
 
     @property
     def ranks(self) -> int:
@@ -56,6 +58,7 @@ class Cut:
 
 CUTS = {
     "one": Cut(), "one_key": Cut(keys=1), "one_sum": Cut(sums=True),
+    "one_fused": Cut(fused=True), "fused_tp2": Cut(tp=2, fused=True),
     "gqa_tp2": Cut(tp=2), "mqa_tp2": Cut(tp=2, keys=1), "gqa_tp4": Cut(tp=4),
     "vocabulary_tp2": Cut(tp=2, vocabulary=True), "vocabulary_tp4": Cut(tp=4, vocabulary=True),
     "zigzag_cp2": Cut(cp=2), "ddp2": Cut(data=(2, 2)), "zero2": Cut(data=(2, 2), optimizer=True),
@@ -66,7 +69,7 @@ CUTS = {
 def golden_of(case: str) -> str:
     """The whole run of a case."""
     cut = CUTS[case.partition("+")[0]]
-    return "one_key" if cut.keys == 1 else "one_sum" if cut.sums else "one"
+    return "one_fused" if cut.fused else "one_key" if cut.keys == 1 else "one_sum" if cut.sums else "one"
 
 
 @dataclass
@@ -204,17 +207,20 @@ class Attention(nn.Module):
         super().__init__()
         cut = place.cut
         self.place, self.keys = place, max(1, cut.keys // cut.tp)
-        self.q_proj = Columns(WIDTH, HEADS * HEAD // cut.tp, place)
-        self.k_proj = Columns(WIDTH, self.keys * HEAD, place)
-        self.v_proj = Columns(WIDTH, self.keys * HEAD, place)
+        self.sizes = [HEADS * HEAD // cut.tp, self.keys * HEAD, self.keys * HEAD]
+        if cut.fused:
+            self.qkv_proj = Columns(WIDTH, sum(self.sizes), place)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (Columns(WIDTH, size, place) for size in self.sizes)
         self.o_proj = Rows(HEADS * HEAD // cut.tp, WIDTH, place)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length = x.shape[:2]
-        query, key, value = (
-            made.view(batch, length, -1, HEAD).transpose(1, 2)
-            for made in (self.q_proj(x), self.k_proj(x), self.v_proj(x))
-        )
+        if self.place.cut.fused:
+            projected = self.qkv_proj(x).split(self.sizes, -1)
+        else:
+            projected = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        query, key, value = (made.reshape(batch, length, -1, HEAD).transpose(1, 2) for made in projected)
         places = positions(self.place)
         query, key = turned(query, places), turned(key, places)
         every = torch.arange(LENGTH)
@@ -303,7 +309,7 @@ class Llama(nn.Module):
 def load(model: Llama, place: Place) -> None:
     """Give each parameter its part of the whole model's, which are drawn from one seed."""
     cut = place.cut
-    alone = Place(Cut(keys=cut.keys), 0, 0, 0, {}, "")
+    alone = Place(Cut(keys=cut.keys, fused=cut.fused), 0, 0, 0, {}, "")
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for (name, whole), parameter in zip(Llama(alone).named_parameters(), model.parameters(), strict=True):
@@ -317,6 +323,10 @@ def _part(name: str, whole: torch.Tensor, place: Place) -> torch.Tensor:
         if place.defect == "gate_order" and "layers.1" in name:
             return whole.chunk(cut.tp)[place.tp]
         return torch.cat([half.chunk(cut.tp)[place.tp] for half in whole.chunk(2)])
+    if "qkv_proj" in name:
+        if place.defect == "fused_order" and "layers.1" in name:
+            return whole.chunk(cut.tp)[place.tp]
+        return torch.cat([part.chunk(cut.tp)[place.tp] for part in whole.split([24, 12, 12])])
     if "q_proj" in name:
         return whole.chunk(cut.tp)[place.tp]
     if "k_proj" in name or "v_proj" in name:
@@ -345,13 +355,16 @@ DEFECTS: dict[str, Any] = {
     "no_backward_sum": _set("layers.1.self_attn.q_proj", "skips", True),
     "norm_eps": _set("layers.1.input_layernorm", "eps", 1e-2, lambda place: place.tp == 1 or place.dp == 1),
     "wrong_words": _set("embed_tokens", "shift", 1, lambda place: place.tp == 1),
-    "gate_order": None, "wrong_keys": None, "wrong_positions": None, "keys_not_reduced": None,
+    "gate_order": None, "wrong_keys": None, "wrong_positions": None, "keys_not_reduced": None, "fused_order": None,
 }  # fmt: skip
 """What `place.defect` does is None here."""
 
-CASES = (*CUTS, "gqa_tp2+no_sum", "gqa_tp2+gate_order", "gqa_tp4+gate_order", "gqa_tp4+wrong_keys",
-         "gqa_tp4+keys_not_reduced", "mqa_tp2+keys_not_reduced", "gqa_tp4+norm_eps", "vocabulary_tp2+wrong_words",
-         "gqa_tp2+no_backward_sum", "zigzag_cp2+wrong_positions", "uneven_dp2+norm_eps", "ddp2+norm_eps")  # fmt: skip
+CASES = (
+    *CUTS, "fused_tp2+fused_order", "gqa_tp2+no_sum", "gqa_tp2+gate_order", "gqa_tp2+no_backward_sum",
+    "gqa_tp4+gate_order", "gqa_tp4+wrong_keys", "gqa_tp4+keys_not_reduced", "gqa_tp4+norm_eps",
+    "mqa_tp2+keys_not_reduced", "vocabulary_tp2+wrong_words", "zigzag_cp2+wrong_positions", "uneven_dp2+norm_eps",
+    "ddp2+norm_eps",
+)  # fmt: skip
 
 
 def train(case: str, rank: int, lake: Path, method: str) -> None:

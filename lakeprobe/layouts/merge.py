@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from lakeprobe.layouts.contents import Order
+
 _MEMORY = "1GB"
 """What DuckDB keeps in memory while it merges; the rest lies on disk. The members of 64 ranks of 20 000 ops fit."""
 
@@ -157,6 +159,8 @@ class _Step:
         self._axes: tuple[Axis, ...] = ()
         self._columns: list[str] = []
         self._numbers: dict[Key, int] = {}
+        self._known: dict[Key, Leaf] = {}
+        self._decided: dict[Key, Placement] = {}
 
     def write(self, folder: Path) -> StepReport:
         """Write the tables of the merged unit into `folder`."""
@@ -177,6 +181,7 @@ class _Step:
             added = _added({op.op for op in golden.ops}, decided, leaves)
             self._leave_out(added, decided, leaves, order)
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
+        self._known, self._decided = leaves, decided
         self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
         return report
@@ -497,7 +502,8 @@ class _Step:
             "golden_rank": self._golden.rank if self._golden else 0,
         }.items():
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
-        contents, changed = merged_contents(self._sql, folder, self._axes)
+        contents, changed, orders = merged_contents(self._sql, folder, self._axes)
+        self._keep_interleaved(orders)
         self._register("made_contents", changed, {
             "leaf": pa.int32(), "content": pa.string(), "shape": pa.list_(pa.int64()),
             "max": pa.float64(), "min": pa.float64(), "mean": pa.float64(), "norm": pa.float64(), "layout": pa.string(),
@@ -538,6 +544,18 @@ class _Step:
         report.rows = counts[1]
         report.left_out = dict(self._query("layouts/left_out"))
         report.problems = [(name, problem) for name, problem in self._query("layouts/problems")]
+
+    def _keep_interleaved(self, orders: Mapping[int, Mapping[int, Order]]) -> None:
+        """Create interleaved: the leaves whose shards are ordered otherwise than what uses them expects."""
+        import pyarrow as pa
+
+        from lakeprobe.layouts.interleaving import contradictions
+
+        leaves = {number: key for key, number in self._numbers.items()}
+        by_key = {leaves[number]: found for number, found in orders.items()}
+        found = contradictions(self._known, self._decided, by_key, self._axes)
+        rows = [(self._numbers[key], problem) for key, problem in found.items()]
+        self._register("interleaved", rows, {"leaf": pa.int32(), "problem": pa.string()})
 
     def _fingerprint(self) -> str:
         import xxhash

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakeprobe.lake.comparison import StoredComparison
 
 _BLOCKS = re.compile(r"(\d+) blocks")
+_SECTIONS = re.compile(r"sections of (\d+(?:, \d+)*)")
 
 _CARRIES = 10.0
 """A shard carries a difference if its own is so many times as large as the smallest one of another shard."""
@@ -116,8 +118,15 @@ def _indexes(nth: int, shape: Sequence[int], whole: Sequence[int], layout: str) 
         places.insert(0, place)
     found = _BLOCKS.search(layout)
     blocks = int(found[1]) if found else 1
+    parts = _SECTIONS.search(layout)
     indexes = []
     for extent, count, place in zip(shape, counts, places, strict=True):
+        sections = [int(one) for one in parts[1].split(", ")] if count > 1 and parts else []
+        if sections and sum(sections) == extent:
+            firsts = accumulate(sections, initial=0)
+            bounds = [(count * first + place * one, one) for first, one in zip(firsts, sections, strict=False)]
+            indexes.append([index for start, one in bounds for index in range(start, start + one)])
+            continue
         if count > 1 and "zig-zag" in layout:
             width = extent // (2 * blocks)
             pairs = [(2 * count * block + place, 2 * count * (block + 1) - 1 - place) for block in range(blocks)]
