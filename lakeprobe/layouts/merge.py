@@ -24,7 +24,7 @@ from lakeprobe.lake.connection import connect, define_macros, query_errors, set_
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
-from lakeprobe.layouts import dtensor, layout_file, placements
+from lakeprobe.layouts import dtensor, framework_names, layout_file, placements
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
@@ -175,7 +175,11 @@ class _Step:
         order = _order(pieces, named, golden)
         spans = meshes.spans(mesh, self._axes, self._ranks)
         decided = placements.decide(
-            _by_op(leaves, order), self._axes, self._file.rules, lambda leaf: dtensor.said(leaf, spans), _modules(named)
+            _by_op(leaves, order),
+            self._axes,
+            self._file.rules,
+            lambda leaf: dtensor.said(leaf, spans) or framework_names.said(leaf, self._axes),
+            _modules(named),
         )
         if golden is not None:
             added = _added({op.op for op in golden.ops}, decided, leaves)

@@ -93,6 +93,7 @@ class Said:
     ways: Mapping[int, Way]
     source: str
     unknown: str | None = None
+    certainty: str = "inferred"
 
 
 @dataclass(slots=True)
@@ -280,7 +281,7 @@ def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[i
 
 def _with_said(state: _State, leaf: Leaf, placement: Placement, said: Said) -> tuple[int, ...] | None:
     """Place a leaf as it is said to lie; gives its shape with the shards together, which must not exceed golden's."""
-    placement.source, placement.certainty, placement.said = said.source, "inferred", frozenset(said.ways)
+    placement.source, placement.certainty, placement.said = said.source, said.certainty, frozenset(said.ways)
     placement.unknown = said.unknown
     shape = None if leaf.shape is None else list(leaf.shape)
     parts: dict[int, int] = {}
