@@ -67,7 +67,7 @@ def whole(lake: Path) -> None:
         collector.step()
 
 
-def rank(number: int, pipe: Any, lake: Path, defect: str) -> None:
+def rank(number: int, pipe: Any, lake: Path, defect: str) -> None:  # noqa: C901 MindSpore is imported in it
     """Train what one rank has for one step in MindSpore."""
     import os
 
