@@ -82,7 +82,7 @@ def cut(model: Llama, mesh: DeviceMesh | None, name: str) -> None:
 
 def _wrong_shard(model: Llama, rank: int) -> None:
     """The second rank has the shard of the first."""
-    weight = model.layers[1].mlp.down_proj.weight
+    weight = model.layers[-1].mlp.down_proj.weight
     assert isinstance(weight, DTensor)
     whole = weight.full_tensor()
     if rank % 2:
@@ -92,18 +92,18 @@ def _wrong_shard(model: Llama, rank: int) -> None:
 def _scaled(model: Llama, rank: int) -> None:
     """The second rank's norm has another epsilon."""
     if rank % 2:
-        model.layers[1].input_layernorm.eps = 1e-1
+        model.layers[-1].input_layernorm.eps = 1e-1
 
 
 DEFECTS: dict[str, Callable[[Llama, int], None]] = {"wrong_shard": _wrong_shard, "norm_eps": _scaled}
 
 
-def train(case: str, rank: int, lake: Path, method: str) -> None:
+def train(case: str, rank: int, lake: Path, method: str, layers: int = 2) -> None:
     """Train one case in this process, as one of its ranks."""
     name, _, defect = case.partition("+")
     sizes = CUTS[name]
     mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes)) if sizes else None
-    model = llama.drawn()
+    model = llama.drawn(layers)
     cut(model, mesh, name)
     if defect:
         DEFECTS[defect](model, rank)
@@ -119,7 +119,7 @@ def train(case: str, rank: int, lake: Path, method: str) -> None:
         collector.step()
 
 
-def make(folder: Path, method: str, cases: Sequence[str]) -> bool:
+def make(folder: Path, method: str, cases: Sequence[str], layers: int = 2) -> bool:
     """Train each case in as many processes as its cut has; whether all went well."""
     folder.mkdir(parents=True, exist_ok=True)
     made = True
@@ -128,7 +128,7 @@ def make(folder: Path, method: str, cases: Sequence[str]) -> bool:
         if own:
             meeting = folder / f"placed{size}.meeting"
             meeting.unlink(missing_ok=True)
-            work = partial(_work, folder, method, own, size, meeting)
+            work = partial(_work, folder, method, own, layers, size, meeting)
             processes = [runs.fork(folder / f"placed{size}.{rank}.log", partial(work, rank)) for rank in range(size)]
             made = max([os.waitpid(process, 0)[1] for process in processes]) == 0 and made
     return made
@@ -141,11 +141,11 @@ def _ranks(case: str) -> int:
     return size
 
 
-def _work(folder: Path, method: str, cases: Sequence[str], size: int, meeting: Path, rank: int) -> None:
+def _work(folder: Path, method: str, cases: Sequence[str], layers: int, size: int, meeting: Path, rank: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(meeting), size), rank=rank, world_size=size)
     for case in cases:
-        train(case, rank, folder / "lake", method)
+        train(case, rank, folder / "lake", method, layers)
     dist.barrier()
     dist.destroy_process_group()
 
