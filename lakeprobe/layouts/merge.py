@@ -30,7 +30,7 @@ from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import COPY, DIFFER, SHARD, Key, Leaf, Placement
+from lakeprobe.layouts.placements import COPY, DIFFER, SHARD, SUM, Key, Leaf, Placement
 from lakeprobe.output import shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _MEMORY = "1GB"
 """What DuckDB keeps in memory while it merges; the rest lies on disk. The members of 64 ranks of 20 000 ops fit."""
+
+_OWN_TO_RANKS = frozenset((DIFFER, SUM))
 
 FORMAT = "lakeprobe merged"
 """The value of dumps.format for a merged unit."""
@@ -615,7 +617,7 @@ def _order(pieces: Sequence[Piece], named: Sequence[Sequence[Named]], golden: Pi
 
 
 def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf]) -> set[str]:
-    """The calls that golden does not make and that belong to the cut: what they are given differs from rank to rank.
+    """The calls that golden does not make and that belong to the cut: they are given a rank's own, or part of a sum.
 
     So do calls without a value, by which DTensor finds out shapes. A call whose result alone differs is a finding.
     """
@@ -626,7 +628,8 @@ def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[K
     added = set()
     for op, keys in fresh.items():
         is_local = any(
-            leaves[key].role == "input" and (DIFFER in decided[key].ways or decided[key].reason is not None)
+            leaves[key].role == "input"
+            and (decided[key].reason is not None or not _OWN_TO_RANKS.isdisjoint(decided[key].ways))
             for key in keys
         )
         tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]

@@ -31,6 +31,8 @@ _MEANS = re.compile(
 """Ops whose result is a mean over what they are given."""
 
 
+_OWN_WORDS = "each rank counts the words from its own first one"
+
 _LINEAR = re.compile(
     r"\.(__truediv__|div_?|__r?mul__|mul_?|neg|__neg__|sum|view|reshape|flatten|transpose|permute|contiguous|clone|to|float)\.\d"
 )
@@ -226,7 +228,18 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
             state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
         if MEAN in placement.ways:
             state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
+    _place_words(state, tensors)
     _place_numbers(state, leaves, tensors)
+
+
+def _place_words(state: _State, op: Sequence[Leaf]) -> None:
+    """Place the words that an embedding looks up in a rank's part of its table; their extremes may be equal."""
+    if not op or ".embedding." not in op[0].key.op or op[0].direction != "forward":
+        return
+    placed = {leaf.key.slot: state.of[leaf.key] for leaf in op}
+    words, table = placed.get("input.0"), placed.get("input.1")
+    if words is not None and table is not None and 0 in table.dimensions and not words.said:
+        words.unknown = _OWN_WORDS
 
 
 def _stem(leaf: Leaf) -> str:
@@ -400,7 +413,7 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
     if axis.name == MICRO and leaf.role == "parameters_grad":
         placement.ways[number], placement.source = LAST, "op"
     elif is_words and leaf.role == "input" and leaf.direction == "forward":
-        placement.unknown = "each rank counts the words from its own first one"
+        placement.unknown = _OWN_WORDS
     elif is_words and leaf.direction == "forward":
         placement.ways[number], placement.source, placement.certainty = SUM, "op", "inferred"
         placement.unknown = "rows of other ranks' words are masked only after it"

@@ -1,5 +1,6 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
+-- shards: NULL where the ranks' numbers do not tell those of the whole
 -- parameters: after merged, made_contents, interleaved, carriers, whole_order
 WITH
     differing AS (
@@ -16,7 +17,8 @@ WITH
     ),
     kept AS (
         SELECT
-            merged.* EXCLUDE (max, min, mean, norm, layout, problem, shard_ranks, shard_micros, shard_rows),
+            merged.* EXCLUDE (max, min, mean, norm, layout, problem, shards, shard_ranks, shard_micros, shard_rows),
+            if(merged.unknown IS NULL, merged.shards, NULL) AS shards,
             cut_leaves.whole_op,
             cut_leaves.slot,
             cut_leaves.repeat,
