@@ -7,9 +7,9 @@ together is written, one tensor at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, permutations, product
+from itertools import accumulate, chain, permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,13 @@ _SAME = 1e-2
 _LEAST_TRIES, _MOST_ELEMENTS = 16, 1 << 26
 """How many arrangements of a tensor are tried at least, and how many elements are read for them otherwise."""
 
+_MOST_ROWS, _MOST_SECTIONS = 8192, 16
+"""How many rows of a tensor are looked up in golden's at most, and in how many sections a part may lie."""
+
+Order = int | tuple[int, ...]
+"""How the parts of a dimension lie in the whole: 1 one after the other, n in blocks, -n in blocks of zig-zag halves, or
+the extents of the sections of a part, each of which lies beside the same section of the others."""
+
 Row = dict[str, Any]
 Array = NDArray[Any]
 
@@ -48,7 +55,8 @@ class _Made:
     rows: dict[str, Row] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
-    orders: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    orders: dict[tuple[int, int, int], Order] = field(default_factory=dict)
+    known: dict[int, dict[int, Order]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +70,17 @@ class _Member:
 
 def merged_contents(
     sql: duckdb.DuckDBPyConnection, folder: Path, axes: Sequence[Axis]
-) -> tuple[list[Row], list[tuple[Any, ...]]]:
+) -> tuple[list[Row], list[tuple[Any, ...]], dict[int, dict[int, Order]]]:
     """Write the contents of the merged leaves into `folder`.
 
     Returns the rows of the table contents, and for each leaf with contents its key, content and shape, its statistics
-    where they were measured, how its blocks were ordered, and what is wrong with it.
+    where they were measured, how its blocks were ordered, and what is wrong with it. At last the orders along each
+    axis of the leaves that are golden's in this order.
     """
 
     found = sql.execute(resources.sql("layouts/with_contents")).fetchall()
     if not found:
-        return [], []
+        return [], [], {}
     made = _Made(folder, ValuesWriter(folder / _OWN_FILE))
     changed = [_merge(made, list(rows), axes) for rows in _by_leaf(found)]
     if made.written:
@@ -81,7 +90,7 @@ def merged_contents(
     else:
         made.writer.close()
         (folder / _OWN_FILE).unlink()
-    return list(made.rows.values()), changed
+    return list(made.rows.values()), changed, made.known
 
 
 def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
@@ -97,7 +106,7 @@ def _by_leaf(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
 
 def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tuple[Any, ...]:
     """Merge the contents of one leaf; its rows are those of sql/layouts/with_contents.sql."""
-    leaf, _, content, reference, ways, dimensions, factor, golden = rows[0]
+    leaf, _, content, reference, ways, dimensions, known, factor, golden = rows[0]
     if len(rows) == 1 and factor == 1.0:
         reference = TensorReference.of(reference)
         _link(made, content, reference)
@@ -105,7 +114,8 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
     members = [_Member(tuple(row[1]), row[2], TensorReference.of(row[3])) for row in rows]
     theirs = None if golden is None else open_tensor(TensorReference.of(golden))
     try:
-        whole, order = _whole(made, members, ways, dimensions, axes, theirs, factor)
+        blocks: dict[int, Order] = {number: count for number, count in enumerate(known or ()) if count > 1}
+        whole, orders, order, problem = _whole(made, members, ways, dimensions, blocks, axes, theirs, factor)
     except ValueError as error:
         return (leaf, None, None, None, None, None, None, None, f"its shards do not fit together: {error}")
     if factor != 1.0 and whole.dtype.kind in "fcV":
@@ -123,12 +133,14 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
             None,
             "the whole is larger than 1 GiB",
         )
+    if orders is not None:
+        made.known[leaf] = orders
     content = _keep(made, whole)
     statistics = measure_array(whole) if {SUM, MEAN} & set(ways) else {}
     numbers = [
         None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")
     ]
-    return (leaf, content, list(whole.shape), *numbers, order, None)
+    return (leaf, content, list(whole.shape), *numbers, order, problem)
 
 
 def _link(made: _Made, content: str, reference: TensorReference) -> None:
@@ -166,52 +178,87 @@ def _whole(
     members: Sequence[_Member],
     ways: Sequence[str],
     dimensions: Sequence[int | None],
+    blocks: dict[int, Order],
     axes: Sequence[Axis],
     golden: Array | None,
     factor: float,
-) -> tuple[Array, str | None]:
-    """The members together, and how blocks are ordered if they are not simply one shard after the other."""
+) -> tuple[Array, dict[int, Order] | None, str | None, str | None]:
+    """The members together, their order along each axis if it is golden's, in words if it is not simple; what is wrong.
+
+    `blocks`: how many blocks the shards along an axis are said to have.
+    """
     arrays = {member.places: open_tensor(member.reference) for member in members}
 
-    whole = _together(arrays, tuple(ways), tuple(dimensions), {})
+    whole = _together(arrays, tuple(ways), tuple(dimensions), blocks)
     cut = [number for number, way in enumerate(ways) if way == SHARD]
-    if (
-        golden is None
-        or not cut
-        or golden.shape != whole.shape
-        or whole.dtype.kind not in "fiuV"
-        or _distance(whole, golden, factor) <= _SAME
-    ):
-        return whole, None
+    if golden is None or not cut or golden.shape != whole.shape or whole.dtype.kind not in "biufV":
+        return whole, None, _order_text(axes, blocks) or None, None
     least = _distance(whole, golden, factor)
-    best: tuple[Array, dict[int, int], list[int | None]] | None = None
+    if least <= _SAME:
+        return whole, blocks, _order_text(axes, blocks) or None, None
+    best: tuple[Array, dict[int, Order], list[int | None]] | None = None
     shape = next(iter(arrays.values())).shape
-    for tried, blocks in _arrangements(made, cut, dimensions, shape, whole):
+    rows = _rows(arrays, golden, dimensions[cut[0]] or 0) if len(cut) == 1 and factor == 1.0 else None
+    apart = _sections(rows[0]) if rows else ()
+    first: list[tuple[list[int | None], dict[int, Order]]] = [(list(dimensions), {cut[0]: apart})] if apart else []
+    for tried, others in chain(first, _arrangements(made, cut, dimensions, shape, whole)):
         try:
-            candidate = _together(arrays, tuple(ways), tuple(tried), blocks)
+            candidate = _together(arrays, tuple(ways), tuple(tried), others)
         except ValueError:  # other extents along the other dimension
             continue
         distance = _distance(candidate, golden, factor) if candidate.shape == golden.shape else math.inf
-        if distance < least * 0.1:
-            best, least = (candidate, blocks, tried), distance
+        if distance < least * 0.1 or (distance < least and least == math.inf):
+            best, least = (candidate, others, tried), distance
         if distance <= _SAME:
             break
     if best is None:
-        return whole, None
+        is_elsewhere = rows is not None and sorted(chain(*rows)) == list(range(whole.shape[dimensions[cut[0]] or 0]))
+        problem = f"shards along {axes[cut[0]].name} are interleaved otherwise: golden's rows, in an order of their own"
+        return whole, None, _order_text(axes, blocks) or None, problem if is_elsewhere else None
     found, blocks, tried = best
     for number, count in blocks.items():
         made.orders[number, shape[tried[number] or 0], found.shape[tried[number] or 0]] = count
-    words = [
-        f"{axes[number].name}: {'zig-zag' if count < 0 else f'{count} blocks'}" for number, count in blocks.items()
-    ]
+    order = _order_text(axes, blocks)
     if tried != list(dimensions):
-        words.insert(0, ", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut))
-    return found, "; ".join(words)
+        order = "; ".join([", ".join(f"{axes[number].name}: shard {tried[number]}" for number in cut), order])
+    return found, blocks if least <= _SAME and tried == list(dimensions) else None, order.rstrip("; "), None
+
+
+def _order_text(axes: Sequence[Axis], blocks: Mapping[int, Order]) -> str:
+    """How the shards along each axis are ordered if they do not simply follow one another."""
+    return "; ".join(f"{axes[number].name}: {_order_words(order)}" for number, order in blocks.items())
+
+
+def _order_words(order: Order) -> str:
+    if isinstance(order, tuple):
+        return f"sections of {', '.join(map(str, order))}"
+    return "zig-zag" if order == -1 else f"{abs(order)} blocks" + " of zig-zag" * (order < 0)
+
+
+def _rows(arrays: Mapping[tuple[int, ...], Array], golden: Array, dimension: int) -> list[list[int]] | None:
+    """Where each part's rows along a dimension are in golden; None if golden lacks one, or has one twice."""
+    extent = golden.shape[dimension]
+    if not 1 < extent <= _MOST_ROWS:
+        return None
+    places = {row: place for place, row in enumerate(_row_bytes(golden, dimension))}
+    found = [[places.get(row, -1) for row in _row_bytes(arrays[place], dimension)] for place in sorted(arrays)]
+    return found if len(places) == extent and -1 not in set(chain(*found)) else None
+
+
+def _row_bytes(array: Array, dimension: int) -> list[bytes]:
+    return [row.tobytes() for row in np.ascontiguousarray(np.moveaxis(array, dimension, 0))]
+
+
+def _sections(places: Sequence[int]) -> tuple[int, ...]:
+    """The extents of the sections of rows that follow each other in golden; nothing if there is one, or too many."""
+    starts = [nth for nth, place in enumerate(places) if nth == 0 or place != places[nth - 1] + 1]
+    extents = tuple(stop - start for start, stop in zip(starts, [*starts[1:], len(places)], strict=True))
+    return extents if 1 < len(extents) <= _MOST_SECTIONS and len(set(extents)) > 1 else ()
 
 
 def _arrangements(
     made: _Made, cut: Sequence[int], dimensions: Sequence[int | None], shape: Sequence[int], whole: Array
-) -> Iterator[tuple[list[int | None], dict[int, int]]]:
+) -> Iterator[tuple[list[int | None], dict[int, Order]]]:
     """How shards may lie otherwise: axes that cut each other's dimensions, and blocks along one or more, few first."""
     dims = [list(dimensions)]
     for order in permutations([dimensions[number] for number in cut]):
@@ -235,21 +282,22 @@ def _arrangements(
         yield tried, blocks
 
 
-_ZIGZAG = -1
+def _orders(made: _Made, number: int, part: int, whole: int) -> Iterator[Order]:
+    """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves.
 
-
-def _orders(made: _Made, number: int, part: int, whole: int) -> Iterator[int]:
-    """The orders of blocks to try, those that other tensors of these extents have first: blocks, or zig-zag halves."""
+    A negative number of blocks has zig-zag halves in each.
+    """
     known = made.orders.get((number, part, whole))
     others = [blocks for blocks in range(2, min(part, 4096) + 1) if part % blocks == 0]
-    yield from dict.fromkeys(chain([] if known is None else [known], [_ZIGZAG] if part % 2 == 0 else [], others[:12]))
+    zigzags = [-blocks for blocks in [1, *others] if part % (2 * blocks) == 0]
+    yield from dict.fromkeys(chain([] if known is None else [known], zigzags[:1], others[:12], zigzags[1:6]))
 
 
 def _together(
     arrays: dict[tuple[int, ...], Array],
     ways: tuple[str, ...],
     dimensions: tuple[int | None, ...],
-    blocks: dict[int, int],
+    blocks: dict[int, Order],
     number: int = 0,
 ) -> Array:
     """Put arrays together, axis after axis, the first axis outermost."""
@@ -262,39 +310,52 @@ def _together(
     return _JOIN.get(ways[number], _first)(parts, dimensions[number] or 0, blocks.get(number, 1))
 
 
-def _first(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+def _first(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
     return parts[0]
 
 
-def _joined(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+def _joined(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
     if blocks == 1:
         return np.concatenate(parts, dimension)
-    if blocks == _ZIGZAG:
-        halves = [np.split(part, 2, dimension) for part in parts]
-        return np.concatenate([half[0] for half in halves] + [half[1] for half in reversed(halves)], dimension)
+    if isinstance(blocks, tuple):
+        sections = [np.split(part, list(accumulate(blocks))[:-1], dimension) for part in parts]
+        return np.concatenate([part[nth] for nth in range(len(blocks)) for part in sections], dimension)
+    if blocks < 0:  # as zig-zag halves, in each block
+        halves = [np.split(part, -2 * blocks, dimension) for part in parts]
+        return np.concatenate(
+            [half[nth] for pair in range(-blocks) for nth, ordered in ((2 * pair, halves), (2 * pair + 1, halves[::-1]))
+             for half in ordered], dimension)  # fmt: skip
     split = [np.split(part, blocks, dimension) for part in parts]
     return np.concatenate([part[nth] for nth in range(blocks) for part in split], dimension)
 
 
-def _summed(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+def _summed(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
     total = parts[0]
     for part in parts[1:]:
         total = np.asarray(total + part, parts[0].dtype)
     return total
 
 
-def _averaged(parts: Sequence[Array], dimension: int, blocks: int) -> Array:
+def _averaged(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
     mean: Array = np.asarray(_summed(parts, dimension, blocks) / len(parts), parts[0].dtype)
     return mean
 
 
-_JOIN: dict[str, Callable[[Sequence[Array], int, int], Array]] = {SHARD: _joined, SUM: _summed, MEAN: _averaged}
+_JOIN: dict[str, Callable[[Sequence[Array], int, Order], Array]] = {SHARD: _joined, SUM: _summed, MEAN: _averaged}
 
 
 def _distance(ours: Array, theirs: Array, factor: float) -> float:
-    """The norm of the difference of ours, times a factor, and theirs, relative to theirs."""
+    """The norm of the difference of ours, times a factor, and theirs, relative to theirs.
+
+    Elements that are not finite must stand in the same places, or the distance is infinite.
+    """
     with np.errstate(all="ignore"):
-        wide = theirs.astype(np.float64)
+        mine, wide = ours.astype(np.float64) * factor, theirs.astype(np.float64)
+        finite = np.isfinite(wide)
+        if not finite.all():
+            if not np.array_equal(mine[~finite], wide[~finite], equal_nan=True) or not np.isfinite(mine[finite]).all():
+                return math.inf
+            mine, wide = mine[finite], wide[finite]
         scale = float(np.linalg.norm(wide))
-        distance = float(np.linalg.norm(ours.astype(np.float64) * factor - wide))
+        distance = float(np.linalg.norm(mine - wide))
     return distance / scale if scale else distance

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lakeprobe import strict_yaml
 from lakeprobe.errors import UsageError
-from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Rule
+from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Rule, Way
 
 _WAYS = {"copy": COPY, "partial sum": SUM, "partial mean": MEAN}
 _SHARD = re.compile(r"shard (\d{1,2})")
@@ -70,19 +70,19 @@ def _rule(name: strict_yaml.Text, node: strict_yaml.Node) -> Rule:
     return Rule(pattern, {axis.value: _way(value) for axis, value in node.pairs})
 
 
-def _dimensions(node: strict_yaml.Text) -> dict[str, tuple[str, int | None]]:
+def _dimensions(node: strict_yaml.Text) -> dict[str, Way]:
     """The dimensions in SGLang's notation: a name each, and in brackets the axis that cuts it."""
     words = node.value.split()
     found = [_DIMENSION.fullmatch(word) for word in words]
     if not words or None in found:
         raise node.error(f"{node.value!r} does not name dimensions", "write them as b s[cp] h[tp]")
-    return {match[1]: (SHARD, number) for number, match in enumerate(found) if match is not None and match[1]}
+    return {match[1]: Way(SHARD, number) for number, match in enumerate(found) if match is not None and match[1]}
 
 
-def _way(node: strict_yaml.Node) -> tuple[str, int | None]:
+def _way(node: strict_yaml.Node) -> Way:
     text = node.value if isinstance(node, strict_yaml.Text) else ""
     if match := _SHARD.fullmatch(text):
-        return SHARD, int(match[1])
+        return Way(SHARD, int(match[1]))
     if text not in _WAYS:
         raise node.error(f"{text!r} is no way to lie over an axis", _EXPECTED)
-    return _WAYS[text], None
+    return Way(_WAYS[text])

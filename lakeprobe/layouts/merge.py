@@ -24,13 +24,13 @@ from lakeprobe.lake.connection import connect, define_macros, query_errors, set_
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
-from lakeprobe.layouts import layout_file, placements
+from lakeprobe.layouts import dtensor, framework_names, layout_file, placements
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import COPY, SHARD, Key, Leaf, Placement
+from lakeprobe.layouts.placements import COPY, DIFFER, SHARD, SUM, Key, Leaf, Placement
 from lakeprobe.output import shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -40,8 +40,12 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from lakeprobe.layouts.contents import Order
+
 _MEMORY = "1GB"
 """What DuckDB keeps in memory while it merges; the rest lies on disk. The members of 64 ranks of 20 000 ops fit."""
+
+_OWN_TO_RANKS = frozenset((DIFFER, SUM))
 
 FORMAT = "lakeprobe merged"
 """The value of dumps.format for a merged unit."""
@@ -157,6 +161,8 @@ class _Step:
         self._axes: tuple[Axis, ...] = ()
         self._columns: list[str] = []
         self._numbers: dict[Key, int] = {}
+        self._known: dict[Key, Leaf] = {}
+        self._decided: dict[Key, Placement] = {}
 
     def write(self, folder: Path) -> StepReport:
         """Write the tables of the merged unit into `folder`."""
@@ -164,6 +170,30 @@ class _Step:
         pieces, piece_of = self._pieces(mesh)
         golden = self._piece(self._golden, 0, 0) if self._golden else None
         named = naming.whole_names(pieces, golden)
+        leaves = self._keep_all(mesh, piece_of, named)
+        if factors := placements.halved(leaves.values(), self._axes):
+            mesh = meshes.refined(mesh, factors)
+            leaves = self._keep_all(mesh, piece_of, named)
+        order = _order(pieces, named, golden)
+        spans = meshes.spans(mesh, self._axes, self._ranks)
+        decided = placements.decide(
+            _by_op(leaves, order),
+            self._axes,
+            self._file.rules,
+            lambda leaf: dtensor.said(leaf, spans) or framework_names.said(leaf, self._axes),
+            _modules(named),
+        )
+        if golden is not None:
+            added = _added({op.op for op in golden.ops}, decided, leaves)
+            self._leave_out(added, decided, leaves, order)
+        report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
+        self._known, self._decided = leaves, decided
+        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
+        self._write(folder, report, named, order)
+        return report
+
+    def _keep_all(self, mesh: Mesh, piece_of: Mapping[int, int], named: Sequence[Sequence[Named]]) -> dict[Key, Leaf]:
+        """Keep the tables of a mesh; gives the leaves of the whole."""
         has_micros = any(op.micro for ops in named for op in ops)
         self._axes = (
             *mesh.cutting,
@@ -173,13 +203,7 @@ class _Step:
         self._keep_names(mesh, piece_of, named)
         self._keep_members()
         self._keep_reductions(mesh)
-        leaves = self._leaves()
-        order = _order(pieces, named, golden)
-        decided = placements.decide(_by_op(leaves, order), self._axes, self._file.rules)
-        report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
-        self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
-        self._write(folder, report, named, order)
-        return report
+        return self._leaves()
 
     # -- what the run shows of its mesh -------------------------------------------------------------------------
 
@@ -207,6 +231,9 @@ class _Step:
         asked = {"run": self._run, "step": self._step}
         before = dict(self._query("layouts/pipeline", {"step": self._step}))
         groups = {tuple(members): within for members, within in self._query("layouts/groups", asked)}
+        for (recorded,) in self._query("layouts/device_meshes", asked):
+            for group in dtensor.groups(recorded):
+                groups.setdefault(group, False)
         return before, groups
 
     def _query(self, file: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -296,16 +323,8 @@ class _Step:
 
         if not mesh.axes or self._file.axes:
             self._transfers()
-        rows = []
-        for number, axis in enumerate(self._axes):
-            if axis.name == MICRO:
-                continue
-            groups: dict[tuple[int, ...], list[int]] = {}
-            for rank in self._ranks:
-                others = tuple(mesh.at(rank, other.name) for other in mesh.axes if other.name != axis.name)
-                groups.setdefault(others, []).append(rank)
-            rows += [(number, sorted(group)) for group in groups.values()]
-        self._register("axis_groups", rows, {"axis": pa.int32(), "members": pa.list_(pa.int32())})
+        rows = [(list(axes), sorted(group)) for group, axes in meshes.spans(mesh, self._axes, self._ranks).items()]
+        self._register("axis_groups", rows, {"axes": pa.list_(pa.int32()), "members": pa.list_(pa.int32())})
         self._keep("reductions_single", resources.sql("layouts/reductions"), {"run": self._run, "step": self._step})
         self._keep("reductions", resources.sql("layouts/reductions_in_turn"))
 
@@ -324,9 +343,21 @@ class _Step:
             )
             equal.append(f"equal_{number}.same")
             present.append(f"equal_{number}.there")
-        joins = "".join(f" JOIN equal_{number} USING (leaf)" for number in range(len(columns)))
+        self._keep("ragged", "SELECT leaf FROM cut_members GROUP BY leaf HAVING min(shape) <> max(shape)")
+        ragged = []
+        for number, column in enumerate(columns):
+            others = ", ".join(("leaf", *(other for other in columns if other != column)))
+            self._keep(
+                f"ragged_{number}",
+                f"SELECT leaf, max(shapes) > 1 AS is_ragged FROM (SELECT leaf, count(DISTINCT shape) AS shapes "
+                f"FROM cut_members JOIN ragged USING (leaf) GROUP BY {others}) GROUP BY leaf",
+            )
+            ragged.append(f"coalesce(ragged_{number}.is_ragged, false)")
+        joins = "".join(f" LEFT JOIN ragged_{number} USING (leaf)" for number in range(len(columns)))
+        joins += "".join(f" JOIN equal_{number} USING (leaf)" for number in range(len(columns)))
         rows = self._sql.execute(
-            f"SELECT leaves.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[] "
+            f"SELECT leaves.*, [{', '.join(equal)}]::BOOLEAN[], [{', '.join(present)}]::INTEGER[], "
+            f"[{', '.join(ragged)}]::BOOLEAN[] "
             f"FROM ({resources.sql('layouts/leaves')}) AS leaves{joins}"
         ).fetchall()
         found = {}
@@ -339,7 +370,8 @@ class _Step:
             kind,
             direction,
             shape,
-            shapes,
+            members,
+            totals,
             values,
             whole,
             reduced,
@@ -348,17 +380,33 @@ class _Step:
             theirs,
             extra,
             is_constant,
+            is_unknown,
             same,
             there,
+            uneven,
         ) in rows:
             key = Key(op, slot, repeat)
             self._numbers[key] = leaf
             found[key] = Leaf(
-                key, role, kind, direction, None if shape is None else tuple(shape), shapes, values,
+                key, role, kind, direction, None if shape is None else tuple(shape),
+                members, totals and tuple(totals), values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
-                frozenset(reduced or ()), value, number, theirs, extra, is_constant,
+                frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown, tuple(uneven),
             )  # fmt: skip
         return found
+
+    def _leave_out(
+        self, added: set[str], decided: dict[Key, Placement], leaves: dict[Key, Leaf], order: dict[str, float]
+    ) -> None:
+        """Leave out calls that only the cut has."""
+        for key in [key for key in decided if key.op in added]:
+            del decided[key], leaves[key]
+        for op in added:
+            del order[op]
+        asked = {"added": sorted(added)}
+        self._sql.execute(
+            "UPDATE cut_names SET whole = NULL, reason = 'the cut adds it' WHERE list_contains($added, whole)", asked
+        )
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
@@ -393,14 +441,16 @@ class _Step:
         rows = [
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
              placed.certainty, placed.problem, placed.reason, placed.number,
-             placed.sums if placed.resolved else None, placed.repeats(leaves[key]))
+             placed.sums if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
+             placed.unknown)
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
             "decided", rows,
             {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
              "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
-             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_()},
+             "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_(),
+             "blocks": pa.list_(pa.int32()), "unknown": pa.string()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
         places = f"[{', '.join(self._columns)}]::INTEGER[]"
@@ -458,7 +508,8 @@ class _Step:
             "golden_rank": self._golden.rank if self._golden else 0,
         }.items():
             self._sql.execute(f"SET VARIABLE {variable} = $value", {"value": value})
-        contents, changed = merged_contents(self._sql, folder, self._axes)
+        contents, changed, orders = merged_contents(self._sql, folder, self._axes)
+        self._keep_interleaved(orders)
         self._register("made_contents", changed, {
             "leaf": pa.int32(), "content": pa.string(), "shape": pa.list_(pa.int64()),
             "max": pa.float64(), "min": pa.float64(), "mean": pa.float64(), "norm": pa.float64(), "layout": pa.string(),
@@ -499,6 +550,18 @@ class _Step:
         report.rows = counts[1]
         report.left_out = dict(self._query("layouts/left_out"))
         report.problems = [(name, problem) for name, problem in self._query("layouts/problems")]
+
+    def _keep_interleaved(self, orders: Mapping[int, Mapping[int, Order]]) -> None:
+        """Create interleaved: the leaves whose shards are ordered otherwise than what uses them expects."""
+        import pyarrow as pa
+
+        from lakeprobe.layouts.interleaving import contradictions
+
+        leaves = {number: key for key, number in self._numbers.items()}
+        by_key = {leaves[number]: found for number, found in orders.items()}
+        found = contradictions(self._known, self._decided, by_key, self._axes)
+        rows = [(self._numbers[key], problem) for key, problem in found.items()]
+        self._register("interleaved", rows, {"leaf": pa.int32(), "problem": pa.string()})
 
     def _fingerprint(self) -> str:
         import xxhash
@@ -551,6 +614,40 @@ def _order(pieces: Sequence[Piece], named: Sequence[Sequence[Named]], golden: Pi
                 count += 1
                 order[op.whole] = before + count * 1e-7
     return order
+
+
+def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf]) -> set[str]:
+    """The calls that golden does not make and that belong to the cut: they are given a rank's own, or part of a sum.
+
+    So do calls without a value, by which DTensor finds out shapes. A call whose result alone differs is a finding.
+    """
+    fresh: dict[str, list[Key]] = {}
+    for key in decided:
+        if key.op not in theirs and leaves[key].kind != "module":
+            fresh.setdefault(key.op, []).append(key)
+    added = set()
+    for op, keys in fresh.items():
+        is_local = any(
+            leaves[key].role == "input"
+            and (decided[key].reason is not None or not _OWN_TO_RANKS.isdisjoint(decided[key].ways))
+            for key in keys
+        )
+        tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]
+        if is_local or (tensors and all(leaf.is_unknown for leaf in tensors)):
+            added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
+    return added
+
+
+def _modules(named: Sequence[Sequence[Named]]) -> dict[str, str]:
+    """The path of the module that makes each call of the whole."""
+    paths = {}
+    for ops in named:
+        whole_of = {op.op: op.whole for op in ops}
+        for op in ops:
+            parent = whole_of.get(op.parent, op.parent) if op.parent else None
+            if op.whole is not None and parent is not None and parent.startswith(("Module.", "Cell.")):
+                paths[op.whole] = parent.rsplit(".", 3)[0]
+    return paths
 
 
 def _by_op(leaves: Mapping[Key, Leaf], order: Mapping[str, float]) -> list[list[Leaf]]:

@@ -99,7 +99,7 @@ def inferred(seen: Seen) -> Mesh:
     first = by_stage[0]
     partitions = _partitions(seen.groups, first)
     taken: dict[str, int] = {}
-    for groups, source in _completed(partitions, first):
+    for groups, source in sorted(_completed(partitions, first), key=lambda axis: axis[0][0][0] - axis[0][0][1]):
         name = _kind(seen, groups)
         taken[name] = taken.get(name, 0) + 1
         name = name if taken[name] == 1 else f"{name}{taken[name]}"
@@ -110,6 +110,39 @@ def inferred(seen: Seen) -> Mesh:
     _follow_stages(seen, by_stage, coordinates)
     order = {"pp": 0, "dp": 1, "cp": 2, "ep": 3, "tp": 4}
     return Mesh(tuple(sorted(axes, key=lambda axis: order.get(axis.name[:2], 5))), coordinates)
+
+
+def refined(mesh: Mesh, factors: Mapping[str, int]) -> Mesh:
+    """The mesh with axes in two: `factors` says by name how many parts the outer one has, each of neighbours."""
+    axes: list[Axis] = []
+    coordinates = {rank: dict(places) for rank, places in mesh.coordinates.items()}
+    for axis in mesh.axes:
+        outer = factors.get(axis.name, axis.size)
+        axes.append(Axis(axis.name, outer, axis.source))
+        inner = axis.size // outer
+        if inner == 1:
+            continue
+        taken = {other.name for other in mesh.axes}
+        name = next(f"{axis.name}{nth}" for nth in range(2, 99) if f"{axis.name}{nth}" not in taken)
+        axes.append(Axis(name, inner, "shapes"))
+        for places in coordinates.values():
+            places[axis.name], places[name] = divmod(places[axis.name], inner)
+    return Mesh(tuple(axes), coordinates)
+
+
+def spans(mesh: Mesh, axes: Sequence[Axis], ranks: Sequence[int]) -> dict[frozenset[int], tuple[int, ...]]:
+    """The groups of ranks that differ along one of `axes` only, or along several together, with the axes' numbers."""
+    found: dict[frozenset[int], tuple[int, ...]] = {}
+    numbers = [number for number, axis in enumerate(axes) if axis.name != MICRO]
+    for count in range(1, len(numbers) + 1):
+        for chosen in combinations(numbers, count):
+            names = {axes[number].name for number in chosen}
+            rest = [axis.name for axis in mesh.axes if axis.name not in names]
+            groups: dict[tuple[int, ...], set[int]] = {}
+            for rank in ranks:
+                groups.setdefault(tuple(mesh.at(rank, name) for name in rest), set()).add(rank)
+            found.update((frozenset(group), chosen) for group in groups.values())
+    return found
 
 
 def _stages(seen: Seen) -> dict[int, int]:
@@ -140,8 +173,22 @@ def _partitions(groups: Mapping[tuple[int, ...], bool], ranks: Sequence[int]) ->
                     chosen.append(group)
             left = [group for group in left if group not in chosen]
             if {rank for group in chosen for rank in group} == everyone and not _is_union(chosen, found):
-                found.append(tuple(chosen))
+                axis = _across(chosen, found)
+                found += [axis] if axis not in found else []
     return found
+
+
+def _across(groups: Sequence[tuple[int, ...]], smaller: Sequence[Groups]) -> Groups:
+    """The axis that groups add to those whose groups they contain: of each of these, the ranks at one place.
+
+    Ranks that share a head of keys, for instance, are a part of the tensor parallel group.
+    """
+    within = [axis for axis in smaller if all(any(set(part) <= set(group) for group in groups) for part in axis)]
+    if not within:
+        return tuple(groups)
+    parts = sorted(sorted(part) for part in _spanned(within))
+    across = [line for group in groups for line in zip(*(part for part in parts if part[0] in group), strict=True)]
+    return tuple(sorted(across))
 
 
 def _is_union(groups: Iterable[Collection[int]], smaller: Sequence[Groups]) -> bool:

@@ -8,7 +8,7 @@ them, or an operand of the op is a shard); otherwise they are copies that differ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -31,6 +31,14 @@ _MEANS = re.compile(
 """Ops whose result is a mean over what they are given."""
 
 
+_OWN_WORDS = "each rank counts the words from its own first one"
+
+_LINEAR = re.compile(
+    r"\.(__truediv__|div_?|__r?mul__|mul_?|neg|__neg__|sum|view|reshape|flatten|transpose|permute|contiguous|clone|to|float)\.\d"
+)
+"""Ops that make a partial sum of a partial sum, if what else they are given is the same on all ranks."""
+
+
 class Key(NamedTuple):
     """A leaf of the whole."""
 
@@ -45,7 +53,10 @@ class Leaf:
 
     `equal` and `present`: by axis, whether the members of each group have the same, and how many there are. `reduced`:
     the axes over which a collective of the run adds the ranks' tensors up. `value` says which tensor of each rank this
-    is, so that the same value elsewhere has the same layout. `values`: how many values the ranks have.
+    is, so that the same value elsewhere has the same layout. `members`: how many tensors there are.
+    `totals`: the sums of their extents, where they have several. `values`: how many values the ranks have. `record`:
+    the other fields of its record. `is_constant`: its values do not tell ranks apart; `is_unknown`: none are recorded.
+    `ragged`: by axis, whether the members of a group have other extents.
     """
 
     key: Key
@@ -53,7 +64,8 @@ class Leaf:
     kind: str
     direction: str
     shape: tuple[int, ...] | None
-    shapes: int
+    members: int
+    totals: tuple[int, ...] | None
     values: int
     whole: tuple[int, ...] | None
     equal: tuple[bool, ...]
@@ -62,13 +74,33 @@ class Leaf:
     value: int
     number: str | None = None
     golden_number: str | None = None
-    placements: str | None = None
+    record: str | None = None
     is_constant: bool = False
+    is_unknown: bool = False
+    ragged: tuple[bool, ...] = ()
+
+
+class Way(NamedTuple):
+    """How a tensor lies along one axis: one of the words above, and of a shard the dimension and how many blocks."""
+
+    way: str
+    dimension: int | None = None
+    blocks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a source says of a leaf, by axis, and why its numbers cannot be told from the ranks'."""
+
+    ways: Mapping[int, Way]
+    source: str
+    unknown: str | None = None
+    certainty: str = "inferred"
 
 
 @dataclass(slots=True)
 class Placement:
-    """How a leaf lies over the axes: for each, one of the words above, and the dimension of a shard."""
+    """How a leaf lies over the axes: for each, one of the words above, the dimension of a shard, and its blocks."""
 
     ways: list[str]
     dimensions: list[int | None]
@@ -76,8 +108,11 @@ class Placement:
     certainty: str = "checked"
     problem: str | None = None
     reason: str | None = None
+    unknown: str | None = None
     number: str | None = None
     resolved: bool = False
+    said: frozenset[int] = frozenset()
+    blocks: list[int] | None = None
 
     @property
     def sums(self) -> list[int]:
@@ -110,7 +145,7 @@ class Rule:
     """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis."""
 
     pattern: re.Pattern[str]
-    ways: Mapping[str, tuple[str, int | None]]
+    ways: Mapping[str, Way]
 
 
 @dataclass(slots=True)
@@ -119,30 +154,55 @@ class _State:
 
     axes: Sequence[Axis]
     rules: Sequence[Rule]
+    recorded: Recorded
+    modules: Mapping[str, str]
+    later: Mapping[str, set[int]]
     of: dict[Key, Placement] = field(default_factory=dict)
     by_value: dict[int, Placement] = field(default_factory=dict)
     parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
     means: dict[str, set[int]] = field(default_factory=dict)
 
 
-def decide(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis], rules: Sequence[Rule] = ()) -> dict[Key, Placement]:
-    """The placement of each leaf. `ops`: the leaves of each op of the whole, forward ops before their backward."""
-    state = _State(axes, rules)
+Recorded = Callable[[Leaf], Said | None]
+"""What the record of a leaf says of its layout."""
+
+
+def decide(
+    ops: Sequence[Sequence[Leaf]],
+    axes: Sequence[Axis],
+    rules: Sequence[Rule] = (),
+    recorded: Recorded = lambda leaf: None,
+    modules: Mapping[str, str] | None = None,
+) -> dict[Key, Placement]:
+    """The placement of each leaf. `ops`: the leaves of each op of the whole, forward ops before their backward.
+
+    `modules`: the path of the module that makes each call.
+    """
+    state = _State(axes, rules, recorded, modules or {}, _added_up_later(ops, axes))
     shards: dict[str, set[int]] = {}
     for leaves in ops:
         _decide_op(state, leaves, shards)
     return state.of
 
 
+def _added_up_later(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis]) -> dict[str, set[int]]:
+    """The modules in which gradients are partial sums until those of the parameters are added up, and along which axes.
+
+    So it is with heads of keys that several ranks have, each for its own heads of queries: the module that has the
+    parameter, and the one that calls that module.
+    """
+    found: dict[str, set[int]] = {}
+    for leaf in (leaf for leaves in ops for leaf in leaves if leaf.role == "parameters_grad" and leaf.reduced):
+        own = {number for number in leaf.reduced if axes[number].name[:2] not in _DATA}
+        path = leaf.key.op.rpartition(".parameters_grad")[0].rpartition(".")[0]
+        for module in (path, path.rpartition(".")[0]):
+            found.setdefault(module, set()).update(own)
+    return found
+
+
 def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]]) -> None:
     """Place the leaves of one op. `shards`: the axes along which an op has shards, by its name without direction."""
-    stem = (
-        leaves[0].key.op.rpartition(".")[0]
-        if leaves[0].direction == "backward"
-        else leaves[0].key.op.removesuffix(".forward")
-    )
-    if leaves[0].kind == "module":
-        stem = leaves[0].key.op
+    stem = _stem(leaves[0])
     tensors = [leaf for leaf in leaves if leaf.kind == "tensor"]
     open_axes: dict[Key, list[int]] = {}
     own = shards.setdefault(stem, set())
@@ -157,7 +217,7 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
                 state.of[leaf.key].ways[number] = SUM
                 open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
         for number in open_axes[leaf.key]:
-            _place_unequal(state, leaf, number, own)
+            _place_unequal(state, leaf, number, own, leaves)
         placement = state.of[leaf.key]
         placement.resolved = bool(placement.sums) and leaf.reduced.issuperset(placement.sums)
         if placement.resolved:
@@ -168,44 +228,97 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
             state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
         if MEAN in placement.ways:
             state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
+    _place_words(state, tensors)
     _place_numbers(state, leaves, tensors)
 
 
+def _place_words(state: _State, op: Sequence[Leaf]) -> None:
+    """Place the words that an embedding looks up in a rank's part of its table; their extremes may be equal."""
+    if not op or ".embedding." not in op[0].key.op or op[0].direction != "forward":
+        return
+    placed = {leaf.key.slot: state.of[leaf.key] for leaf in op}
+    words, table = placed.get("input.0"), placed.get("input.1")
+    if words is not None and table is not None and 0 in table.dimensions and not words.said:
+        words.unknown = _OWN_WORDS
+
+
+def _stem(leaf: Leaf) -> str:
+    """What the forward and the backward of an op have in common; a module's forward and backward have nothing."""
+    if leaf.kind == "module":
+        return leaf.key.op
+    return leaf.key.op.rpartition(".")[0] if leaf.direction == "backward" else leaf.key.op.removesuffix(".forward")
+
+
 def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
-    """What shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
-    axes, count = state.axes, len(state.axes)
+    """What is said and what shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
+    count = len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
     there = [number for number in range(count) if leaf.present[number] > 1]
     said = _said(state, leaf)
-    if said is not None:
-        for number, (way, dimension) in said.items():
-            placement.ways[number], placement.dimensions[number] = way, dimension
-        placement.source, placement.certainty = "layout file", "inferred"
-        there = [number for number in there if number not in said]
-    elif leaf.whole is not None and leaf.shape is not None and leaf.shape != leaf.whole:
-        if len(leaf.whole) != len(leaf.shape):
-            placement.problem = f"it has {len(leaf.shape)} axes, golden {len(leaf.whole)}"
+    shape = _with_said(state, leaf, placement, said) if said is not None else leaf.shape
+    if placement.problem is not None:
+        return placement, []
+    left = [number for number in there if said is None or number not in said.ways]
+    if leaf.whole is not None and shape is not None and shape != leaf.whole:
+        if not _with_shapes(state, leaf, placement, shape, left):
             return placement, []
-        left = list(there)
-        alike = _counterpart(state, leaf)
-        for dimension, (part, whole) in enumerate(zip(leaf.shape, leaf.whole, strict=True)):
-            if part == whole:
-                continue
-            chosen = _axes_of(axes, leaf, left, part, whole, alike)
-            if chosen is None:
-                placement.problem = (
-                    f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
-                )
-                return placement, []
-            for number in chosen:
-                placement.ways[number], placement.dimensions[number] = SHARD, dimension
-                left.remove(number)
-                is_data = axes[number].name[:2] in ("dp", "cp") and leaf.role == "input" and leaf.direction == "forward"
-                if leaf.equal[number] and not leaf.is_constant and is_data:
-                    placement.problem = f"every rank along {axes[number].name} has the same shard"
-        placement.source, placement.certainty = "shapes", "inferred"
-        there = left
-    return placement, [number for number in there if not leaf.equal[number]]
+        if said is None:
+            placement.source, placement.certainty = "shapes", "inferred"
+    return placement, [number for number in there if placement.ways[number] == COPY and not leaf.equal[number]]
+
+
+def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[int, ...], left: list[int]) -> bool:
+    """Place a leaf as its extents are parts of golden's, along axes of `left`; False if no axes explain them."""
+    assert leaf.whole is not None
+    if len(leaf.whole) != len(shape):
+        placement.problem = f"it has {len(shape)} axes, golden {len(leaf.whole)}"
+        return False
+    axes, alike = state.axes, _counterpart(state, leaf)
+    for dimension, (part, whole) in enumerate(zip(shape, leaf.whole, strict=True)):
+        if part == whole:
+            continue
+        chosen = _axes_of(axes, leaf, left, dimension, part, alike)
+        if chosen is None:
+            placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+            return False
+        if len(chosen) > 1 and leaf.totals is not None and leaf.totals[dimension] != part * leaf.members:
+            placement.unknown = f"uneven parts along several axes lie in its axis {dimension}"
+        for number in chosen:
+            placement.ways[number], placement.dimensions[number] = SHARD, dimension
+            left.remove(number)
+            is_data = axes[number].name[:2] in ("dp", "cp") and leaf.role == "input" and leaf.direction == "forward"
+            if leaf.equal[number] and not leaf.is_constant and is_data:
+                placement.problem = f"every rank along {axes[number].name} has the same shard"
+    return True
+
+
+def _with_said(state: _State, leaf: Leaf, placement: Placement, said: Said) -> tuple[int, ...] | None:
+    """Place a leaf as it is said to lie; gives its shape with the shards together, which must not exceed golden's."""
+    placement.source, placement.certainty, placement.said = said.source, said.certainty, frozenset(said.ways)
+    placement.unknown = said.unknown
+    shape = None if leaf.shape is None else list(leaf.shape)
+    parts: dict[int, int] = {}
+    for number, (way, dimension, blocks) in said.ways.items():
+        placement.ways[number], placement.dimensions[number] = way, dimension
+        if blocks > 1:
+            placement.blocks = placement.blocks or [1] * len(state.axes)
+            placement.blocks[number] = blocks
+        if way == SHARD and dimension is not None:
+            parts[dimension] = parts.get(dimension, 1) * leaf.present[number]
+    for dimension, count in parts.items():
+        if shape is None or dimension >= len(shape):
+            placement.problem = f"{said.source} says that axis {dimension} is cut, which it does not have"
+            return None
+        part, whole = shape[dimension], None if leaf.whole is None else leaf.whole[dimension : dimension + 1]
+        is_uneven = leaf.totals is not None and whole and _adds_up(leaf, dimension, part, count)
+        shape[dimension] = whole[0] if is_uneven and whole else part * count
+        if whole and whole[0] % (shape[dimension] or 1):
+            placement.problem = (
+                f"{said.source} says that axis {dimension} is cut in {count}: "
+                f"{count} × {part} is not golden's {whole[0]}"
+            )
+            return None
+    return None if shape is None else tuple(shape)
 
 
 def _parameter(slot: str) -> str:
@@ -227,16 +340,18 @@ def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
 
 
 def _axes_of(
-    axes: Sequence[Axis], leaf: Leaf, left: Sequence[int], part: int, whole: int, alike: Placement | None
+    axes: Sequence[Axis], leaf: Leaf, left: Sequence[int], dimension: int, part: int, alike: Placement | None
 ) -> tuple[int, ...] | None:
     """The axes that cut an extent: those whose sizes give the ratio.
 
     The axes that cut what a gradient is the gradient of come first, then unequal ones, in the order of dimensions.
     """
     is_weight = leaf.role == "parameters" or (leaf.role == "input" and not leaf.key.slot.startswith("input.0"))
+    is_uneven = leaf.totals is not None and leaf.totals[dimension] != part * leaf.members
     order = sorted(
-        left,
+        (number for number in left if is_uneven or leaf.totals is None or not leaf.ragged[number]),
         key=lambda number: (
+            is_uneven and not leaf.ragged[number],
             alike is not None and alike.ways[number] != SHARD,
             leaf.equal[number],
             is_weight and axes[number].name[:2] in _DATA,
@@ -246,43 +361,98 @@ def _axes_of(
     for size in range(1, len(order) + 1):
         for chosen in combinations(order, size):
             parts = prod(leaf.present[number] for number in chosen)
-            if part * parts == whole or (leaf.shapes > 1 and -(-whole // parts) >= part >= whole // parts):
+            if _adds_up(leaf, dimension, part, parts):
                 return chosen
     return None
 
 
-def _said(state: _State, leaf: Leaf) -> dict[int, tuple[str, int | None]] | None:
-    """What the layout file says of a leaf, by axis."""
+def halved(leaves: Iterable[Leaf], axes: Sequence[Axis]) -> dict[str, int]:
+    """The axes along which a parameter is cut in fewer parts than there are ranks, and in how many.
+
+    So it is with heads of keys, if there are fewer of them than ranks: neighbours have the same.
+    """
+    found: dict[str, int] = {}
+    for leaf in leaves:
+        if leaf.role != "parameters" or leaf.whole is None or leaf.shape is None or len(leaf.whole) != len(leaf.shape):
+            continue
+        for part, whole in zip(leaf.shape, leaf.whole, strict=True):
+            parts = whole // part if part and whole % part == 0 else 1
+            sizes = [
+                prod(chosen) for count in (1, 2, 3) for chosen in combinations([axis.size for axis in axes], count)
+            ]
+            finer = [axis for axis in axes if axis.size % parts == 0 and axis.name[:2] not in _DATA]
+            if parts > 1 and parts not in sizes and finer:
+                found.setdefault(finer[-1].name, parts)
+    return found
+
+
+def _adds_up(leaf: Leaf, dimension: int, part: int, parts: int) -> bool:
+    """Whether golden's extent is that of as many parts, which may have other extents on other ranks."""
+    assert leaf.whole is not None
+    if leaf.totals is not None and dimension < len(leaf.totals):
+        return leaf.totals[dimension] * parts == leaf.whole[dimension] * leaf.members
+    return part * parts == leaf.whole[dimension]
+
+
+def _said(state: _State, leaf: Leaf) -> Said | None:
+    """What the layout file says of a leaf, or else its own record."""
     name = f"{leaf.key.op}.{leaf.key.slot}"
     for rule in state.rules:
         if rule.pattern.search(name):
-            return {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
-    return None
+            ways = {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
+            return Said(ways, "layout file")
+    return state.recorded(leaf)
 
 
-def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int]) -> None:
+def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op: Sequence[Leaf]) -> None:
     """Place a leaf along an axis along which the ranks' tensors have the shape of the whole and are not equal."""
     placement, axis = state.of[leaf.key], state.axes[number]
     known = state.by_value.get(leaf.value)
+    is_words = ".embedding." in leaf.key.op and number in shards
     is_number = leaf.shape is not None and prod(leaf.shape) == 1
     if axis.name == MICRO and leaf.role == "parameters_grad":
         placement.ways[number], placement.source = LAST, "op"
+    elif is_words and leaf.role == "input" and leaf.direction == "forward":
+        placement.unknown = _OWN_WORDS
+    elif is_words and leaf.direction == "forward":
+        placement.ways[number], placement.source, placement.certainty = SUM, "op", "inferred"
+        placement.unknown = "rows of other ranks' words are masked only after it"
+    elif number in placement.said:
+        _differ(placement, number, axis)
+        placement.problem = f"{placement.source} says that there are copies along {axis.name}: {placement.problem}"
     elif number in leaf.reduced:
         placement.ways[number] = SUM
     elif known is not None and known.ways[number] in (SUM, MEAN):
         placement.ways[number], placement.source, placement.certainty = known.ways[number], known.source, "inferred"
     elif (
         leaf.role == "parameters_grad"
-        or (number in shards and (leaf.role != "input" or is_number))
+        or (number in shards and (leaf.role != "input" or is_number or is_words))
         or (leaf.direction == "backward" and axis.name[:2] in _DATA)
+        or (leaf.direction == "backward" and number in state.later.get(state.modules.get(leaf.key.op, ""), ()))
+        or (leaf.role != "input" and _keeps_sums(state, op, number))
     ):
-        mean = is_number and leaf.direction == "forward" and bool(_MEANS.search(leaf.key.op))
+        mean = is_number and leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
     else:
-        placement.ways[number] = DIFFER
-        placement.problem = f"copies along {axis.name} differ"
-        placement.certainty = "inferred"
+        _differ(placement, number, axis)
+
+
+def _is_mean(op: Sequence[Leaf]) -> bool:
+    """Whether the result of an op is a mean over what it is given."""
+    is_sum = any(leaf.key.slot == "input.reduction" and leaf.number == "sum" for leaf in op)
+    return bool(_MEANS.search(op[0].key.op)) and not is_sum
+
+
+def _keeps_sums(state: _State, op: Sequence[Leaf], number: int, way: str = "") -> bool:
+    """Whether an op is linear and is given a partial sum, so that its result is one."""
+    given = [state.of[leaf.key].ways[number] for leaf in op if leaf.role == "input" and leaf.key in state.of]
+    return bool(_LINEAR.search(op[0].key.op)) and any(one == way if way else one in (SUM, MEAN) for one in given)
+
+
+def _differ(placement: Placement, number: int, axis: Axis) -> None:
+    placement.ways[number], placement.certainty = DIFFER, "inferred"
+    placement.problem = f"copies along {axis.name} differ"
 
 
 def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakeprobe.lake.comparison import StoredComparison
 
 _BLOCKS = re.compile(r"(\d+) blocks")
+_SECTIONS = re.compile(r"sections of (\d+(?:, \d+)*)")
 
 _CARRIES = 10.0
 """A shard carries a difference if its own is so many times as large as the smallest one of another shard."""
@@ -95,7 +97,10 @@ def _measured(
     if not shape or not whole_shape or len(shape) != len(whole_shape):
         return rank, micro, "", distance
     slices = prod(max(1, have // extent) if extent else 1 for extent, have in zip(shape, whole_shape, strict=True))
-    candidates = [_indexes(one, shape, whole_shape, layout) for one in (range(slices) if slices < count else [nth])]
+    if any(extent and have % extent for extent, have in zip(shape, whole_shape, strict=True)):
+        candidates = _uneven(shape, whole_shape)
+    else:
+        candidates = [_indexes(one, shape, whole_shape, layout) for one in (range(slices) if slices < count else [nth])]
     found: list[tuple[float | None, list[list[int]]]] = [(distance, candidates[0])]
     if ours is not None and theirs is not None and "partial" not in layout:
         found = [(_difference(ours, theirs, indexes, scale), indexes) for indexes in candidates]
@@ -113,17 +118,32 @@ def _indexes(nth: int, shape: Sequence[int], whole: Sequence[int], layout: str) 
         places.insert(0, place)
     found = _BLOCKS.search(layout)
     blocks = int(found[1]) if found else 1
+    parts = _SECTIONS.search(layout)
     indexes = []
     for extent, count, place in zip(shape, counts, places, strict=True):
+        sections = [int(one) for one in parts[1].split(", ")] if count > 1 and parts else []
+        if sections and sum(sections) == extent:
+            firsts = accumulate(sections, initial=0)
+            bounds = [(count * first + place * one, one) for first, one in zip(firsts, sections, strict=False)]
+            indexes.append([index for start, one in bounds for index in range(start, start + one)])
+            continue
         if count > 1 and "zig-zag" in layout:
-            half = extent // 2
-            starts, width = [place * half, (2 * count - 1 - place) * half], half
+            width = extent // (2 * blocks)
+            pairs = [(2 * count * block + place, 2 * count * (block + 1) - 1 - place) for block in range(blocks)]
+            starts = [start * width for pair in pairs for start in pair]
         else:
             each = blocks if count > 1 and extent % blocks == 0 else 1
             width = extent // each
             starts = [(block * count + place) * width for block in range(each)]
         indexes.append([index for start in starts for index in range(start, start + width)])
     return indexes
+
+
+def _uneven(shape: Sequence[int], whole: Sequence[int]) -> list[list[list[int]]]:
+    """The first and the last slice of this shape: which of them a shard has whose rank has more or less than others."""
+    first = [list(range(extent)) for extent in shape]
+    last = [list(range(have - extent, have)) for extent, have in zip(shape, whole, strict=True)]
+    return [first, last]
 
 
 def _words(axis: int, indexes: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Puts the shards of a Megatron checkpoint together: mp_rank_TP[_PP]/model_optim_rng.pt, a state_dict for each rank.
 
 Which parameters are split between tensor parallel ranks, and along which axis, say the rules in
-schemas/data/megatron_shards.csv; all others are on every rank. Layers are numbered within their pipeline stage, and are
+schemas/data/placements.csv; all others are on every rank. Layers are numbered within their pipeline stage, and are
 numbered through here; with virtual stages (model0, model1, …) the chunks of all ranks come before the next. A parameter
 that should be the same on every rank and is not stands under its name and its rank. Source: Megatron-LM,
 megatron/core/tensor_parallel/layers.py and tools/checkpoint (core 0.5 to 0.14).
@@ -158,8 +158,9 @@ def _halves(piece: TensorReference) -> tuple[TensorReference, TensorReference]:
 
 @cache
 def _rules() -> tuple[tuple[re.Pattern[str], int], ...]:
-    with resources.data("megatron_shards").open(encoding="utf-8", newline="") as file:
-        return tuple((re.compile(row["pattern"]), int(row["axis"])) for row in csv.DictReader(file))
+    with resources.data("placements").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["framework"].startswith("Megatron")]
+    return tuple((re.compile(row["pattern"]), int(row["dimension"])) for row in rows)
 
 
 def _axis(name: str) -> int | None:

@@ -8,7 +8,14 @@ WITH
         SELECT *
         FROM results
         WHERE comparison = $comparison AND step = $step AND target_op = $op AND target_kind = 'tensor'
-        ORDER BY (difference = 'different') DESC, target_row
+        ORDER BY
+            target_row IN (
+                SELECT row
+                FROM layouts
+                WHERE run = $target AND step = $step AND op = $op AND problem LIKE '%interleaved otherwise%'
+            ) DESC,
+            (difference = 'different') DESC,
+            target_row
         LIMIT 1
     ),
     shards AS (

@@ -1,4 +1,5 @@
--- contradictions: the ops of a merged run with copies that differ although no input of theirs does, in their order.
+-- contradictions: the ops of a merged run with copies that differ although no input of theirs does, or with weights
+-- whose shards are interleaved otherwise than what uses them, in their order.
 -- grain: one op
 -- parameters: $target, $step, $suspect, $most; the views of the lake
 -- suspect: an op that stands out of rounding noise; then only the ops before it whose inputs are equal on all ranks
@@ -12,7 +13,7 @@ WITH
             layouts.shard_ranks,
             layouts.slot LIKE 'input%' AS is_input
         FROM memory.main.layouts AS layouts
-        WHERE run = $target AND step = $step AND row IS NOT NULL AND problem LIKE '%copies along % differ%'
+        WHERE run = $target AND step = $step AND row IS NOT NULL AND (problem LIKE '%copies along % differ%' OR (slot LIKE 'parameters%' AND problem LIKE '%interleaved otherwise%'))
     ),
     first_row AS (
         SELECT
@@ -31,8 +32,11 @@ SELECT
     first_row.op,
     ops.parent AS module,
     'suspect' AS grade,
-    'the ' || first_row.problem || ' in its ' || first_row.slot
-    || if(first_row.has_input, '', ', and not in its inputs') AS why
+    CASE
+        WHEN first_row.problem LIKE '%interleaved otherwise%' THEN 'the ' || first_row.problem
+        ELSE 'the ' || first_row.problem || ' in its ' || first_row.slot
+            || if(first_row.has_input, '', ', and not in its inputs')
+    END AS why
 FROM first_row
 JOIN memory.main.ops AS ops
     ON ops.run = $target AND ops.step = $step AND ops.op = first_row.op

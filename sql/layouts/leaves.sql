@@ -1,7 +1,9 @@
 -- leaves: what the ranks have of each leaf of the whole, and golden.
 -- grain: one leaf of the whole
 -- parameters: after members, golden_leaves, reductions
+-- totals: where ranks have other extents, the sum of each over all members
 -- reduced: the axes over which every rank's value is added up by a collective; value: which value this is on all ranks
+-- hash(rank, micro, sig) would not do: it is linear in its arguments, so that equal values of two ranks cancel out
 WITH
     counted AS (
         SELECT
@@ -10,9 +12,19 @@ WITH
             arg_min(shape, CAST(rank AS BIGINT) << 32 | micro) AS shape,
             count(DISTINCT shape) AS shapes,
             count(DISTINCT sig) AS values,
-            CAST(bit_xor(hash(rank, micro, sig)) >> 1 AS BIGINT) AS value,
+            CAST(bit_xor(hash(xor(sig, CAST(rank AS UBIGINT) << 16 | micro))) >> 1 AS BIGINT) AS value,
             coalesce(bool_and(max = min), false) AS is_constant
         FROM cut_members
+        GROUP BY leaf
+    ),
+    uneven AS (
+        SELECT leaf, list(total ORDER BY dimension) AS totals
+        FROM (
+            SELECT leaf, dimension, CAST(sum(shape[dimension]) AS BIGINT) AS total
+            FROM cut_members, unnest(range(1, len(shape) + 1)) AS along_shape (dimension)
+            WHERE leaf IN (SELECT leaf FROM counted WHERE shapes > 1)
+            GROUP BY leaf, dimension
+        )
         GROUP BY leaf
     ),
     added AS (
@@ -41,7 +53,8 @@ SELECT
         ELSE 'forward'
     END AS direction,
     counted.shape,
-    counted.shapes,
+    counted.members,
+    uneven.totals,
     counted.values,
     golden.shape AS whole,
     if(cut_leaves.kind = 'tensor', reduced.axes, NULL) AS reduced,
@@ -49,11 +62,14 @@ SELECT
     cut_leaves.number,
     golden.value AS golden_number,
     cut_leaves.extra,
-    counted.is_constant OR cut_leaves.is_bool AS is_constant
+    counted.is_constant OR cut_leaves.is_bool OR cut_leaves.is_unknown AS is_constant,
+    cut_leaves.is_unknown
 FROM cut_leaves
 JOIN counted
     USING (leaf)
 LEFT JOIN golden_leaves AS golden
     USING (leaf)
 LEFT JOIN reduced
+    USING (leaf)
+LEFT JOIN uneven
     USING (leaf)

@@ -56,10 +56,11 @@ WITH
             USING (leaf)
     )
 SELECT
-    * EXCLUDE (max, min, mean, norm, total, parts),
-    CASE WHEN NOT is_sum THEN max WHEN elements = shards THEN total / parts END AS max,
-    CASE WHEN NOT is_sum THEN min WHEN elements = shards THEN total / parts END AS min,
-    CASE WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / parts END AS mean,
-    CASE WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / parts) END AS norm,
-    is_sum AND elements <> shards AND NOT has_contents AS is_unknown
+    * EXCLUDE (max, min, mean, norm, total, parts, has_all_contents),
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN max WHEN elements = shards THEN total / parts END AS max,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN elements = shards THEN total / parts END AS min,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / parts END AS mean,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / parts) END AS norm,
+    has_all_contents AND unknown IS NULL AS has_all_contents,
+    unknown IS NOT NULL OR (is_sum AND elements <> shards AND NOT has_contents) AS is_unknown
 FROM placed

@@ -1,12 +1,12 @@
--- reductions: the values that an all_reduce adds up over an axis of the mesh, and the value that it gives.
--- grain: one value of a rank, and axis
+-- reductions: the values that an all_reduce adds up over axes of the mesh, and the value that it gives.
+-- grain: one value of a rank, and axes
 -- parameters: $run, $step; after transfers, axis_groups
 -- place: rank and row in one number; joined by two columns, all rows of a rank would meet all others of it
 WITH
     called AS (
         SELECT
             transfers.rank,
-            axis_groups.axis,
+            axis_groups.axes,
             CAST(transfers.rank AS BIGINT) << 32 | transfers.given[1] AS given,
             CAST(transfers.rank AS BIGINT) << 32 | transfers.taken[1] AS taken,
             CASE transfers.reduction WHEN 'avg' THEN len(transfers.members) ELSE 1 END AS factor
@@ -41,7 +41,7 @@ WITH
     )
 SELECT
     called.rank,
-    [called.axis] AS axes,
+    called.axes,
     before.sig AS sig,
     any_value(after.sig) AS gives,
     any_value(called.factor) AS factor,
@@ -55,4 +55,4 @@ JOIN moved AS before
     ON before.place = called.given
 JOIN moved AS after
     ON after.place = called.taken
-GROUP BY called.rank, called.axis, before.sig
+GROUP BY called.rank, called.axes, before.sig

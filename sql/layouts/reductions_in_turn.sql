@@ -17,4 +17,4 @@ SELECT
     second.content
 FROM reductions_single AS first
 JOIN reductions_single AS second
-    ON second.rank = first.rank AND second.sig = first.gives AND second.axes <> first.axes
+    ON second.rank = first.rank AND second.sig = first.gives AND NOT list_has_any(second.axes, first.axes)

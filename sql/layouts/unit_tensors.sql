@@ -2,6 +2,7 @@
 -- grain: one leaf
 -- parameters: after whole_rows, whole_ops, first_tensors, golden_leaves
 -- Those of whole numbers are compared to the last bit, which the ranks' rounded norms do not tell: golden's, if near.
+-- What ranks had as a DTensor is the whole tensor here, without a mesh.
 -- Counts of NaN and the like add up over shards, and are not known of a sum.
 SELECT
     CAST(kept.whole_row AS INTEGER) AS row,
@@ -15,7 +16,7 @@ SELECT
     members.section,
     members.path,
     members.kind,
-    members.type,
+    if(members.extra LIKE '%"device_mesh"%', 'torch.Tensor', members.type) AS type,
     members.dtype,
     CASE
         WHEN members.kind <> 'tensor' THEN members.shape
@@ -45,7 +46,7 @@ SELECT
     kept.content,
     NULL AS content_problem,
     members.fields,
-    members.extra,
+    if(members.extra LIKE '%"device_mesh"%', NULL, members.extra) AS extra,
     if(kept.shards = 1 AND kept.factor = 1, members.wide_mean, NULL) AS wide_mean,
     if(kept.shards = 1 AND kept.factor = 1, members.wide_norm, NULL) AS wide_norm,
     if(kept.shards = 1, members.nan_count, NULL) AS nan_count,

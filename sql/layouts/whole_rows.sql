@@ -1,6 +1,7 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
--- parameters: after merged, made_contents, carriers, whole_order
+-- shards: NULL where the ranks' numbers do not tell those of the whole
+-- parameters: after merged, made_contents, interleaved, carriers, whole_order
 WITH
     differing AS (
         SELECT
@@ -16,7 +17,8 @@ WITH
     ),
     kept AS (
         SELECT
-            merged.* EXCLUDE (max, min, mean, norm, layout, problem, shard_ranks, shard_micros, shard_rows),
+            merged.* EXCLUDE (max, min, mean, norm, layout, problem, shards, shard_ranks, shard_micros, shard_rows),
+            if(merged.unknown IS NULL, merged.shards, NULL) AS shards,
             cut_leaves.whole_op,
             cut_leaves.slot,
             cut_leaves.repeat,
@@ -34,7 +36,7 @@ WITH
             made.content,
             made.shape AS made_shape,
             nullif(concat_ws('; ', if(made.layout LIKE '%shard%', NULL, merged.layout), made.layout), '') AS layout,
-            coalesce(made.problem, merged.problem) AS problem,
+            coalesce(made.problem, merged.problem, interleaved.problem) AS problem,
             merged.is_unknown AND made.content IS NULL AS has_no_statistics,
             whole_order.place
         FROM merged
@@ -43,6 +45,8 @@ WITH
         JOIN whole_order
             ON whole_order.op = cut_leaves.whole_op
         LEFT JOIN made_contents AS made
+            USING (leaf)
+        LEFT JOIN interleaved
             USING (leaf)
         LEFT JOIN differing
             USING (leaf)

@@ -1,5 +1,6 @@
 -- with_contents: the ranks' tensors that leaves of the whole with contents are made of, and where they lie.
 -- grain: one tensor of one rank
+-- Weights come first, gradients last: the order of a weight's rows is that of what is computed with it.
 -- parameters: after chosen, merged; the variables cut_run, cut_step, golden_run, golden_step, golden_rank
 WITH
     places AS (
@@ -23,6 +24,7 @@ SELECT
     places.reference,
     merged.ways,
     merged.dimensions,
+    merged.blocks,
     chosen.factor,
     theirs.reference AS golden
 FROM chosen
@@ -30,7 +32,10 @@ JOIN merged
     USING (leaf)
 JOIN places
     ON places.rank = chosen.rank AND places.content = chosen.content
+JOIN cut_leaves
+    USING (leaf)
 LEFT JOIN theirs
     USING (leaf)
 WHERE merged.reason IS NULL AND merged.has_all_contents
-ORDER BY leaf, chosen.rank, chosen.micro
+ORDER BY
+    cut_leaves.role <> 'parameters', regexp_matches(cut_leaves.whole_op, '\.(backward|parameters_grad)'), leaf, chosen.rank, chosen.micro

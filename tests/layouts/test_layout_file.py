@@ -4,6 +4,7 @@ import pytest
 
 from lakeprobe.errors import UsageError
 from lakeprobe.layouts import layout_file
+from lakeprobe.layouts.placements import Way
 
 
 def written(tmp_path, text):
@@ -23,9 +24,9 @@ def test_axes_and_layouts(tmp_path):
     )
     assert file.axes == {"pp": 2, "tp": 4}
     assert [(rule.pattern.pattern, rule.ways) for rule in file.rules] == [
-        (r"up\.weight", {"tp": ("shard", 0)}),
-        ("mixed", {"tp": ("sum", None), "dp": ("copy", None)}),
-        ("hidden", {"cp": ("shard", 1), "tp": ("shard", 2)}),
+        (r"up\.weight", {"tp": Way("shard", 0)}),
+        ("mixed", {"tp": Way("sum"), "dp": Way("copy")}),
+        ("hidden", {"cp": Way("shard", 1), "tp": Way("shard", 2)}),
     ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lakeprobe.errors import LakeError
-from lakeprobe.layouts.mesh import Seen, given, inferred
+from lakeprobe.layouts.mesh import Seen, given, inferred, refined, spans
 
 
 def seen(ranks, groups=(), data=None, parameters=None, before=None, **more):
@@ -82,3 +82,18 @@ def test_a_layout_file_counts_the_last_axis_fastest():
 def test_a_layout_file_has_all_ranks():
     with pytest.raises(LakeError, match="dp 2 × tp 2 = 4 ranks, the run has 2"):
         given((0, 1), {"dp": 2, "tp": 2})
+
+
+def test_groups_within_groups_make_an_axis_of_what_is_across_them():
+    pairs, all_ranks = {(0, 1): True, (2, 3): True}, {(0, 1, 2, 3): True}
+    parameters = {rank: str(rank) for rank in range(4)}
+    found = inferred(seen(4, pairs | all_ranks, parameters=parameters))
+    assert str(found) == "tp 2 × tp2 2"
+    assert [(found.at(rank, "tp"), found.at(rank, "tp2")) for rank in range(4)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_an_axis_is_refined_into_neighbours():
+    found = refined(given(range(4), {"tp": 4}), {"tp": 2})
+    assert str(found) == "tp 2 × tp2 2"
+    assert [(found.at(rank, "tp"), found.at(rank, "tp2")) for rank in range(4)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert spans(found, found.cutting, range(4))[frozenset({0, 2})] == (0,)

@@ -18,7 +18,7 @@ def leaf(
     if "parameters_grad" in op:
         role = direction = "parameters_grad"
     return Leaf(
-        Key(op, slot, 0), role, "tensor", direction, shape, 1, 4, whole, equal, present, frozenset(reduced),
+        Key(op, slot, 0), role, "tensor", direction, shape, 4, None, 4, whole, equal, present, frozenset(reduced),
         value if value is not None else hash((op, slot)), **more,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_the_same_data_on_every_copy_is_a_finding():
 def test_a_local_extent_as_an_argument_becomes_that_of_the_whole(number, golden, became):
     tensor = leaf("input.0", (4, 8), (8, 8), (False, True))
     argument = Leaf(
-        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, 1, None, (True, True), (2, 2),
+        Key(tensor.key.op, "input.1", 0), "input", "scalar", "forward", None, 1, None, 1, None, (True, True), (2, 2),
         frozenset(), 1, number, golden,
     )  # fmt: skip
     assert decide([[tensor, argument]], (DP, TP))[argument.key].number == became
@@ -88,3 +88,41 @@ def test_fewer_values_than_shards_say_that_a_rank_has_the_shard_of_another():
     )
     assert decide([[same]], (DP, TP))[same.key].repeats(same)
     assert not decide([[other]], (DP, TP))[other.key].repeats(other)
+
+
+def test_uneven_parts_are_shards_along_the_axis_along_which_they_are_uneven():
+    uneven = leaf("input.0", (6, 4), (8, 8), (False, False), ragged=(True, False))
+    uneven = replace(uneven, totals=(16, 16))
+    assert texts([uneven]) == {"input.0": "dp: shard 0, tp: shard 1"}
+
+
+def test_what_masks_words_of_other_ranks_is_not_compared_and_its_result_neither():
+    op = "Functional.embedding.0.forward"
+    table = leaf("input.1", (4, 8), (8, 8), (True, False), op=op)
+    words = leaf("input.0", (2, 3), (2, 3), (True, False), op=op)
+    made = leaf("output.0", (2, 3, 8), (2, 3, 8), (True, False), op=op)
+    decided = decide([[words, table, made]], (DP, TP))
+    assert [decided[one.key].unknown is not None for one in (words, table, made)] == [True, False, True]
+    assert [decided[one.key].problem for one in (words, made)] == [None, None]
+
+
+def test_gradients_of_what_ranks_share_are_partial_sums_until_their_parameters_are_added_up():
+    op = "Tensor.__mul__.3.backward"
+    grads = leaf("weight", (4, 8), (4, 8), (True, False), op="Module.attn.k_proj.Linear.parameters_grad", reduced=(1,))
+    shared = leaf("input.0", (4, 8), (4, 8), (True, False), op=op)
+    assert decide([[shared], [grads]], (DP, TP), modules={op: "Module.attn"})[shared.key].text((DP, TP)) == (
+        "tp: partial sum"
+    )
+    assert decide([[shared]], (DP, TP), modules={op: "Module.attn"})[shared.key].problem == "copies along tp differ"
+
+
+def test_a_sum_that_is_divided_is_a_sum():
+    loss = "Functional.cross_entropy.0.forward"
+    given = leaf("input.0", (4, 8), (8, 8), (False, True), op=loss)
+    said = Leaf(Key(loss, "input.reduction", 0), "input", "scalar", "forward", None, 4, None, 1, None,
+                (True, True), (2, 2), frozenset(), 1, "sum", "sum")  # fmt: skip
+    made = leaf("output.0", (), (), (False, True), op=loss, value=5)
+    taken = leaf("input.0", (), (), (False, True), op="Tensor.__truediv__.0.forward", value=5)
+    mean = leaf("output.0", (), (), (False, True), op="Tensor.__truediv__.0.forward")
+    decided = decide([[given, said, made], [taken, mean]], (DP, TP))
+    assert [decided[one.key].text((DP, TP)) for one in (made, taken, mean)] == ["dp: partial sum"] * 3

@@ -268,6 +268,6 @@ def _special(value: Any, key: str) -> Leaf | None:
 
 
 def _placement(placement: Any) -> Leaf:
-    if placement.is_shard():
-        return {"Shard": {"dim": placement.dim}}
-    return {"Replicate": {}} if placement.is_replicate() else {"Partial": {"reduce_op": placement.reduce_op}}
+    """Return a placement by its class: Shard, Replicate, Partial, or DTensor's own StridedShard and MaskPartial."""
+    terms = [term for term in ("dim", "split_factor", "reduce_op") if hasattr(placement, term)]
+    return {type(placement).__name__.lstrip("_"): {term: getattr(placement, term) for term in terms}}
