@@ -42,9 +42,9 @@ class Repeats:
 def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
-    `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first`: neither run has
-    a step before `step`. If anything differs, sets the variables
-    noise_ends, the place of the first op that stands out, and noise_error, the error up to which later rows are noise.
+    `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first`: neither run
+    has a step before `step`. If anything differs, sets the variables noise_ends, the place of the first op that stands
+    out, and noise_error, the error up to which later rows are noise.
     Returns whether ops round differently in the two runs.
     """
     _run(connection, _MEASURED)
@@ -53,7 +53,8 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
         connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
     _run(connection, _TRACED)
-    (begins,) = connection.execute(resources.sql("noise/first_step"), {"is_first": is_first, "step": step}).fetchall()[0]
+    recorded = {"is_first": is_first, "step": step}
+    (begins,) = connection.execute(resources.sql("noise/first_step"), recorded).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     _run(connection, _JUDGED)
