@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import stat
 import sys
@@ -28,6 +29,8 @@ else:
 
 _LONGEST_NAME = 255
 """The maximum length in bytes of a file or folder name on all common file systems."""
+
+_FILE_ADDRESS = re.compile(r"^file:/+")
 
 NO_SYNC = "LAKEPROBE_NO_SYNC"
 """The environment variable that lets the system decide when files reach the disk. It suits scratch data and tests."""
@@ -269,10 +272,14 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return `path` with ~ expanded. Raises UsageError if ~ names no user, or if a name is too long."""
+    """Return `path` with ~ expanded. Raises UsageError if ~ names no user, or if a name is too long.
+
+    The address file:///home/me/lake, of which pathlib keeps one slash, is the path /home/me/lake of this machine.
+    """
     if isinstance(path, PathInFile):
         assert isinstance(path, Path)
         return path  # keeps its class, and is absolute
+    path = _FILE_ADDRESS.sub("/", os.fspath(path))
     if is_address(path):
         return RemotePath(path)
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)

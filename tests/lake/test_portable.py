@@ -38,3 +38,10 @@ def test_a_system_without_file_locks_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(files, "fcntl", None)
     with (tmp_path / "lock").open("w") as file, pytest.raises(LakeError, match="run lakeprobe in WSL"):
         files.lock(file)
+
+
+def test_the_address_of_a_file_is_a_path_of_this_machine(tmp_path: Path) -> None:
+    for address in (f"file://{tmp_path}/lake", Path(f"file://{tmp_path}/lake"), f"file:{tmp_path}/lake"):
+        assert files.absolute(address) == tmp_path / "lake"
+    assert files.absolute("files/lake") == Path.cwd() / "files" / "lake"
+    assert str(files.absolute("s3://bucket/lake")) == "s3://bucket/lake"

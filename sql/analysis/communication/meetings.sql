@@ -2,7 +2,7 @@
 -- grain: one meeting
 -- parameters: after transfers
 SELECT
-    CAST(row_number() OVER () AS INTEGER) AS number,
+    CAST(row_number() OVER (ORDER BY step, meeting) AS INTEGER) AS number,
     step,
     meeting
 FROM (SELECT DISTINCT step, meeting FROM transfers WHERE meeting IS NOT NULL)

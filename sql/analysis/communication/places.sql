@@ -2,7 +2,7 @@
 -- grain: one distinct content
 -- parameters: $run; after tensors_moved; the view tensor_references
 SELECT
-    CAST(row_number() OVER () AS INTEGER) AS number,
+    CAST(row_number() OVER (ORDER BY content) AS INTEGER) AS number,
     content,
     arg_min(reference, (step, rank)) AS reference
 FROM tensor_references
