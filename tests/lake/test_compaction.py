@@ -92,9 +92,7 @@ ACTS: dict[str, Callable[[Lake, Path], object]] = {
     ],
     ids="-".join,
 )
-def test_no_answer_depends_on_the_form(
-    lake: Lake, home: Path, expected: dict[str, Any], acts: tuple[str, ...]
-) -> None:
+def test_no_answer_depends_on_the_form(lake: Lake, home: Path, expected: dict[str, Any], acts: tuple[str, ...]) -> None:
     assert expected["check"] == []
     assert expected["tensor"] == [201.0] * 1000
     for act in acts:
