@@ -124,6 +124,19 @@ def test_completion_can_be_shown_for_each_shell(shell: str) -> None:
     assert "_LAKEPROBE_COMPLETE" in done.out
 
 
+# ---- wrong names ------------------------------------------------------------------------------------------
+
+
+def test_a_message_says_what_is_wrong_and_what_to_do(lake: Path) -> None:
+    refused = lakeprobe("sql", "from nosuch", "--lake", lake)
+    assert (refused.code, "nosuch does not exist" in refused.line) == (2, True)
+    assert "EXPLAIN" not in refused.line
+    assert "^" not in refused.line
+    unwritten = lakeprobe("note", "npu", "--lake", lake)
+    assert (unwritten.code, unwritten.out) == (0, "")
+    assert unwritten.err == 'npu has no note; write one: lakeprobe note npu "TEXT"\n'
+
+
 # ---- doctor -----------------------------------------------------------------------------------------------
 
 
