@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakeprobe import colours, forms
+from lakeprobe.errors import LakeprobeError
 from lakeprobe.shown import shown as shown
 from lakeprobe.table_text import aligned as aligned
 from lakeprobe.table_text import fold, terminal_width
@@ -33,7 +34,12 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def write_any_encoding() -> None:
-    """Let stdout and stderr accept every text, whatever their encoding (C and Latin locales, Windows consoles)."""
+    """Let stdout and stderr accept every text, whatever their encoding (C and Latin locales, Windows consoles).
+
+    One that the caller closed (`>&-`) discards it.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 it stays open until the program ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     codecs.register_error("lakeprobe", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -64,12 +70,17 @@ def rows(columns: Sequence[str], values: Iterable[Row], format: str) -> None:
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """Discard output once its reader is gone (`| head`): the work and its exit code stay the same."""
+    """Discard output once its reader is gone (`| head`): the work and its exit code stay the same.
+
+    Raises LakeprobeError if stdout cannot be written for another reason, such as a full disk.
+    """
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise LakeprobeError(f"stdout cannot be written: {error.strerror}") from error
 
 
 def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> str:

@@ -524,8 +524,8 @@ class Lake:
         *,
         runs: Sequence[str] = (),
         comparison: str | None = None,
-        step: int | None = None,
-        rank: int | None = None,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
         most: int = 4,
         whole_stack: bool = False,
     ) -> str:
@@ -540,16 +540,31 @@ class Lake:
             raise UsageError(f"{self.path} has no run {absent[0]}; it has {', '.join(self.runs) or 'none'}")
         compared = None if runs else comparison or comparisons.latest(self.path)
         stored = comparisons.load(self.path, compared) if compared else None
-        asked = op_text.Asked(op, runs, step, rank)
+        asked = op_text.Asked(op, runs, steps, ranks)
         if stored is not None and (comparison or {stored.target, stored.golden} <= set(self.runs)):
             names = self.sql(resources.sql("reports/op_counterparts"), {"comparison": compared}).fetchall()
-            asked = op_text.Asked(op, (stored.target, stored.golden), step, rank, dict(names))
+            asked = op_text.Asked(op, (stored.target, stored.golden), steps, ranks, dict(names))
         found = op_text.find(self.sql, asked)
         if not found:
-            raise UsageError(
-                f'no op or module has {op} in its name; list them: lakeprobe sql "select distinct op from ops"'
-            )
+            raise UsageError(self._why_no_op(asked))
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
+
+    def _why_no_op(self, asked: op_text.Asked) -> str:
+        """Say whether no op has the name, or none in the steps and ranks that were asked for."""
+        found = op_text.find(self.sql, op_text.Asked(asked.pattern, asked.runs))
+        if not found:
+            return (
+                f"no op or module has {asked.pattern} in its name; "
+                'list them: lakeprobe sql "select distinct op from ops"'
+            )
+        chosen = [f"step {', '.join(map(str, asked.steps))}"] if asked.steps else []
+        chosen += [f"rank {', '.join(map(str, asked.ranks))}"] if asked.ranks else []
+        units = sorted({(op.step, op.rank) for op in found})
+        there = ", ".join(f"step {step} rank {rank}" for step, rank in units[:8])
+        return (
+            f"no op of {' '.join(chosen)} has {asked.pattern} in its name; "
+            f"there are some in {there}{', …' if len(units) > 8 else ''}"
+        )
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:
         """Return the saved tensor of `op` in `slot` ("input.0", "output.0"); bfloat16 has ml_dtypes' dtype.
@@ -569,15 +584,15 @@ class Lake:
 
         return open_tensor(TensorReference.of(reference)).copy()
 
-    def communication(self, name: str, *, step: int | None = None) -> Communication:
+    def communication(self, name: str, *, steps: Sequence[int] = ()) -> Communication:
         """Return the communication between the ranks of a run, and the results that break a law of their collective.
 
         `name` is a run, or a comparison, which stands for its target and adds the meetings that carry a difference.
-        Raises UsageError if the lake has neither.
+        Without `steps` it has all. Raises UsageError if the lake has neither, or lacks a step.
         """
         run, comparison = self._run_of(name)
         with query_errors():
-            return communicating.communication(self._connection, run, comparison, step)
+            return communicating.communication(self._connection, run, comparison, steps)
 
     def transfers(self, run: str) -> duckdb.DuckDBPyRelation:
         """Return every collective call, send and receive of `run`, a row each, with its group, partners and tensors.
@@ -593,7 +608,7 @@ class Lake:
         name: str,
         *,
         golden: str | None = None,
-        step: int | None = None,
+        steps: Sequence[int] = (),
         level: str = "medium",
         most: int | None = None,
     ) -> Overflow:
@@ -607,7 +622,7 @@ class Lake:
         thresholds = comparisons.load(self.path, comparison).thresholds if comparison else None
         with query_errors():
             return overflowing.overflow(
-                self._connection, run, golden=golden, comparison=comparison, step=step, level=level, most=most,
+                self._connection, run, golden=golden, comparison=comparison, steps=steps, level=level, most=most,
                 thresholds=thresholds,
             )  # fmt: skip
 
@@ -675,18 +690,18 @@ class Lake:
             return watching.watch(self._connection, run, [watching.load(rule) for rule in rules], last)
 
     def merge(
-        self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), step: int | None = None
+        self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), steps: Sequence[int] = ()
     ) -> list[Sheet]:
         """Return the ranks of comparisons side by side, a sheet per step and metric.
 
         A source is a comparison, a result file of msprobe, or a folder of those. `apis` select rows by the beginning of
-        their names up to a dot, `metrics` are headers of msprobe's table, and `step` selects one step; without them
+        their names up to a dot, `metrics` are headers of msprobe's table, and `steps` select steps; without them
         everything is merged. Raises UsageError if sources do not fit together or lack what is asked for, and DumpError
         for damaged files.
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
-            planned = merging.plan(comparisons, files, apis, metrics, step)
+            planned = merging.plan(comparisons, files, apis, metrics, steps)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def view(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, keep, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, keep, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
@@ -46,25 +47,24 @@ def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBP
 
 
 def communication(
-    connection: duckdb.DuckDBPyConnection, run: str, comparison: str | None = None, step: int | None = None
+    connection: duckdb.DuckDBPyConnection, run: str, comparison: str | None = None, steps: Sequence[int] = ()
 ) -> Communication:
-    """Check the collectives, sends and receives of `run` (of one step, or all) against the laws of their kinds.
+    """Check the collectives, sends and receives of `run` (of `steps`, or all) against the laws of their kinds.
 
     `comparison` has `run` as its target, and says which meetings carry a difference. Tensors are read if their contents
     were dumped; otherwise digests or statistics show what they can (law_*.sql in sql/analysis/communication say what).
-    A tensor that cannot be read is a reason, not an error.
+    A tensor that cannot be read is a reason, not an error. Raises UsageError for a step that the run lacks.
     """
-    steps = () if step is None else (step,)
     with stage_connection(connection, steps, steps) as stages:
+        check_steps(stages, run, steps)
         keep_transfers(stages, run)
         _keep_laws(stages, run)
-        changed = None if comparison is None else _changed(connection, stages, comparison, step)
-        asked = {"step": step}
+        changed = None if comparison is None else _changed(connection, stages, comparison)
         return Communication(
-            summary=answer(connection, stages, "communication/summary", asked),
-            verdicts=answer(connection, stages, "communication/verdicts", asked),
-            broken=answer(connection, stages, "communication/broken", asked),
-            laws=answer(connection, stages, "communication/laws_in_order", asked),
+            summary=answer(connection, stages, "communication/summary"),
+            verdicts=answer(connection, stages, "communication/verdicts"),
+            broken=answer(connection, stages, "communication/broken"),
+            laws=answer(connection, stages, "communication/laws_in_order"),
             changed=changed,
         )
 
@@ -73,14 +73,14 @@ def changed_meetings(connection: duckdb.DuckDBPyConnection, run: str, comparison
     """Return the meetings of `run` that carry a difference of `comparison`, whose target it is. No law is checked."""
     with stage_connection(connection) as stages:
         keep_transfers(stages, run)
-        return _changed(connection, stages, comparison, None)
+        return _changed(connection, stages, comparison)
 
 
 def _changed(
-    connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: str, step: int | None
+    connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: str
 ) -> duckdb.DuckDBPyRelation:
     keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
-    return answer(connection, stages, "communication/meetings_changed", {"step": step})
+    return answer(connection, stages, "communication/meetings_changed")
 
 
 def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:

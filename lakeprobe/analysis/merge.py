@@ -83,30 +83,32 @@ def plan(
     files: Iterable[Path] = (),
     apis: Iterable[str] = (),
     metrics: Iterable[str] = (),
-    step: int | None = None,
+    steps: Sequence[int] = (),
 ) -> Merge:
     """Check what to merge: comparisons of one lake, and msprobe's result files or folders of them.
 
     `apis` select rows by the beginning of their names up to a dot: `Distributed.all_reduce` selects
     `Distributed.all_reduce.0.forward.input.0`, and neither `Distributed.all_reduce_coalesced.…` nor
     `Module.Distributed.all_reduce.…`. None means all rows. (msprobe searches the name anywhere, as a regular
-    expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `step` selects one step
-    of the comparisons, and is the step of the files.
+    expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `steps` selects steps of
+    the comparisons; a single one is also the step of the files.
 
     Raises UsageError if sources do not fit together or lack what is asked for, and DumpError for damaged files.
     """
     stored = tuple(comparisons)
     found = result_tables.find(files)
-    units = [unit for one in stored for unit in one.units if step is None or unit.step == step]
-    steps = sorted({unit.step for unit in units})
+    units = [unit for one in stored for unit in one.units if not steps or unit.step in steps]
+    present = sorted({unit.step for unit in units})
     if not stored and not found:
         raise UsageError("no sources to merge; give a comparison, or a folder with result files")
     if stored and not units:
-        raise UsageError(f"{' and '.join(one.name for one in stored)}: no unit has the step {step}")
-    if found and len(steps) > 1:
-        raise UsageError(f"the result files have no step, the comparison has {len(steps)}; choose one with --step")
+        names = " and ".join(one.name for one in stored)
+        raise UsageError(f"{names}: no unit has the step {', '.join(map(str, steps))}")
+    if found and len(present or steps) > 1:
+        listed = f"the comparison has {len(present)}" if present else f"{len(steps)} were given"
+        raise UsageError(f"the result files have no step, {listed}; choose one with --step")
     kind = _only_layout({unit.kind for unit in units} | {file.layout for file in found})
-    all_steps: list[int | None] = list(steps) or [step]
+    all_steps: list[int | None] = list(present or steps) or [None]
     _check_ranks([(unit.step, unit.rank) for unit in units], {(all_steps[0], file.rank) for file in found})
     return Merge(
         comparisons=stored,

@@ -6,12 +6,12 @@ It reads the recorded statistics, so every kind of dump that has them will do. V
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.errors import UsageError
 
@@ -53,7 +53,7 @@ def overflow(
     *,
     golden: str | None = None,
     comparison: str | None = None,
-    step: int | None = None,
+    steps: Sequence[int] = (),
     level: str = "medium",
     most: int | None = None,
     thresholds: Mapping[str, float] | None = None,
@@ -61,8 +61,8 @@ def overflow(
     """Find NaN and inf in `run`, a run of the lake whose views `connection` has.
 
     Values that are not finite in the run `golden` under the same names, or on the golden side of `comparison` (whose
-    target is `run`), are expected. `level` is the mildest that `ops` lists; `most` limits `births` and `ops`.
-    `thresholds` are those that the comparison's rule changed.
+    target is `run`), are expected. Without `steps` it looks at all. `level` is the mildest that `ops` lists; `most`
+    limits `births` and `ops`. `thresholds` are those that the comparison's rule changed.
 
     Raises UsageError for a run, golden run, step or level that does not exist, and for both a golden run and a
     comparison.
@@ -71,20 +71,19 @@ def overflow(
         raise UsageError(f"{level} is not a level; use {', '.join(LEVELS)}")
     if golden is not None and comparison is not None:
         raise UsageError(f"the comparison {comparison} has a golden run; leave out --golden {golden}")
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, steps, steps) as stages:
         set_thresholds(stages, thresholds)
-        _check_units(stages, run, step)
+        check_steps(stages, run, steps)
         if golden is not None:
-            _check_units(stages, golden, step)
-        _judge_leaves(stages, run, step, golden, comparison)
-        units = {"run": run, "step": step}
-        keep(stages, "overflow_jumps", "overflow/jumps", units)
+            check_steps(stages, golden, steps)
+        _judge_leaves(stages, run, golden, comparison)
+        keep(stages, "overflow_jumps", "overflow/jumps", {"run": run})
         keep(stages, "overflow_levels", "overflow/levels")
         keep(stages, "overflow_handed_on", "overflow/handed_on")
         keep(stages, "overflow_holders", "overflow/holders", {"run": run})
         keep(stages, "overflow_origins", "overflow/origins", {"run": run})
         keep(stages, "overflow_advice", "overflow/advice")
-        keep(stages, "overflow_blind", "overflow/blind", units)
+        keep(stages, "overflow_blind", "overflow/blind", {"run": run})
         bound = _ALL if most is None else most
         keep(stages, "overflow_births", "overflow/births", {"run": run, "most": bound})
         return Overflow(
@@ -92,32 +91,18 @@ def overflow(
             golden=golden if golden is not None else comparison,
             births=answer(connection, stages, "overflow/first_births"),
             spread=answer(connection, stages, "overflow/spread", {"run": run}),
-            counts=answer(connection, stages, "overflow/counts", units),
+            counts=answer(connection, stages, "overflow/counts", {"run": run, "steps": list(steps)}),
             ops=answer(connection, stages, "overflow/ops", {"run": run, "worst": level, "most": bound}),
         )
 
 
-def _check_units(stages: duckdb.DuckDBPyConnection, run: str, step: int | None) -> None:
-    query = "SELECT DISTINCT step FROM dumps WHERE run = $run ORDER BY step"
-    found = stages.execute(query, {"run": run}).fetchall()
-    if not found:
-        runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
-        existing = ", ".join(name for (name,) in runs) or "none"
-        raise UsageError(f"the lake has no run {run}; it has {existing}")
-    steps = [number for (number,) in found]
-    if step is not None and step not in steps:
-        raise UsageError(f"the run {run} has no step {step}; it has {', '.join(map(str, steps))}")
-
-
-def _judge_leaves(
-    stages: duckdb.DuckDBPyConnection, run: str, step: int | None, golden: str | None, comparison: str | None
-) -> None:
+def _judge_leaves(stages: duckdb.DuckDBPyConnection, run: str, golden: str | None, comparison: str | None) -> None:
     """Create overflow_judged: the leaves that are not finite, each with the reason if it is expected."""
     for macro in ("kinds", "leaf_words"):
         stages.execute(resources.sql(f"analysis/overflow/{macro}"))
     keep(stages, "overflow_ignored", "overflow/ignored")
     keep(stages, "overflow_fillers", "overflow/fillers")
-    keep(stages, "overflow_leaves", "overflow/leaves", {"run": run, "step": step})
+    keep(stages, "overflow_leaves", "overflow/leaves", {"run": run})
     # a clean run passes nothing on: None skips the most expensive stage
     [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
     keep_transfers(stages, None if is_clean else run, "overflow_transfers")

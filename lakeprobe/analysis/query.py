@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
+from lakeprobe.errors import UsageError
 from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
 from lakeprobe.resources import quote_identifier
@@ -41,6 +42,18 @@ def _limit(stages: duckdb.DuckDBPyConnection, names: Iterable[str], steps: Colle
     listed = ", ".join(str(int(step)) for step in sorted(steps))
     for name in names:
         stages.execute(f"CREATE TEMP VIEW {name} AS FROM memory.main.{name} WHERE step IN ({listed})")
+
+
+def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[int]) -> None:
+    """Raise UsageError unless the lake has `run`, and the run has all of `steps`."""
+    found = stages.execute("SELECT DISTINCT step FROM dumps WHERE run = $run ORDER BY step", {"run": run}).fetchall()
+    if not found:
+        runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
+        existing = ", ".join(name for (name,) in runs) or "none"
+        raise UsageError(f"the lake has no run {run}; it has {existing}")
+    there = [number for (number,) in found]
+    if absent := [step for step in steps if step not in there]:
+        raise UsageError(f"the run {run} has no step {absent[0]}; it has {', '.join(map(str, there))}")
 
 
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.complete import run_or_comparison_names
-from lakeprobe.commands.options import Format, LakeOption
+from lakeprobe.commands.options import Format, LakeOption, StepsOption, numbers
 
 
 class FailOn(StrEnum):
@@ -25,7 +25,7 @@ def comm(
         ),
     ],
     laws: Annotated[bool, typer.Option("--laws", help="In csv and json: every result, by law.")] = False,
-    step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
+    step: StepsOption = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Rows to show of each table.")] = 20,
     format: Annotated[Format, typer.Option("--format", help="Text, or rows.")] = Format.TABLE,
     fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 if a law is broken.")] = None,
@@ -47,7 +47,7 @@ def comm(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         with diagnostics.working("following the communication"):
-            found = opened.communication(name, step=step)
+            found = opened.communication(name, steps=numbers(step))
         if format is Format.TABLE:
             output.text(communication_text(found, most))
         else:

@@ -12,7 +12,7 @@ import typer
 
 from lakeprobe import forms
 from lakeprobe.commands.complete import comparison_names
-from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.options import LakeOption, StepsOption, numbers
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def merge(
     config: Annotated[
         Path | None, typer.Option("--config", "-config", help="msprobe's config.yaml: api and compare_index.")
     ] = None,
-    step: Annotated[
-        int | None, typer.Option("--step", help="Only this step of a comparison.", show_default="all")
-    ] = None,
+    step: StepsOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the merged files.")] = None,
     format: Annotated[
         Format | None, typer.Option("--format", help="Format.", show_default="table; xlsx with -o")
@@ -79,7 +77,7 @@ def merge(
     apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)
-    planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), step)
+    planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), numbers(step))
     with query_errors(), _connection(path if comparisons else None) as connection:
         sheets = _noted(merging.found(merging.sheets(connection, planned), planned))
         if output is None:

@@ -22,12 +22,16 @@ def note(
 
     Example: lakeprobe note npu "after the driver update"
     """
+    import shlex
+
     from lakeprobe import diagnostics, output
     from lakeprobe.lake import store, upkeep
 
     path = store.check(store.choose(lake))
     known = upkeep.note(path, name)
-    if text is None:
+    if text is None and not known:
+        diagnostics.note(f'{name} has no note; write one: lakeprobe note {shlex.quote(name)} "TEXT"')
+    elif text is None:
         output.text(known)
     elif yes or not known or diagnostics.agreed(f"replace the note {known!r}?"):
         upkeep.write_note(path, name, text)

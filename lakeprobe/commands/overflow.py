@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.complete import run_or_comparison_names
-from lakeprobe.commands.options import Format, LakeOption
+from lakeprobe.commands.options import Format, LakeOption, StepsOption, numbers
 
 
 class Level(StrEnum):
@@ -31,7 +31,7 @@ def overflow(
     golden: Annotated[
         str | None, typer.Option("--golden", help="A run in which the same NaN and inf are expected.")
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
+    step: StepsOption = None,
     level: Annotated[Level, typer.Option("--level", help="The mildest level that csv and json list.")] = Level.MEDIUM,
     most: Annotated[
         int | None, typer.Option("--most", min=1, help="Ops to list.", show_default="20; all in csv and json")
@@ -61,7 +61,7 @@ def overflow(
     bound = _MOST_BIRTHS if is_text and most is None else most
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         with diagnostics.working("looking for NaN and inf"):
-            found = opened.overflow(name, golden=golden, step=step, level=level.value, most=bound)
+            found = opened.overflow(name, golden=golden, steps=numbers(step), level=level.value, most=bound)
         if is_text:
             output.text(overflow_text(found))
         else:

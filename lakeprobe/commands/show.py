@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.complete import comparison_names, op_names, run_names
-from lakeprobe.commands.options import LakeOption
+from lakeprobe.commands.options import LakeOption, RanksOption, StepsOption, numbers
 
 
 def show(
@@ -32,8 +32,8 @@ def show(
             "--comparison", help="Its two sides.", show_default="the last one made", autocompletion=comparison_names
         ),
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", help="Only this step.", show_default="all")] = None,
-    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.", show_default="all")] = None,
+    step: StepsOption = None,
+    rank: RanksOption = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Ops to show.")] = 4,
     stack: Annotated[bool, typer.Option("--stack", help="The whole call stack, with the framework's frames.")] = False,
     lake: LakeOption = None,
@@ -53,6 +53,7 @@ def show(
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         with diagnostics.working("looking for the ops"):
             text = opened.show(
-                op, runs=run or (), comparison=comparison, step=step, rank=rank, most=most, whole_stack=stack
-            )
+                op, runs=run or (), comparison=comparison, steps=numbers(step), ranks=numbers(rank), most=most,
+                whole_stack=stack,
+            )  # fmt: skip
         output.text(text)

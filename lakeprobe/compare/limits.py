@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeprobeError, RuleError, UsageError
+from lakeprobe.lake.connection import KEYBOARD
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,9 +28,6 @@ _LEAST = 32 * 2**20
 """Bytes of memory that the smallest comparison needs."""
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[kmgt]i?b)", re.IGNORECASE)
-
-_KEYBOARD = "Query interrupted"
-"""The text of the RuntimeError that DuckDB raises on Ctrl-C."""
 
 
 @contextmanager
@@ -48,7 +46,7 @@ def guarded(connection: duckdb.DuckDBPyConnection, seconds: float | None, origin
     try:
         yield
     except RuntimeError as error:
-        if str(error) == _KEYBOARD:
+        if str(error) == KEYBOARD:
             raise KeyboardInterrupt from error
         raise
     except (duckdb.Error, LakeprobeError) as error:

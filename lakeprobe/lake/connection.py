@@ -51,9 +51,16 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+KEYBOARD = "Query interrupted"
+"""The text of the RuntimeError that DuckDB raises on Ctrl-C."""
+
+
 @contextmanager
 def query_errors() -> Iterator[None]:
-    """Turn an error of DuckDB into a RuleError or LakeError. It may be raised as late as when rows are fetched."""
+    """Turn an error of DuckDB into a RuleError or LakeError. It may be raised as late as when rows are fetched.
+
+    Also turns the RuntimeError that DuckDB raises on Ctrl-C into KeyboardInterrupt.
+    """
     import duckdb
 
     try:
@@ -63,6 +70,10 @@ def query_errors() -> Iterator[None]:
         raise LakeError(f"{str(error).strip()}{gone}") from error
     except duckdb.Error as error:
         raise RuleError(str(error).strip()) from error
+    except RuntimeError as error:
+        if str(error) == KEYBOARD:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def useful_threads(rows: int, most: int) -> int:

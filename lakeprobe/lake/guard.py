@@ -34,6 +34,7 @@ _IN_MEMORY = frozenset({
 _WRITING = re.compile("COPY|EXPORT|ATTACH|JSON_EXECUTE_SERIALIZED_SQL")
 """Operators that write files, or that run a statement whose plan is not shown."""
 
+_EXPLAINED = "EXPLAIN (FORMAT json) "
 _EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
 _NOT_PLANNED = frozenset({"PRAGMA"})
 """Kinds for which DuckDB has no plan. They call a function of their own name."""
@@ -71,7 +72,12 @@ def _check(connection: duckdb.DuckDBPyConnection, kind: str, text: str) -> None:
 
 def _plan(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[str]:
     """Yield the names of the operators that the statement `text` would run."""
-    [(_, plan)] = connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
+    import duckdb
+
+    try:
+        [(_, plan)] = connection.execute(f"{_EXPLAINED}{text}").fetchall()
+    except duckdb.Error as error:  # it quotes the statement, which begins with words that the user did not write
+        raise RuleError(str(error).strip().replace(_EXPLAINED, "").rstrip("^ \n")) from error
     pending: list[dict[str, Any]] = json.loads(plan)
     while pending:
         node = pending.pop()

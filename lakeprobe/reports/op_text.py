@@ -35,15 +35,15 @@ class Op:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which ops to show: a pattern (sql/reports/op_heads.sql), and in which runs, step and rank; None means all.
+    """Which ops to show: a pattern (sql/reports/op_heads.sql), and in which runs, steps and ranks; empty means all.
 
     `counterparts` are golden's names of the target's ops, where a comparison paired other names.
     """
 
     pattern: str
     runs: Sequence[str] = ()
-    step: int | None = None
-    rank: int | None = None
+    steps: Sequence[int] = ()
+    ranks: Sequence[int] = ()
     counterparts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -62,7 +62,7 @@ def find(sql: Query, asked: Asked) -> list[Op]:
 
 
 def _heads(sql: Query, asked: Asked) -> list[Record]:
-    parameters = {"pattern": asked.pattern, "runs": list(asked.runs), "step": asked.step, "rank": asked.rank}
+    parameters = {name: list(getattr(asked, name)) for name in ("runs", "steps", "ranks")} | {"pattern": asked.pattern}
     heads = _records(sql(resources.sql("reports/op_heads"), parameters))
     # an op of the target whose counterpart has another name: look that up too, and the other way round
     both = {**asked.counterparts, **{theirs: ours for ours, theirs in asked.counterparts.items()}}

@@ -3,7 +3,7 @@
 -- A pattern is a name, the beginning of one, a glob over names or modules, or a part of a name or module. The first of
 -- these that finds an op counts.
 -- frames: the call stack; own_frames: its frames outside the framework's code
--- parameters: $pattern, $runs (empty: all), $step, $rank (NULL: all); the views ops and stacks
+-- parameters: $pattern, $runs, $steps, $ranks (empty: all); the views ops and stacks
 WITH
     found AS (
         SELECT
@@ -19,8 +19,8 @@ WITH
         WHERE
             way IS NOT NULL
             AND (len($runs::VARCHAR[]) = 0 OR list_contains($runs::VARCHAR[], ops.run))
-            AND ops.step = coalesce($step, ops.step)
-            AND ops.rank = coalesce($rank, ops.rank)
+            AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], ops.step))
+            AND (len($ranks::INTEGER[]) = 0 OR list_contains($ranks::INTEGER[], ops.rank))
     )
 SELECT
     found.run,

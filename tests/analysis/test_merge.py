@@ -250,7 +250,7 @@ def test_every_step_has_its_sheets(made: Path) -> None:
     ]
     for sheet, found in sheets:
         assert found == oracle(made / "two" / "csv" / f"step{sheet.step}", sheet.metric)
-    plan, sheets = merged(made, "two", metrics=["Max diff"], step=4)
+    plan, sheets = merged(made, "two", metrics=["Max diff"], steps=[4])
     assert [sheet.step for sheet, _ in sheets] == [4]
 
 
@@ -271,7 +271,7 @@ def test_a_step_without_any_of_the_rows_is_empty(tmp_path: Path) -> None:
 def test_old_results_join_a_comparison(made: Path, tmp_path: Path) -> None:
     for path in (made / "one" / "csv").glob("*rank0_*"):
         shutil.copy(path, tmp_path / path.name.replace("rank0_", "rank7_"))
-    plan, [(sheet, found)] = merged(made, "two", str(tmp_path), metrics=["Max diff"], step=3)
+    plan, [(sheet, found)] = merged(made, "two", str(tmp_path), metrics=["Max diff"], steps=[3])
     assert plan.ranks == (0, 2, 7, 10)
     expected = oracle(made / "two" / "csv" / "step3", "Max diff")
     for name, row in expected.items():
@@ -504,7 +504,7 @@ def test_files_with_a_comparison_of_several_steps(made: Path) -> None:
 
 def test_a_step_that_is_not_there(made: Path) -> None:
     with pytest.raises(UsageError, match="two: no unit has the step 7"):
-        merged(made, "two", step=7)
+        merged(made, "two", steps=[7])
 
 
 def test_an_empty_folder(made: Path, tmp_path: Path) -> None:

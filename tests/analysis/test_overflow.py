@@ -424,7 +424,7 @@ def test_a_later_step_is_no_new_origin(lake: Lake, tmp_path: Path) -> None:
     answer = overflow(lake._connection, "npu")
     assert births(answer) == [(0, "Torch.log.0.forward", "critical")]
     assert [row["origin"] for row in rows(answer, "spread")] == ["born", "earlier step"]
-    only = overflow(lake._connection, "npu", step=1)
+    only = overflow(lake._connection, "npu", steps=[1])
     assert [row["origin"] for row in rows(only, "births")] == ["unseen"]
 
 
@@ -459,7 +459,7 @@ def test_mistakes(lake: Lake, tmp_path: Path) -> None:
     for wrong, words in (
         ({"run": "nosuch"}, "the lake has no run nosuch; it has npu"),
         ({"run": "npu", "golden": "nosuch"}, "no run nosuch"),
-        ({"run": "npu", "step": 3}, "no step 3; it has 0"),
+        ({"run": "npu", "steps": [0, 3]}, "no step 3; it has 0"),
         ({"run": "npu", "level": "bad"}, "bad is not a level"),
         ({"run": "npu", "golden": "npu", "comparison": "x"}, "leave out --golden npu"),
     ):

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands.program import lakeprobe
 
-import lakeprobe
+import lakeprobe as package
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.session import Lake
@@ -22,7 +23,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     for run in ("golden", "gelu_tanh"):
         for step in range(2):
             shutil.copytree(DUMPS / run / "step0", folder / run / f"step{step}")
-    opened = lakeprobe.open(folder / "lake", create=True)
+    opened = package.open(folder / "lake", create=True)
     opened.compare(folder / "gelu_tanh", folder / "golden", name="c", ranks=[0, 1])
     opened.compact("golden")
     return opened
@@ -38,7 +39,21 @@ def test_first_difference(lake: Lake) -> None:
 def test_communication(lake: Lake) -> None:
     whole = lake.communication("c").summary.filter("step = 1").order("ALL").fetchall()
     assert whole != []
-    assert lake.communication("c", step=1).summary.order("ALL").fetchall() == whole
+    assert lake.communication("c", steps=[1]).summary.order("ALL").fetchall() == whole
+
+
+def test_every_command_takes_a_list_of_steps(lake: Lake) -> None:
+    merge = ("merge", "c", "--api", "Functional.gelu.1", "--metric", "Max diff")
+    for words in (("show", "gelu.1"), ("overflow", "golden"), ("comm", "golden"), merge):
+        one, both = (lakeprobe(*words, "--step", steps, "--lake", lake.path) for steps in ("1", "0,1"))
+        assert (one.code, both.code) == (0, 0)
+        assert one.out != both.out == lakeprobe(*words, "--lake", lake.path).out, words
+
+
+def test_a_step_that_is_not_there_is_named(lake: Lake) -> None:
+    assert "no step 7; it has 0, 1" in lakeprobe("comm", "c", "--step", "0,7", "--lake", lake.path).line
+    assert "no op of step 7 has gelu" in lakeprobe("show", "gelu", "--step", "7", "--lake", lake.path).line
+    assert "no unit has the step 7" in lakeprobe("merge", "c", "--step", "7", "--lake", lake.path).line
 
 
 def test_no_other_step_is_read(lake: Lake) -> None:
@@ -48,4 +63,4 @@ def test_no_other_step_is_read(lake: Lake) -> None:
         for table in ("ops", "tensors"):
             (folder / f"{table}.parquet").write_bytes(b"damaged")
     assert lake.comparison("c").first_difference(steps=[1]).ranks.fetchall() != []
-    assert lake.communication("gelu_tanh", step=1).summary.fetchall() != []
+    assert lake.communication("gelu_tanh", steps=[1]).summary.fetchall() != []

@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from program import dump_text, lakeprobe, write_dump
 
 from lakeprobe import commands, diagnostics
 from lakeprobe.commands.layout import GROUPS
+from lakeprobe.lake.connection import query_errors
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +124,36 @@ def test_completion_can_be_shown_for_each_shell(shell: str) -> None:
     done = lakeprobe("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1)
     assert done.code == 0
     assert "_LAKEPROBE_COMPLETE" in done.out
+
+
+# ---- wrong names ------------------------------------------------------------------------------------------
+
+
+def test_a_message_says_what_is_wrong_and_what_to_do(lake: Path) -> None:
+    refused = lakeprobe("sql", "from nosuch", "--lake", lake)
+    assert (refused.code, "nosuch does not exist" in refused.line) == (2, True)
+    assert "EXPLAIN" not in refused.line
+    assert "^" not in refused.line
+    unwritten = lakeprobe("note", "npu", "--lake", lake)
+    assert (unwritten.code, unwritten.out) == (0, "")
+    assert unwritten.err == 'npu has no note; write one: lakeprobe note npu "TEXT"\n'
+
+
+def test_a_question_that_ctrl_c_ends_is_no_bug() -> None:
+    with pytest.raises(KeyboardInterrupt), query_errors():
+        raise RuntimeError("Query interrupted")  # as DuckDB does
+    with pytest.raises(RuntimeError, match="another"), query_errors():
+        raise RuntimeError("another")
+
+
+@pytest.mark.parametrize(("stdout", "code", "said"), [
+    (">&-", 0, ""),
+    ("> /dev/full", 2, "lakeprobe: stdout cannot be written: No space left on device\n"),
+])  # fmt: skip
+def test_a_stdout_that_takes_nothing(lake: Path, stdout: str, code: int, said: str) -> None:
+    line = f"exec {shlex.quote(sys.executable)} -m lakeprobe ls --lake {shlex.quote(str(lake))} {stdout}"
+    done = subprocess.run(line, shell=True, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 # ---- doctor -----------------------------------------------------------------------------------------------

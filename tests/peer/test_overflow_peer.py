@@ -63,7 +63,7 @@ def test_the_way_over_the_ranks(tmp_path: Path) -> None:
     target = DUMPS / "B_pt_dist" / "L1_stat" / "log0"
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(target, run="npu")
-        spread = rows(overflow(lake._connection, "npu", step=0), "spread")
+        spread = rows(overflow(lake._connection, "npu", steps=[0]), "spread")
     ways = {row["rank"]: (row["received_from"], row["through"]) for row in spread}
     assert ways == {
         3: (None, None),
@@ -87,7 +87,7 @@ def test_levels_are_those_of_msprobe(side: str, tmp_path: Path) -> None:
     theirs = json.loads((CHECKOUT / "tests/data/overflow/msprobe_levels_pt_log0_mix.json").read_text())[side]
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         lake.ingest(DUMPS / "E_overflow/pt_log0/mix_stat" / side, run="npu")
-        found = overflow(lake._connection, "npu", step=0)
+        found = overflow(lake._connection, "npu", steps=[0])
         ours = {row["op"]: row["level"] for row in rows(found, "ops") if "parameters_grad" not in row["op"]}
     blamed = {op for op in theirs if op not in ours}
     assert {op.rsplit(".", 2)[0] for op in blamed} == MASK | (JUMPS_OF_HEALTHY_STEPS if side == "golden" else set())

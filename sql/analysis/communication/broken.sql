@@ -1,6 +1,6 @@
 -- broken: the results that break a law, in the order in which the ops ran.
 -- grain: one result by one law (see laws)
--- parameters: $step (NULL: all); after laws
+-- parameters: the table laws
 SELECT
     step,
     meeting,
@@ -14,7 +14,7 @@ SELECT
     found,
     reason
 FROM laws
-WHERE verdict = 'broken' AND ($step IS NULL OR step = $step)
+WHERE verdict = 'broken'
 ORDER BY
     step,
     min(seq) OVER (PARTITION BY step, meeting),

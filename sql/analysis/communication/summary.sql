@@ -1,6 +1,6 @@
 -- summary: what the ranks of each group exchanged in a run.
 -- grain: one kind of transfer of one group of one step, or one pair of sender and receiver
--- parameters: $step (NULL: all); after transfers, tensors_moved and laws
+-- parameters: the tables transfers, tensors_moved and laws
 -- complete: meetings for which the lake has the records of all members; bytes: put in by all ranks (NULL: not recorded)
 WITH
     shares AS (
@@ -14,7 +14,6 @@ WITH
             overwritten,
             unnest(if(len(given) > 0, given, [NULL])) AS row
         FROM transfers
-        WHERE $step IS NULL OR step = $step
     ),
     groups AS (
         SELECT

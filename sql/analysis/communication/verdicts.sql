@@ -1,6 +1,6 @@
 -- verdicts: for how many results each law holds, breaks, or cannot be decided.
 -- grain: one law, verdict and reason
--- parameters: $step (NULL: all); after laws
+-- parameters: the table laws
 SELECT
     law,
     verdict,
@@ -10,6 +10,5 @@ SELECT
     count(*) AS results,
     max(error) AS largest_error
 FROM laws
-WHERE $step IS NULL OR step = $step
 GROUP BY law, verdict, seen_by, 4
 ORDER BY verdict, law, seen_by, reason

@@ -1,12 +1,11 @@
 -- blind: the number of tensors of a unit without statistics, whose overflow cannot be detected.
 -- grain: one rank in one step
--- parameters: $run, $step (NULL: all); the view tensors
+-- parameters: $run; the view tensors
 -- Tensors that are empty or of integers, booleans and strings cannot overflow. Tensors that cannot be read are unknown.
 SELECT step, rank, count(*) AS blind
 FROM tensors
 WHERE
     run = $run
-    AND ($step IS NULL OR step = $step)
     AND kind = 'tensor'
     AND max IS NULL
     AND coalesce(regexp_matches(lower(dtype), 'float|half|double|complex|hif'), true)

@@ -1,6 +1,6 @@
 -- counts: the number of ops of each rank at each level.
 -- grain: one rank in one step
--- parameters: $run, $step (NULL: all); the view dumps, the tables overflow_levels, overflow_origins, overflow_blind
+-- parameters: $run, $steps (empty: all); the view dumps, the tables overflow_levels, overflow_origins, overflow_blind
 -- jumps: those of level high only because of the norm; born, unseen: ops of these origins
 --   (sql/analysis/overflow/origins.sql)
 -- expected: ops whose NaN and inf are all intended, or in golden too
@@ -41,5 +41,5 @@ LEFT JOIN (
     GROUP BY ALL
 ) USING (step, rank)
 LEFT JOIN overflow_blind USING (step, rank)
-WHERE run = $run AND ($step IS NULL OR step = $step)
+WHERE run = $run AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
 ORDER BY step, rank

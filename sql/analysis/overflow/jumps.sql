@@ -1,6 +1,6 @@
 -- jumps: the ops whose largest output norm is more than 100 times their largest input norm.
 -- grain: one op
--- parameters: $run, $step (NULL: all); the view tensors
+-- parameters: $run; the view tensors
 -- A norm that overflows (float16) while every element is finite is replaced by the largest element, which it is at
 -- least. Without an input norm above 0, the output's norm itself counts, as in msprobe 26.2.
 WITH
@@ -14,7 +14,6 @@ WITH
         FROM tensors
         WHERE
             run = $run
-            AND ($step IS NULL OR step = $step)
             AND role IN ('input', 'output')
             AND norm IS NOT NULL
             AND isfinite(max)

@@ -1,6 +1,6 @@
 -- leaves: the leaves of a run with NaN or inf, as far as their statistics show.
 -- grain: one leaf
--- parameters: $run, $step (NULL: all); the views tensors, ops; the macro nonfinite_kinds
+-- parameters: $run; the views tensors, ops; the macro nonfinite_kinds
 -- kinds: see sql/analysis/overflow/kinds.sql
 -- name: what the op computes, in one spelling for both frameworks, in-place variants and modules: the API's last part,
 --   or the module's class, in lower case without underscores; exact_name keeps the underscore of an in-place op
@@ -23,7 +23,6 @@ WITH
         FROM tensors
         WHERE
             run = $run
-            AND ($step IS NULL OR step = $step)
             AND (
                 (kind = 'tensor' AND (NOT isfinite(max) OR NOT isfinite(min) OR NOT isfinite(mean)))
                 OR (kind = 'scalar' AND type <> 'str' AND value IN ('NaN', 'Infinity', '-Infinity'))
@@ -37,7 +36,7 @@ WITH
             lower(coalesce(module_class, split_part(api, '.', -1))) AS last_part,
             regexp_replace(regexp_replace(last_part, '^_+|__+$', '', 'g'), '_+(.)', '\1', 'g') AS exact_name
         FROM ops
-        WHERE run = $run AND ($step IS NULL OR step = $step)
+        WHERE run = $run
     )
 SELECT
     found.*,
