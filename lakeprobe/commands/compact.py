@@ -18,6 +18,8 @@ def compact(
 ) -> None:
     """Put all ranks of a step into one file per table, so that many ranks and steps are read fast. No answer changes.
 
+    With --by rank, all steps of a rank share files instead, which suits many small steps without copied contents.
+
     Example: lakeprobe compact npu
     """
     from lakeprobe import diagnostics
