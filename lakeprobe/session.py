@@ -158,15 +158,17 @@ class Lake:
         upkeep.rename(self.path, name, new)
         self._see_changes()
 
-    def compact(self, run: str, *, split: bool = False) -> CompactReport:
+    def compact(self, run: str, *, split: bool = False, by: str = "step") -> CompactReport:
         """Put all ranks of each step of `run` into one file per table, or with `split` into files of their own again.
+
+        With `by="rank"`, all steps of each rank are put into one file per table, except units with copied contents.
 
         No answer changes: many ranks and steps are read faster. Raises UsageError and LakeError, also if the run
         changes meanwhile; the lake is then as it was.
         """
         from lakeprobe.lake import compaction
 
-        report = (compaction.split if split else compaction.compact)(self.path, run)
+        report = compaction.split(self.path, run) if split else compaction.compact(self.path, run, by)
         self._see_changes()
         return report
 

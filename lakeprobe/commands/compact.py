@@ -13,9 +13,12 @@ from lakeprobe.commands.options import LakeOption
 def compact(
     runs: Annotated[list[str], typer.Argument(help="Runs.", metavar="RUN...", autocompletion=run_names)],
     split: Annotated[bool, typer.Option("--split", help="Undo it: give each step and rank its own files.")] = False,
+    by: Annotated[str, typer.Option("--by", help="step: all ranks of a step. rank: all steps of a rank.")] = "step",
     lake: LakeOption = None,
 ) -> None:
     """Put all ranks of a step into one file per table, so that many ranks and steps are read fast. No answer changes.
+
+    With --by rank, all steps of a rank share files instead, which suits many small steps without copied contents.
 
     Example: lakeprobe compact npu
     """
@@ -26,7 +29,7 @@ def compact(
     with Lake(store.check(store.choose(lake))) as opened:
         for run in runs:
             with diagnostics.working("splitting" if split else "compacting"):
-                report = opened.compact(run, split=split)
+                report = opened.compact(run, split=split, by=by)
             diagnostics.note(
                 f"{run}: {report.units} units of {report.steps} steps in {report.files} files, "
                 f"{report.files_before} before"

@@ -199,7 +199,7 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPla
     """Create the tables of both sides, and find by what the two can be compared."""
     for side, unit in (("target", target), ("golden", golden)):
         set_variable(connection, f"{side}_unit", file_pattern(unit.folder))
-        connection.execute(f"SET VARIABLE {side}_rank = $rank", {"rank": unit.rank})
+        connection.execute(f"SET VARIABLE {side}_held = $held", {"held": unit.condition})
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
     rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
@@ -212,7 +212,7 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPla
 def _load_side(connection: duckdb.DuckDBPyConnection, side: str, unit: UnitPlace) -> None:
     """Create the tables of one side."""
     set_variable(connection, "unit_values", str(unit.values))
-    of_unit = f"getvariable('{side}_unit'), getvariable('{side}_rank')"
+    of_unit = f"getvariable('{side}_unit'), getvariable('{side}_held')"
     for table in ("ops", "leaves", "contents"):
         _create_table(connection, f"{side}_{table}", f"FROM unit_{table}({of_unit})")
 
@@ -220,18 +220,19 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, unit: UnitPlace
 def _load_stacks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of both sides' call stacks, which few rules read."""
     for side in ("target", "golden"):
-        rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_rank'))"
+        rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_held'))"
         _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM {rows}")
 
 
 def _copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) -> None:
     """Write the call stacks of the unit into `path`."""
     stacks = unit.folder / STACKS_FILE
-    if unit.rank is None:
+    if unit.held is None:
         with stacks.open("rb") as source, path.open("wb") as copy:
             shutil.copyfileobj(source, copy)
         return
-    rows = f"FROM read_parquet({quote_text(file_pattern(stacks))}) WHERE rank = {unit.rank} ORDER BY stack"
+    is_of_unit = f"step = {unit.held.step} AND rank = {unit.held.rank}"
+    rows = f"FROM read_parquet({quote_text(file_pattern(stacks))}) WHERE {is_of_unit} ORDER BY stack"
     writer.execute(f"COPY (SELECT * EXCLUDE (step, rank) {rows}) TO {quote_text(str(path))} (FORMAT parquet)")
 
 

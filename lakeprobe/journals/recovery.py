@@ -11,7 +11,9 @@ import json
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,7 @@ from lakeprobe import diagnostics
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head, Op
-from lakeprobe.lake import layout, staging
+from lakeprobe.lake import compaction, layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
@@ -320,19 +322,27 @@ def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
 def main() -> int:
     """Build the journals whose folders stdin names, one per line, and at the end also all journals that nobody holds.
 
+    Many small units of a run are then put together (`lakeprobe.lake.compaction`).
+
     stdin ends when the collecting process ends, for whatever reason. Errors go to stderr, one line each.
     """
     lake = Path(sys.argv[1])
     own_process.prepare()
     os.nice(10)  # the training has priority
     code = 0
+    built: Counter[tuple[str, int]] = Counter()
     for line in sys.stdin:
         try:
-            build_or_set_aside(lake, Path(line.rstrip("\n")), wait=True)
+            if unit := build_or_set_aside(lake, Path(line.rstrip("\n")), wait=True):
+                built[unit.key.run, unit.key.rank] += 1
         except LakeprobeError as error:
             code = diagnostics.fail(error)
     for failed in recover(lake)[1]:
         code = diagnostics.fail(failed)
+    for (run, rank), units in built.items():
+        if units >= compaction.MANY_UNITS:
+            with suppress(LakeprobeError, OSError):  # it only makes reading faster, and the lake is as it was
+                compaction.gather(lake, run, rank)
     return code
 
 

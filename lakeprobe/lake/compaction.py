@@ -1,11 +1,14 @@
-"""Puts the units of a step into few files, so that a lake of thousands of units is read as fast as a small one.
+"""Puts the units of a step, or of a rank, into few files, so that thousands of units are read as fast as a few.
 
 The number of files is what a query over many units costs. A compacted step has one file per table, sorted by rank and
 row, with the columns step and rank: DuckDB reads only the row groups of a rank, and one file for a whole step. Copied
 contents stay in a file per unit, because metrics map their bytes.
 
-Compacting a run is one publication (`lakeprobe.lake.log`): the things run=R/step=S come, and the units that they hold
-go. The views and `layout.unit_place` read a unit in both forms, so no answer depends on the form.
+A compacted rank has one file per table for all its steps, sorted by step and row. It suits runs of many small steps,
+whose files cost more than their rows. Units with copied contents stay as they are.
+
+Compacting a run is one publication (`lakeprobe.lake.log`): the things run=R/step=S or run=R/rank=K come, and the units
+that they hold go. The views and `layout.unit_place` read a unit in all forms, so no answer depends on the form.
 """
 
 from __future__ import annotations
@@ -34,6 +37,11 @@ from lakeprobe.system import files
 if TYPE_CHECKING:
     import duckdb
 
+MANY_UNITS = 32
+"""A process that collected so many units compacts them when it ends."""
+SMALL_UNIT = 1 << 20
+"""Bytes of the tables of a unit, on average, up to which its rank is compacted when collecting ends."""
+
 _TABLES = tuple(table for table in UNIT_TABLES if table != "values")
 
 
@@ -56,13 +64,31 @@ class _Change:
     removed: list[str]
 
 
-def compact(lake: Path, run: str) -> CompactReport:
-    """Put the units of each step of `run` into one file per table. Steps that are compacted stay as they are.
+def compact(lake: Path, run: str, by: str = "step") -> CompactReport:
+    """Put the units of each step of `run`, or of each rank, into one file per table. What is compacted so stays.
 
-    Raises UsageError if there is no such run, and LakeError, also if a unit of the run changes meanwhile; the lake is
-    then as it was before.
+    `by` is "step" or "rank". Raises UsageError for another `by` or if there is no such run, and LakeError, also if a
+    unit of the run changes meanwhile; the lake is then as it was before.
     """
-    return _change(lake, run, "compact", _compacted)
+    if by not in ("step", "rank"):
+        raise UsageError(f"--by {by} does not exist; use step or rank")
+    return _change(lake, run, "compact", _compacted if by == "step" else _gathered, by)
+
+
+def gather(lake: Path, run: str, rank: int) -> CompactReport | None:
+    """Compact one rank of `run` if it has many small units, as a process does that has collected them.
+
+    Returns None if it has not. Raises as `compact` does.
+    """
+    there = log.read(lake)
+    units = [key for key in layout.units(there, run) if key.rank == rank]
+    places = [there.places[name] for name in map(layout.unit_name, units) if name in there.places]
+    if len(places) < MANY_UNITS:
+        return None
+    size = sum((lake / place.path / file).stat().st_size for place in places for file in place.files)
+    if size > SMALL_UNIT * len(places):
+        return None
+    return _change(lake, run, "compact", _gathered, "rank", rank)
 
 
 def split(lake: Path, run: str) -> CompactReport:
@@ -71,32 +97,44 @@ def split(lake: Path, run: str) -> CompactReport:
 
 
 _Make = Callable[["duckdb.DuckDBPyConnection", Snapshot, list[UnitKey], Path], _Change]
-"""Changes the units of a step, given a connection, the lake, and a folder that does not exist yet."""
+"""Changes the units of a step or rank, given a connection, the lake, and a folder that does not exist yet."""
 
 
-def _change(lake: Path, run: str, what: str, make: _Make) -> CompactReport:
-    """Publish what `make` makes of each step of `run`."""
+def _change(lake: Path, run: str, what: str, make: _Make, by: str = "step", rank: int | None = None) -> CompactReport:
+    """Publish what `make` makes of each step or rank of `run`, or of one rank only."""
     if run not in (runs := layout.runs(lake)):
         raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(runs) or 'none'})")
     with staging.unchanged(lake), staging.staged(lake, what) as session, staging.reading(lake) as before:
         if any(before.files(f"run={run}/", lambda file: file.removesuffix(".parquet") in MERGED_TABLES)):
             raise UsageError(f"{run} was merged from the ranks of another run: a step of it is one unit already")
-        steps = groupby(layout.units(before, run), key=attrgetter("step"))
+        units = [key for key in layout.units(before, run) if rank in (None, key.rank)]
+        groups = groupby(sorted(units, key=attrgetter(by)), key=attrgetter(by))
         with _file_errors(lake), closing(connect()) as connection:
             set_spill_folder(connection, session.folder / "spill")
-            changes = [make(connection, before, list(units), session.folder / str(step)) for step, units in steps]
+            changes = [make(connection, before, list(group), session.folder / str(number)) for number, group in groups]
         put = {name: folder for change in changes for name, folder in change.put.items()}
         removed = [name for change in changes for name in change.removed]
 
         def check(now: Snapshot) -> None:
-            if any(now.places.get(name) != before.places.get(name) for name in (*put, *removed)):
+            if any(_thing(now, name) != _thing(before, name) for name in (*put, *removed)):
                 raise LakeError(f"the run {run} changed meanwhile, and is as it was before; {what} it again")
 
         for folder in put.values():
             files.sync_tree(folder)
         staging.publish(session, f"{what} {run}", put, removed, check)
         after = log.read(lake)
-        return CompactReport(run, len(changes), len(layout.units(after, run)), _files(before, run), _files(after, run))
+        return CompactReport(
+            run,
+            len({key.step for key in units}),
+            len(layout.units(after, run)),
+            _files(before, run),
+            _files(after, run),
+        )
+
+
+def _thing(snapshot: Snapshot, name: str) -> Place | None:
+    """Return the place of a thing, or of what holds it if it is a unit."""
+    return snapshot.places.get(log.holder(snapshot.places, name) or name)
 
 
 @contextmanager
@@ -119,38 +157,53 @@ def _files(snapshot: Snapshot, run: str) -> int:
 
 def _compacted(connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path) -> _Change:
     """Write a compacted step of its units into `folder`. Nothing if it is compacted already."""
-    step = layout.step_name(units[0].run, units[0].step)
-    own = [name for name in map(layout.unit_name, units) if name in lake.places]
-    if not own and not lake.places[step].stale:
+    change = _put_together(connection, lake, units, folder, layout.step_name(units[0].run, units[0].step), "rank")
+    for key in units if change.put else ():
+        _link_values(layout.unit_place(lake, key).values, folder / layout.values_of(key.rank))
+    return change
+
+
+def _gathered(connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path) -> _Change:
+    """Write a compacted rank of its units into `folder`, but for those with copied contents."""
+    small = [key for key in units if not any(layout.unit_place(lake, key).values.glob("values-*.parquet"))]
+    if not small:
+        return _Change({}, [])
+    return _put_together(connection, lake, small, folder, layout.rank_name(small[0].run, small[0].rank), "step")
+
+
+def _put_together(
+    connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path, thing: str, number: str
+) -> _Change:
+    """Write the tables of the units into `folder`, which becomes `thing`. It holds them by their step or rank."""
+    coming = [name for name in map(layout.unit_name, units) if log.holder(lake.places, name) != thing]
+    if not coming and not lake.places[thing].stale:
         return _Change({}, [])
     folder.mkdir()
     places = {key: layout.unit_place(lake, key) for key in units}
     for table in _TABLES:
         _write_table(connection, folder / f"{table}.parquet", places)
-    for key, place in places.items():
-        _link_values(place.values, folder / layout.values_of(key.rank))
-    log.write_held(folder, Place("", (), tuple(key.rank for key in units)))
+    log.write_held(folder, Place("", (), tuple(getattr(key, number) for key in units)))
     _date(folder, [place.folder for place in places.values()])
-    return _Change({step: folder}, own)
+    return _Change({thing: folder}, coming)
 
 
 def _write_table(connection: duckdb.DuckDBPyConnection, path: Path, places: dict[UnitKey, UnitPlace]) -> None:
-    """Write the file `path` of a compacted step from those of its name that its units have."""
+    """Write the file `path` of a compacted thing from those of its name that its units have."""
     units = [
-        (str(place.folder / path.name), place.rank, key.step, key.rank)
+        (str(place.folder / path.name), place.held is not None, key.step, key.rank)
         for key, place in places.items() if (place.folder / path.name).exists()
     ]  # fmt: skip
     if not units:
         return
-    views.define_columns(connection, "step", {"rank": "INTEGER"} | views.columns_of(path.stem))
+    views.define_columns(connection, "step", {"step": "INTEGER", "rank": "INTEGER"} | views.columns_of(path.stem))
     sources = dict.fromkeys(file_pattern(Path(file)) for file, *_ in units)
     connection.execute("SET VARIABLE step_files = $files", {"files": list(sources)})
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE step_units (filename VARCHAR, of_rank INTEGER, step INTEGER, rank INTEGER)"
+        "CREATE OR REPLACE TEMP TABLE step_units (filename VARCHAR, is_held BOOLEAN, step INTEGER, rank INTEGER)"
     )
     connection.execute(
-        "INSERT INTO step_units SELECT unnest($files), unnest($of_ranks), unnest($steps), unnest($ranks)",
-        dict(zip(("files", "of_ranks", "steps", "ranks"), map(list, zip(*units, strict=True)), strict=True)),
+        "INSERT INTO step_units SELECT unnest($files), unnest($are_held), unnest($steps), unnest($ranks)",
+        dict(zip(("files", "are_held", "steps", "ranks"), map(list, zip(*units, strict=True)), strict=True)),
     )
     form = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}"
     connection.execute(f"COPY ({resources.sql('catalog/step_rows')}) TO {quote_text(str(path))} ({form})")
@@ -160,19 +213,19 @@ def _write_table(connection: duckdb.DuckDBPyConnection, path: Path, places: dict
 
 
 def _split(_: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path) -> _Change:
-    """Write a folder for each unit of a compacted step into `folder`. Nothing if the step is not compacted."""
-    step = layout.step_name(units[0].run, units[0].step)
-    if step not in lake.places:
-        return _Change({}, [])
+    """Write a folder for each compacted unit of a step into `folder`."""
     folder.mkdir()
     put = {}
-    for key in layout.units_of(step, lake.places[step].ranks):
+    for key in units:
+        thing = log.holder(lake.places, layout.unit_name(key))
+        if thing is None:
+            continue
         place, own = layout.unit_place(lake, key), folder / str(key.rank)
         own.mkdir()
-        _write_unit(own, place, lake.places[step].files)
+        _write_unit(own, place, lake.places[thing].files)
         _date(own, [place.folder])
         put[layout.unit_name(key)] = own
-    return _Change(put, [step])
+    return _Change(put, [])
 
 
 def _write_unit(folder: Path, unit: UnitPlace, there: Sequence[str]) -> None:

@@ -21,8 +21,8 @@ _MACROS = (
     "known_before", "user_frames", "user_frame", "leaf_text", "root_elements", "ordered_sum", "farthest_statistic",
     "statistic_text", "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference",
     "unit_contents", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of",
-    "noise_of", "compacted_rows", "group_text", "verification_of", "perturbation_of", "perturbation_status",
-    "is_module", "pre_check", "standard_status", "is_recomputation",
+    "noise_of", "compacted_rows", "gathered_rows", "group_text", "verification_of", "perturbation_of",
+    "perturbation_status", "is_module", "pre_check", "standard_status", "is_recomputation",
 )  # fmt: skip
 
 CELL_MACROS = (

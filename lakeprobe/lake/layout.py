@@ -5,6 +5,7 @@ LAKE/log/N.json                                             what was published (
 LAKE/run=R/step=S/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents,values-0}.parquet     a unit
 LAKE/run=R/step=S/P/{dumps,ops,tensors,stacks,undumped,contents}.parquet, held.json          a compacted step: its units
 LAKE/run=R/step=S/P/rank=K/values-0.parquet                 the copied contents of a unit of a compacted step
+LAKE/run=R/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents}.parquet, held.json          a compacted rank: its units
 LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
@@ -34,7 +35,7 @@ from lakeprobe.lake.log import Snapshot
 _NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
 _LONGEST_NAME = 200
 _SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<part>\d+)")
-_UNIT = re.compile(r"run=(?P<run>[^/]+)/step=(?P<step>\d+)(/rank=(?P<rank>\d+))?")
+_UNIT = re.compile(r"run=(?P<run>[^/]+)(/step=(?P<step>\d+))?(/rank=(?P<rank>\d+))?")
 NOISE_FILE, TABLE_FILE, SERIES_FILE, NOTE_FILE = "noise.parquet", "table.parquet", "series.parquet", "note.txt"
 VERIFICATION_FILE, PERTURBATION_FILE = "verifications.parquet", "perturbations.parquet"
 STORAGES = ("copy", "link", "none")
@@ -104,15 +105,20 @@ def table_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlace:
-    """Where a unit is: the folder of its tables, and its rank if they hold the units of many ranks."""
+    """Where a unit is: the folder of its tables, and its key if they hold many units."""
 
     folder: Path
-    rank: int | None = None
+    held: UnitKey | None = None
+
+    @property
+    def condition(self) -> dict[str, int] | None:
+        """The columns of the tables by which the unit's rows are found. None if all are."""
+        return None if self.held is None else {"step": self.held.step, "rank": self.held.rank}
 
     @property
     def values(self) -> Path:
         """The folder of the files with the unit's copied contents."""
-        return self.folder if self.rank is None else self.folder / values_of(self.rank)
+        return self.folder if self.held is None else self.folder / values_of(self.held.rank)
 
 
 def values_of(rank: int) -> str:
@@ -125,16 +131,21 @@ def step_name(run: str, step: int) -> str:
     return f"run={run}/step={step}"
 
 
+def rank_name(run: str, rank: int) -> str:
+    """What the log calls a compacted rank of `run`."""
+    return f"run={run}/rank={rank}"
+
+
 def unit_place(lake: Path | Snapshot, key: UnitKey) -> UnitPlace:
     """Return where the unit `key` is. Raises LakeError if it is not in the lake."""
     snapshot = snapshot_of(lake)
     name = unit_name(key)
     if name in snapshot.places:
         return UnitPlace(snapshot.lake / snapshot.places[name].path)
-    step = log.holder(snapshot.places, name)
-    if step is None:
+    thing = log.holder(snapshot.places, name)
+    if thing is None:
         raise LakeError(f"{snapshot.lake} has no {key} any more")
-    return UnitPlace(snapshot.lake / snapshot.places[step].path, key.rank)
+    return UnitPlace(snapshot.lake / snapshot.places[thing].path, key)
 
 
 def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:
@@ -194,18 +205,19 @@ def snapshot_of(lake: Path | Snapshot) -> Snapshot:
 def units(lake: Path | Snapshot, run: str | None = None) -> list[UnitKey]:
     """Return the units in the lake, or in one run, sorted."""
     places = snapshot_of(lake).places
-    return sorted(key for name in places for key in units_of(name, places[name].ranks) if run in (None, key.run))
+    return sorted(key for name in places for key in units_of(name, places[name].held) if run in (None, key.run))
 
 
-def units_of(name: str, ranks: Iterable[int]) -> Iterator[UnitKey]:
-    """Yield the unit that the log calls `name`, or the units of `ranks` in the compacted step `name`."""
+def units_of(name: str, held: Iterable[int]) -> Iterator[UnitKey]:
+    """Yield the unit that the log calls `name`, or those that the compacted step or rank `name` has `held`."""
     if found := _UNIT.fullmatch(name):
-        for rank in ranks if found["rank"] is None else (int(found["rank"]),):
-            yield UnitKey(found["run"], int(found["step"]), rank)
+        steps = held if found["step"] is None else (int(found["step"]),)
+        ranks = held if found["rank"] is None else (int(found["rank"]),)
+        yield from (UnitKey(found["run"], step, rank) for step in steps for rank in ranks)
 
 
 def unit_things(lake: Path | Snapshot, run: str) -> list[str]:
-    """Return what the log calls the units of `run`: each by itself, or a compacted step."""
+    """Return what the log calls the units of `run`: each by itself, or compacted."""
     names = (name for name in snapshot_of(lake).places if name.startswith(f"run={run}/"))
     return sorted(names)
 

@@ -10,7 +10,8 @@ number. Files of the log never change, and neither does what they name: a replac
 `Snapshot`, the state of the log at some moment, can be read as long as its folders exist (`lake.staging`).
 
 A run that was compacted (`lakeprobe.lake.compaction`) has a thing for each step, run=R/step=S, which holds the units of
-many ranks. A unit that is put or removed leaves the step that held it.
+many ranks, or for each rank, run=R/rank=K, which holds those of many steps. A unit that is put or removed leaves the
+thing that held it.
 
 A lake without a log comes from an older release, and its folders say what it has. Its first publication records that.
 """
@@ -38,14 +39,15 @@ _STATE_EVERY = 64
 """The state is written after this many publications. Reading that many files takes less time than starting Python."""
 DRAFT = ".draft-"
 """The prefix of a file that is to become one of the log. The name ends with the owner name of its process."""
-_STEP = r"run=[^/]+/step=\d+"
+_COMPACTED = r"run=[^/]+/(?:step|rank)=\d+"
 _THING = (
-    rf"{_STEP}/rank=\d+|{_STEP}"
+    rf"run=[^/]+/step=\d+/rank=\d+|{_COMPACTED}"
     r"|series/run=[^/]+/rank=\d+/part=\d+"
     r"|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
     r"|verifications/verification=[^/]+|perturbations/perturbation=[^/]+"
 )
 _NAME = re.compile(_THING)
+_UNIT = re.compile(r"(?P<run>run=[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
 _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>[^/]+)\.parquet")
 
 
@@ -54,12 +56,13 @@ class Place:
     """Where a thing is: the folder, relative to the lake, and its files, relative to the folder.
 
     A table of an older release is a file instead of a folder, and has no files. A compacted step holds the units of
-    `ranks`. Its files also have the rows of `stale` ranks, whose units were replaced or removed since.
+    the ranks `held`, and a compacted rank those of the steps `held`. The files also have the rows of `stale` ranks or
+    steps, whose units were replaced or removed since.
     """
 
     path: str
     files: tuple[str, ...]
-    ranks: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()
     stale: tuple[int, ...] = ()
 
 
@@ -274,13 +277,13 @@ def _load(path: Path) -> _Entry | None:
     return _Entry({name: place for name, place in put.items() if _is_ours(name, place)}, removed)
 
 
-def _place(path: str, inside: list[str], ranks: Iterable[int] = (), stale: Iterable[int] = ()) -> Place:
-    return Place(str(path), tuple(map(str, inside)), tuple(map(int, ranks)), tuple(map(int, stale)))
+def _place(path: str, inside: list[str], held: Iterable[int] = (), stale: Iterable[int] = ()) -> Place:
+    return Place(str(path), tuple(map(str, inside)), tuple(map(int, held)), tuple(map(int, stale)))
 
 
 def _is_ours(name: str, place: Place) -> bool:
     inside = (file for file in place.files if file.startswith("/") or ".." in file.split("/"))
-    is_known = _NAME.fullmatch(name) is not None and is_step(name) == bool(place.ranks)
+    is_known = _NAME.fullmatch(name) is not None and is_compacted(name) == bool(place.held)
     return is_known and is_place(place.path) and next(inside, None) is None
 
 
@@ -299,34 +302,50 @@ def _second_of(path: str) -> str:
 def is_place(path: str) -> bool:
     """Return whether `path`, relative to the lake, is a valid place for a thing."""
     found = _PLACE.fullmatch(path)
-    is_whole = found is not None and (found["publication"] is not None or not is_step(path))
+    is_whole = found is not None and (found["publication"] is not None or not is_compacted(path))
     return is_whole and ".." not in path.split("/")
 
 
-def is_step(name: str) -> bool:
-    """Return whether a thing is a compacted step."""
-    return re.fullmatch(_STEP, name) is not None
+def is_compacted(name: str) -> bool:
+    """Return whether a thing is a compacted step or rank."""
+    return re.fullmatch(_COMPACTED, name) is not None
 
 
 def holder(places: Mapping[str, Place], name: str) -> str | None:
-    """Return the compacted step that holds the unit `name`. None if there is none, or if `name` is no unit."""
-    step, _, rank = name.rpartition("/rank=")
-    held = places[step].ranks if step in places else ()
-    return step if held and int(rank) in held else None
+    """Return the compacted thing that holds the unit `name`. None if there is none, or if `name` is no unit."""
+    thing, _ = _holding(places, name)
+    return thing
+
+
+def _holding(places: Mapping[str, Place], name: str) -> tuple[str | None, int]:
+    """Return what holds the unit `name`, and the number by which it does."""
+    if unit := _UNIT.fullmatch(name):
+        run, step, rank = unit["run"], int(unit["step"]), int(unit["rank"])
+        for thing, number in ((f"{run}/step={step}", rank), (f"{run}/rank={rank}", step)):
+            if thing in places and number in places[thing].held:
+                return thing, number
+    return None, 0
+
+
+def _held_units(name: str, place: Place) -> tuple[str, ...]:
+    """Return the names of the units that a thing holds. Empty if it is not compacted."""
+    run, _, own = name.partition("/")
+    form = f"{run}/step={{}}/{own}" if own.startswith("rank=") else f"{name}/rank={{}}"
+    return tuple(form.format(number) for number in place.held)
 
 
 def _apply(entry: _Entry, places: dict[str, Place]) -> None:
     leaving: dict[str, set[int]] = {}
     for name in (*entry.removed, *entry.put):
-        if step := holder(places, name):
-            leaving.setdefault(step, set()).add(int(name.rpartition("=")[2]))
-    for step, ranks in leaving.items():
-        held = places[step]
-        places[step] = replace(
-            held, ranks=tuple(rank for rank in held.ranks if rank not in ranks), stale=(*held.stale, *sorted(ranks))
-        )
-        if not places[step].ranks:
-            del places[step]
+        thing, number = _holding(places, name)
+        if thing:
+            leaving.setdefault(thing, set()).add(number)
+    for thing, numbers in leaving.items():
+        place = places[thing]
+        left = tuple(number for number in place.held if number not in numbers)
+        places[thing] = replace(place, held=left, stale=(*place.stale, *sorted(numbers)))
+        if not left:
+            del places[thing]
     for name in entry.removed:
         places.pop(name, None)
     places.update(entry.put)
@@ -356,7 +375,7 @@ def _create(lake: Path, number: int, what: str, put: Mapping[str, Place], remove
 
 def _described(places: Mapping[str, Place]) -> dict[str, tuple[Any, ...]]:
     return {
-        name: (place.path, place.files, place.ranks, place.stale) if place.ranks else (place.path, place.files)
+        name: (place.path, place.files, place.held, place.stale) if place.held else (place.path, place.files)
         for name, place in places.items()
     }
 
@@ -411,7 +430,7 @@ def _state_file(lake: Path, number: int) -> Path:
 
 
 HELD = "held.json"
-"""The file of a compacted step that says which units it holds."""
+"""The file of a compacted step or rank that says which units it holds."""
 
 
 def place_of(lake: Path, path: str) -> Place:
@@ -423,15 +442,16 @@ def place_of(lake: Path, path: str) -> Place:
 
 
 def write_held(folder: Path, place: Place) -> None:
-    """Write into the folder of a compacted step which units it holds: those of the place."""
-    (folder / HELD).write_text(json.dumps({"ranks": place.ranks, "stale": place.stale}), encoding="utf-8")
+    """Write into the folder of a compacted step or rank which units it holds: those of the place."""
+    (folder / HELD).write_text(json.dumps({"held": place.held, "stale": place.stale}), encoding="utf-8")
 
 
 def _held(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the ranks and stale ranks of a compacted step. Empty for another folder, or if the file is damaged."""
+    """Return what a compacted step or rank holds and what is stale in it. Empty for another or a damaged folder."""
     try:
         described = json.loads(path.read_bytes())
-        return {name: tuple(map(int, described[name])) for name in ("ranks", "stale")}
+        held = described["held"] if "held" in described else described["ranks"]  # which older releases wrote
+        return {"held": tuple(map(int, held)), "stale": tuple(map(int, described["stale"]))}
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError):
         return {}
 
@@ -439,6 +459,7 @@ def _held(path: Path) -> dict[str, tuple[int, ...]]:
 _KINDS = (
     ("run=*/step=*/rank=*", "dumps.parquet"),
     ("run=*/step=*", HELD),
+    ("run=*/rank=*", HELD),
     ("series/run=*/rank=*/part=*", "series.parquet"),
     ("comparisons/comparison=*", "comparison.yaml"),
     ("noise/noise=*", "noise.parquet"),
@@ -474,13 +495,13 @@ def from_folders(lake: Path) -> dict[str, Place]:
 
 
 def _each_unit_once(found: dict[str, Place]) -> dict[str, Place]:
-    """Return what was found, with each unit either in a folder of its own or in a compacted step: the newer counts.
+    """Return what was found, with each unit either in a folder of its own or in a compacted thing: the newer counts.
 
     Publications of one second cannot be told apart. Then the unit's own folder counts: it is what replaced the unit, or
     what was compacted, which is the same.
     """
     places: dict[str, Place] = {}
-    for name in sorted(found, key=lambda name: (_second_of(found[name].path), not is_step(name))):
+    for name in sorted(found, key=lambda name: (_second_of(found[name].path), not is_compacted(name))):
         place = found[name]
-        _apply(_Entry({name: place}, tuple(f"{name}/rank={rank}" for rank in place.ranks)), places)
+        _apply(_Entry({name: place}, _held_units(name, place)), places)
     return places

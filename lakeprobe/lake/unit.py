@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError
-from lakeprobe.lake.layout import UnitPlace
+from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.schema import arrow_schema, table
 from lakeprobe.system.storage import readable
 
@@ -29,7 +29,7 @@ _SEARCHED = ("row", "seq", "part", "op", "name", "content", "stack")
 """Columns with min and max per row group, for readers that look for a row."""
 
 PLACES = ("step", "rank")
-"""The columns of a compacted step's files that say which unit a row is of."""
+"""The columns of compacted files that say which unit a row is of."""
 
 
 class UnitWriter:
@@ -87,7 +87,7 @@ def read_dump(unit: UnitPlace) -> dict[str, Any]:
         rows = [row for batch in read_batches(unit, file, file.schema_arrow.names) for row in batch.to_pylist()]
     if not rows:
         raise LakeError(f"{unit.folder / 'dumps.parquet'} is damaged; read the dump again with --replace")
-    return {name: value for name, value in rows[0].items() if unit.rank is None or name not in PLACES}
+    return {name: value for name, value in rows[0].items() if unit.held is None or name not in PLACES}
 
 
 @contextmanager
@@ -108,23 +108,25 @@ def read_batches(
     unit: UnitPlace, file: pq.ParquetFile, columns: Sequence[str], rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
     """Yield the unit's rows of an open file in order, at most so many at a time."""
-    if unit.rank is None:
+    if unit.held is None:
         yield from file.iter_batches(rows, columns=list(columns))
         return
     import pyarrow.compute as pc
 
-    groups = list(_groups_of(file, unit.rank))
+    groups = list(_groups_of(file, unit.held))
     if not groups:  # older pyarrow fails at it
         return
-    for batch in file.iter_batches(rows, row_groups=groups, columns=[*columns, "rank"]):
-        kept = batch.filter(pc.equal(batch.column("rank"), unit.rank))
+    for batch in file.iter_batches(rows, row_groups=groups, columns=[*columns, *PLACES]):
+        is_of_unit = pc.and_(*(pc.equal(batch.column(name), getattr(unit.held, name)) for name in PLACES))
+        kept = batch.filter(is_of_unit)
         yield kept.select(list(columns))
 
 
-def _groups_of(file: pq.ParquetFile, rank: int) -> Iterator[int]:
-    """Yield the row groups of a compacted file that may have rows of `rank`."""
-    column = file.schema_arrow.get_field_index("rank")
+def _groups_of(file: pq.ParquetFile, unit: UnitKey) -> Iterator[int]:
+    """Yield the row groups of a compacted file that may have rows of `unit`."""
+    wanted = {file.schema_arrow.get_field_index(name): getattr(unit, name) for name in PLACES}
     for group in range(file.num_row_groups):
-        bounds = file.metadata.row_group(group).column(column).statistics
-        if bounds is None or not bounds.has_min_max or bounds.min <= rank <= bounds.max:
+        row_group = file.metadata.row_group(group)
+        bounds = ((row_group.column(column).statistics, number) for column, number in wanted.items())
+        if all(bound is None or not bound.has_min_max or bound.min <= number <= bound.max for bound, number in bounds):
             yield group

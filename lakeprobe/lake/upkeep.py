@@ -156,7 +156,7 @@ def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
         if file not in (but, log.HELD):
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             files.link_or_copy(snapshot.lake / place.path / file, folder / file)
-    if place.ranks:
+    if place.held:
         log.write_held(folder, place)
     return folder
 

@@ -43,6 +43,10 @@ OF_UNITS = ("ops", "tensors", "stacks", "undumped", "contents", REFERENCES)
 """The views with rows of units, but for dumps, which is small and says what else a run has."""
 OF_COMPARISONS = (RESULTS, SUSPECTS, PAIRS)
 
+_COMPACTED = {"compacted": ("rank",), "gathered": ("step", "rank")}
+"""The forms of compacted files, of a step and of a rank: the columns that say of which unit a row is, because the names
+of the folders do not."""
+
 _DEPTH, _STALE = "lake_depth", "stale_units"
 _NO_REFERENCES = "SELECT run, step, rank, content, tensor_reference('', contents) AS reference FROM contents"
 
@@ -77,7 +81,8 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
-    variables = map(_variable, (*UNIT_TABLES, *map(_compacted, UNIT_TABLES), *MERGED_TABLES, *_PARTITIONS))
+    units = (name for table in UNIT_TABLES for name in (table, *(f"{form}_{table}" for form in _COMPACTED)))
+    variables = map(_variable, (*units, *MERGED_TABLES, *_PARTITIONS))
     for name in (_DEPTH, _STALE, *variables):
         [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
         if value is not None:
@@ -116,9 +121,9 @@ def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Pa
 def _define_unit_table(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, name: str, *, has_stale: bool
 ) -> None:
-    """Define the view of a table of units: those in folders of their own, and those in compacted steps."""
+    """Define the view of a table of units: in folders of their own, in compacted steps and in compacted ranks."""
     columns = columns_of(name)
-    own, compacted = _unit_files(snapshot, name)
+    own, *compacted = _unit_files(snapshot, name)
     left_out = f" ANTI JOIN (SELECT unnest(getvariable('{_STALE}'), max_depth := 2)) USING (run, step, rank)"
     rows, references = [], []
     if own:
@@ -126,12 +131,16 @@ def _define_unit_table(
         define_columns(connection, name, columns)
         rows.append(resources.sql(f"catalog/{name}"))
         references.append(resources.sql(f"catalog/{REFERENCES}"))
-    if compacted:
-        _set_files(connection, _compacted(name), compacted)
-        define_columns(connection, _compacted(name), {"rank": "INTEGER"} | columns)
-        source = f"compacted_rows(getvariable('{_variable(_compacted(name))}'), columns_of_{_compacted(name)}())"
-        rows.append(f"FROM {source}{left_out if has_stale else ''}")
-        references.append(f"FROM ({resources.sql('catalog/compacted_references')}){left_out if has_stale else ''}")
+    for (form, places), files in zip(_COMPACTED.items(), compacted, strict=True):
+        if files:
+            part = f"{form}_{name}"
+            _set_files(connection, part, files)
+            define_columns(connection, part, dict.fromkeys(places, "INTEGER") | columns)
+            source = f"{form}_rows(getvariable('{_variable(part)}'), columns_of_{part}())"
+            rows.append(f"FROM {source}{left_out if has_stale else ''}")
+            if name == "contents":
+                found = resources.sql(f"catalog/{form}_references")
+                references.append(f"FROM ({found}){left_out if has_stale else ''}")
     connection.execute(f"CREATE OR REPLACE VIEW {name} AS {_union(rows) or empty(name)}")
     if name == "contents":
         connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {_union(references) or _NO_REFERENCES}")
@@ -139,11 +148,6 @@ def _define_unit_table(
 
 def _union(queries: Sequence[str]) -> str:
     return queries[0] if len(queries) == 1 else " UNION ALL BY NAME ".join(f"({query})" for query in queries)
-
-
-def _compacted(name: str) -> str:
-    """Return the name of the compacted part of a view."""
-    return f"compacted_{name}"
 
 
 def _set_files(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
@@ -184,10 +188,11 @@ def _files(snapshot: Snapshot, name: str) -> list[Path]:
     return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
 
 
-def _unit_files(snapshot: Snapshot, name: str) -> tuple[list[Path], list[Path]]:
-    """Return the files with a table of units: those that hold one unit each, and those of compacted steps."""
+def _unit_files(snapshot: Snapshot, name: str) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return the files with a table of units: of one unit each, of compacted steps, and of compacted ranks."""
     own: list[Path] = []
-    compacted: list[Path] = []
+    of_step: list[Path] = []
+    of_rank: list[Path] = []
     for thing, place in snapshot.places.items():
         if thing.startswith("run="):
             folder = snapshot.lake / place.path
@@ -195,8 +200,9 @@ def _unit_files(snapshot: Snapshot, name: str) -> tuple[list[Path], list[Path]]:
                 stale = {layout.values_of(rank) for rank in place.stale}
                 own += [folder / file for file in place.files if _is_values(file) and file.split("/")[0] not in stale]
             elif f"{name}.parquet" in place.files:
-                (compacted if place.ranks else own).append(folder / f"{name}.parquet")
-    return own, compacted
+                kind = own if not place.held else of_rank if "/rank=" in thing else of_step
+                kind.append(folder / f"{name}.parquet")
+    return own, of_step, of_rank
 
 
 def _is_values(file: str) -> bool:
@@ -204,7 +210,7 @@ def _is_values(file: str) -> bool:
 
 
 def _stale(snapshot: Snapshot) -> list[dict[str, str | int]]:
-    """Return the units whose rows in the files of compacted steps no longer count."""
+    """Return the units whose rows in compacted files no longer count."""
     return [
         {"run": key.run, "step": key.step, "rank": key.rank}
         for name, place in snapshot.places.items() if place.stale

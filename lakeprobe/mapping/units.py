@@ -94,7 +94,7 @@ class Unit:
 
 def read_unit(connection: duckdb.DuckDBPyConnection, unit: UnitPlace, words: Words) -> Unit:
     """Return the ops of a unit with their tensors and scalars. Raises duckdb.Error if it cannot be read."""
-    given = {"folder": str(unit.folder), "rank": unit.rank}
+    given = {"folder": str(unit.folder), "held": unit.condition}
     framework = str(connection.execute(resources.sql("mapping/framework"), given).fetchall()[0][0])
     ops = _ops(connection.sql(resources.sql("mapping/ops"), params=given).to_arrow_table(), framework)
     table = connection.sql(resources.sql("mapping/leaves"), params=given).to_arrow_table()

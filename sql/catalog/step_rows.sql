@@ -1,12 +1,12 @@
--- step_rows: the rows of one table of all units of a step, for the file of a compacted step.
+-- step_rows: the rows of one table of the units of a step or rank, for the file of a compacted one.
 -- grain: one row of the table
--- order: by rank, and within a unit as its file has it
--- parameters: step_files; the macro columns_of_step, which is their schema with the column rank; the table step_units
---   (filename, of_rank, step, rank), where of_rank is NULL for a file that holds one unit only
+-- order: by step and rank, and within a unit as its file has it
+-- parameters: step_files; the macro columns_of_step, which is their schema with the columns step and
+--   rank; the table step_units (filename, is_held, step, rank), where is_held says that the file holds many units
 SELECT
     units.step,
     units.rank,
-    files.* EXCLUDE (rank, filename, file_row_number)
+    files.* EXCLUDE (step, rank, filename, file_row_number)
 FROM
     read_parquet(
         getvariable('step_files'),
@@ -15,5 +15,6 @@ FROM
         file_row_number = true
     ) AS files
 JOIN step_units AS units
-    ON files.filename = units.filename AND files.rank IS NOT DISTINCT FROM units.of_rank
-ORDER BY units.rank, files.file_row_number
+    ON files.filename = units.filename
+    AND (NOT units.is_held OR (files.step = units.step AND files.rank = units.rank))
+ORDER BY units.step, units.rank, files.file_row_number

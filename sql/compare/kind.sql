@@ -3,7 +3,7 @@
 -- other_names: the target has names of MindSpore and golden names of PyTorch, which mindtorch has too
 -- dumped: what the two units hold: ops, kernels, parameters of a checkpoint, settings of a preflight, or only saved values
 -- grain: one row
--- parameters: target_unit, golden_unit (folders), target_rank, golden_rank (see unit_rows)
+-- parameters: target_unit, golden_unit (folders), target_held, golden_held (see unit_rows)
 SELECT
     CASE
         WHEN t.task = 'tensor' AND g.task = 'tensor' THEN 'tensor'
@@ -31,5 +31,5 @@ SELECT
     END AS dumped,
     t.complete AS target_complete,
     g.complete AS golden_complete
-FROM unit_rows(getvariable('target_unit') || '/dumps.parquet', getvariable('target_rank')) AS t
-CROSS JOIN unit_rows(getvariable('golden_unit') || '/dumps.parquet', getvariable('golden_rank')) AS g
+FROM unit_rows(getvariable('target_unit') || '/dumps.parquet', getvariable('target_held')) AS t
+CROSS JOIN unit_rows(getvariable('golden_unit') || '/dumps.parquet', getvariable('golden_held')) AS g

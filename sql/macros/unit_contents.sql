@@ -1,8 +1,8 @@
--- unit_contents(folder, of_rank): the places of the tensor contents of one unit.
+-- unit_contents(folder, held): the places of the tensor contents of one unit.
 -- grain: one content
--- of_rank: see unit_rows
+-- held: see unit_rows
 -- parameters: unit_values, the folder of the files with its copied contents
 -- reference: what tensor_metrics reads the tensor by
-CREATE OR REPLACE MACRO unit_contents(folder, of_rank := NULL) AS TABLE
+CREATE OR REPLACE MACRO unit_contents(folder, held := NULL) AS TABLE
 SELECT content, tensor_reference(getvariable('unit_values'), entry) AS reference
-FROM unit_rows(folder || '/contents.parquet', of_rank) AS entry
+FROM unit_rows(folder || '/contents.parquet', held) AS entry

@@ -1,9 +1,9 @@
--- unit_ops(folder, of_rank): the ops of one unit, each with the number that pairs its calls.
+-- unit_ops(folder, held): the ops of one unit, each with the number that pairs its calls.
 -- grain: one op, in the order of the dump
--- of_rank: see unit_rows
+-- held: see unit_rows
 -- call_number: the call number in the name; backward calls are numbered anew in order of appearance, because a
 --   framework numbers them in the order in which they happen to run (so does msprobe 26.2)
-CREATE OR REPLACE MACRO unit_ops(folder, of_rank := NULL) AS TABLE
+CREATE OR REPLACE MACRO unit_ops(folder, held := NULL) AS TABLE
 SELECT
     seq,
     part,
@@ -25,4 +25,4 @@ SELECT
     is_recompute,
     stack,
     extra AS op_extra
-FROM unit_rows(folder || '/ops.parquet', of_rank)
+FROM unit_rows(folder || '/ops.parquet', held)

@@ -1,6 +1,6 @@
 -- leaves: the tensors and scalars of a unit, with what distinguishes them.
 -- grain: one leaf that is not null, op by op in the order of the dump
--- parameters: $folder and $rank, of the unit
+-- parameters: $folder and $held, of the unit
 -- dtype_class: int, float, complex or bool, because frameworks record the same tensor as Int32 and torch.int64
 SELECT
     row,
@@ -20,6 +20,6 @@ SELECT
     norm,
     digest,
     if(kind = 'scalar', coalesce(number::VARCHAR, value), NULL) AS value
-FROM unit_leaves($folder, $rank)
+FROM unit_leaves($folder, $held)
 WHERE kind IN ('tensor', 'scalar')
 ORDER BY seq, row

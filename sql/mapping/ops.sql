@@ -1,6 +1,6 @@
 -- ops: the ops of a unit, with what aligns them.
 -- grain: one op, in the order of the dump
--- parameters: $folder and $rank, of the unit
+-- parameters: $folder and $held, of the unit
 SELECT
     seq,
     op,
@@ -10,5 +10,5 @@ SELECT
     coalesce(direction, '') AS direction,
     call_number,
     parent
-FROM unit_ops($folder, $rank)
+FROM unit_ops($folder, $held)
 ORDER BY seq

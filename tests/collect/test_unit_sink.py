@@ -30,7 +30,7 @@ from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.errors import LakeError
 from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.settle import settle
-from lakeprobe.lake import audits, layout
+from lakeprobe.lake import audits, compaction, layout, log
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import UnitWriter
 from lakeprobe.lake.values import ValuesWriter
@@ -534,3 +534,19 @@ def test_a_step_of_functions_takes_a_twelfth_of_msprobes_bytes(lake: Path, sink:
     msprobe = sum((dump / name).stat().st_size for name in ("dump.json", "stack.json", "construct.json"))
     ours = sum(file.stat().st_size for file in layout.unit_folder(lake, UnitKey("npu", 0, 0)).iterdir())
     assert ours * 12 <= msprobe, msprobe / ours
+
+
+@pytest.mark.parametrize("steps", [compaction.MANY_UNITS - 1, compaction.MANY_UNITS])
+def test_many_small_steps_share_files_once_collecting_has_ended(tmp_path: Path, steps: int) -> None:
+    sink = UnitSink(tmp_path / "lake", "many", Settings())
+    for step in range(steps):
+        sink.begin(step, 0)
+        sink.add("Torch.add.0.forward", {"input_args": [{"type": "int", "value": step}]}, parent=None, stack=None)
+        sink.end()
+    sink.close()
+    is_many = steps == compaction.MANY_UNITS
+    things = ["run=many/rank=0"] if is_many else [f"run=many/step={step}/rank=0" for step in range(steps)]
+    assert sorted(log.read(tmp_path / "lake").places) == sorted(things)
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        assert lake.sql("SELECT step, rank FROM ops ORDER BY step").fetchall() == [(step, 0) for step in range(steps)]
+        assert lake.check() == []

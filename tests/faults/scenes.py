@@ -140,6 +140,10 @@ def scenes(home: Path) -> list[Scene]:  # noqa: C901
         compaction.compact(lake, "npu")
         ingest(home / "old" / "npu", lake=lake, ranks=[1], replace=True)
 
+    def without_contents(lake: Path) -> None:
+        ingest(home / "old", lake=lake, tensors="none")
+
+    by_rank = partial(compaction.compact, run="npu", by="rank")
     compact, split = partial(compaction.compact, run="npu"), partial(compaction.split, run="npu")
     remove, rename = partial(upkeep.remove, name="npu"), partial(upkeep.rename, name="npu", new="cuda")
     return [
@@ -153,6 +157,7 @@ def scenes(home: Path) -> list[Scene]:  # noqa: C901
         Scene("compact", runs, compact, compact),
         Scene("compact again", compacted, compact, compact),
         Scene("split", compacted, split, split),
+        Scene("compact by rank", without_contents, by_rank, by_rank),
         Scene("collect", store.create, collect, recover, grows=True),
         Scene("recover", collected, recover, recover, grows=True),
     ]  # fmt: skip

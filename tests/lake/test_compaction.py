@@ -117,6 +117,52 @@ def test_the_files_of_a_compacted_run(lake: Lake) -> None:
     assert lake.compact("npu", split=True).files == report.files_before
 
 
+def test_no_answer_depends_on_whether_a_rank_is_compacted(tmp_path: Path, home: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for run in ("npu", "gpu"):
+            lake.ingest(home / run, tensors="none")
+
+        def said() -> dict[str, Any]:
+            rows: dict[str, Any] = {table: sorted(map(repr, lake.sql(f"FROM {table}").fetchall())) for table in TABLES}
+            rows["one unit"] = lake.sql(
+                "SELECT name, max FROM tensors WHERE step = 1 AND rank = 2 ORDER BY 1"
+            ).fetchall()
+            return rows | {"ls": lake.ls(), "check": lake.check()}
+
+        def results() -> list[tuple[Any, ...]]:
+            lake.compare("npu", "gpu", name="c", replace=True, ranks=(0, 1))
+            found = lake.sql("SELECT * EXCLUDE (comparison) FROM results ORDER BY ALL").fetchall()
+            lake.rm("c")
+            return found
+
+        expected, compared = said(), results()
+        report = lake.compact("npu", by="rank")
+        assert (report.steps, report.units, report.files) == (2, 6, 3 * 7)  # tables and held.json of each rank
+        assert {name for name in log.read(lake.path).places if "npu" in name} == {f"run=npu/rank={r}" for r in range(3)}
+        assert said() == expected
+        lake.ingest(home / "npu", tensors="none", replace=True, ranks=(1,))
+        lake.rename("npu", "other")
+        lake.rename("other", "npu")
+        lake.compact("npu")
+        assert {name for name in log.read(lake.path).places if "npu" in name} == {f"run=npu/step={s}" for s in range(2)}
+        lake.compact("npu", by="rank")
+        lake.ingest(home / "npu", tensors="none", replace=True, ranks=(0,))
+        assert said() == expected
+        assert results() == compared != []
+        assert log.from_folders(lake.path) == dict(log.read(lake.path).places)
+        lake.compact("npu", split=True)
+        assert [place.held for place in log.read(lake.path).places.values()] == [()] * 12
+        assert said() == expected
+        with pytest.raises(UsageError, match="--by op does not exist; use step or rank"):
+            lake.compact("npu", by="op")
+
+
+def test_units_with_contents_stay_out_of_a_compacted_rank(lake: Lake) -> None:
+    before = log.read(lake.path).places
+    assert lake.compact("npu", by="rank").files == 6 * 7
+    assert log.read(lake.path).places == before
+
+
 def test_a_unit_that_comes_later_lies_beside_the_compacted_ones(lake: Lake, home: Path) -> None:
     lake.rm("npu")
     lake.ingest(home / "npu", ranks=[0, 2])
@@ -126,7 +172,7 @@ def test_a_unit_that_comes_later_lies_beside_the_compacted_ones(lake: Lake, home
     assert rows.fetchall() == [(0, 3), (1, 3), (2, 3)]
     assert [key.rank for key in layout.units(lake.path, "npu")] == [0, 1, 2] * 2
     lake.compact("npu")
-    assert [place.ranks for name, place in log.read(lake.path).places.items() if "npu" in name] == [(0, 1, 2)] * 2
+    assert [place.held for name, place in log.read(lake.path).places.items() if "npu" in name] == [(0, 1, 2)] * 2
 
 
 def test_a_run_that_changes_meanwhile_is_not_compacted(lake: Lake, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +194,9 @@ def test_a_reader_keeps_what_it_reads(lake: Lake) -> None:
     with staging.reading(lake.path) as before:
         lake.compact("npu")
         place = layout.unit_place(before, UnitKey("npu", 0, 1))
-        assert place.rank is None
+        assert place.held is None
         assert (place.folder / "tensors.parquet").is_file()
-        assert layout.unit_place(lake.path, UnitKey("npu", 0, 1)).rank == 1
+        assert layout.unit_place(lake.path, UnitKey("npu", 0, 1)).held == UnitKey("npu", 0, 1)
     lake.compact("npu")
     lake.note("npu", "the next writer removes what nobody reads")
     lake.rename("gpu", "cuda")
