@@ -157,10 +157,7 @@ def _files(snapshot: Snapshot, run: str) -> int:
 
 def _compacted(connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path) -> _Change:
     """Write a compacted step of its units into `folder`. Nothing if it is compacted already."""
-    change = _put_together(connection, lake, units, folder, layout.step_name(units[0].run, units[0].step), "rank")
-    for key in units if change.put else ():
-        _link_values(layout.unit_place(lake, key).values, folder / layout.values_of(key.rank))
-    return change
+    return _put_together(connection, lake, units, folder, layout.step_name(units[0].run, units[0].step), "rank")
 
 
 def _gathered(connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path) -> _Change:
@@ -174,7 +171,7 @@ def _gathered(connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list
 def _put_together(
     connection: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], folder: Path, thing: str, number: str
 ) -> _Change:
-    """Write the tables of the units into `folder`, which becomes `thing`. It holds them by their step or rank."""
+    """Write the units into `folder`, which becomes `thing`. It holds them by their step or rank."""
     coming = [name for name in map(layout.unit_name, units) if log.holder(lake.places, name) != thing]
     if not coming and not lake.places[thing].stale:
         return _Change({}, [])
@@ -182,6 +179,8 @@ def _put_together(
     places = {key: layout.unit_place(lake, key) for key in units}
     for table in _TABLES:
         _write_table(connection, folder / f"{table}.parquet", places)
+    for key, place in places.items():
+        _link_values(place.values, folder / layout.values_of(key.rank))
     log.write_held(folder, Place("", (), tuple(getattr(key, number) for key in units)))
     _date(folder, [place.folder for place in places.values()])
     return _Change({thing: folder}, coming)
