@@ -65,6 +65,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "func.jacrev": lambda model: torch.func.jacrev(model)(X),
     "functional.hvp": lambda model: torch.autograd.functional.hvp(lambda x: model(x).sum(), X, X)[1],
     "forward AD": _dual,
+    "cond": lambda model: torch.cond(torch.tensor(True), torch.sin, torch.cos, (model(X),)),
 }
 
 
