@@ -50,6 +50,11 @@ def _scripted_function(_: Any) -> Any:
     return torch.jit.script(twice)(X[:, :2])
 
 
+def _gradient_of_branches(model: Any) -> Any:
+    chosen = torch.cond(torch.tensor(True), lambda y: y.sin(), lambda y: y.cos(), (model(X),))
+    return torch.autograd.grad(chosen.sum(), model[0].weight)[0]
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "jit.script": lambda model: torch.jit.script(model)(X),
     "jit.script of a function": _scripted_function,
@@ -65,6 +70,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "func.jacrev": lambda model: torch.func.jacrev(model)(X),
     "functional.hvp": lambda model: torch.autograd.functional.hvp(lambda x: model(x).sum(), X, X)[1],
     "forward AD": _dual,
+    "cond": _gradient_of_branches,
 }
 
 

@@ -44,6 +44,7 @@ class Compiled:
             self._run_eagerly()
         else:
             self._put(torch, "compile", self._first_compile)
+        self._put(torch, "cond", self._around_branches)
         if self._boundary:
             self._put(torch.nn.Module, "__call__", self._around_modules)
 
@@ -77,33 +78,41 @@ class Compiled:
 
         return compile
 
+    def _around_branches(self, function: Function) -> Function:
+        """torch.cond compiles its branches itself, and fails if compiled code is to run eagerly (torch 2.13)."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._as_compiled(function, *args, **kwargs) if self.recorder.running else function(*args, **kwargs)
+
+        return call
+
     def _around_modules(self, function: Function) -> Function:
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.recorder.running or not _is_compiled(module):
                 return function(module, *args, **kwargs)
             if self.recorder.idle:
-                return self._as_compiled(module, *args, **kwargs)
-            return self._op(module, args, kwargs, _getframe(1))
+                return self._as_compiled(function, module, *args, **kwargs)
+            return self._op(function, module, args, kwargs, _getframe(1))
 
         return call
 
-    def _op(self, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
+    def _op(self, function: Function, module: Any, args: Any, kwargs: Any, frame: Any) -> Any:
         recorder = self.recorder
         name = f"Jit.{type(getattr(module, '_orig_mod', module)).__name__}"
         number = recorder.count(name)
         op = recorder.starts(f"{name}.{number}.forward", args, kwargs, frame)
-        output = recorder.run(op, self._as_compiled, (module, *args), kwargs)
+        output = recorder.run(op, self._as_compiled, (function, module, *args), kwargs)
         self._calls.called(name, number, op, args, kwargs, output)
         return output
 
-    def _as_compiled(self, module: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run the module without our replacements, as torch was when the module was compiled, and return its result."""
+    def _as_compiled(self, function: Function, *args: Any, **kwargs: Any) -> Any:
+        """Call the function without our replacements, as torch was when it was compiled, and return its result."""
         stance = self._stance
         self._in_place.hide()
         if stance is not None:
             stance.__exit__(None, None, None)
         try:
-            return torch.nn.Module.__call__(module, *args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             if stance is not None:
                 stance.__enter__()
