@@ -32,6 +32,7 @@ class Net(nn.Cell):
         super().__init__()
         self.first, self.act = nn.Dense(4, 8), nn.GELU()
         self.drop, self.last = nn.Dropout(p=0.5), nn.Dense(8, 1)
+        self.own = OwnGradient()
 
     def construct(self, x: Tensor) -> Tensor:
         return self.last(self.drop(self.act(self.first(x))))
@@ -83,6 +84,9 @@ PROGRAMS: dict[str, Callable[[Any, Any, Tensor], Any]] = {
     "grad through jit": lambda _, __, x: mindspore.grad(lambda x: compiled_curve(x).sum())(x),
     "a cell that jit compiles": lambda _, cell, x: mindspore.grad(lambda x: cell(x).sum())(x),
     "recompute": lambda net, _, x: mindspore.grad(lambda x: mindspore.recompute(net.first, x).sum())(x),
+    "a watched cell with a gradient of its own": lambda net, _, x: mindspore.grad(
+        lambda x: net.own(net.first(x)).sum()
+    )(x),
     "a gradient of one's own": lambda _, __, x: mindspore.grad(lambda x: OwnGradient()(x).sum())(x),
 }
 

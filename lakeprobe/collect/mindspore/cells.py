@@ -110,7 +110,7 @@ class Cells:
             return self._after(cell, output)
 
         first = cell.register_forward_pre_hook(before, with_kwargs=True)
-        last = cell.register_forward_hook(after, with_kwargs=True)
+        last = _register_forward_hook(cell, after)
         self._handles += [first, last]
         self._before_hooks.append((cell._forward_pre_hook, first.handle_id, before))
         self._after_hooks.append((cell._forward_hook, last.handle_id, after))
@@ -154,6 +154,20 @@ class Cells:
                 self._gradients.came(prefix, name, gradient)
 
         return hook
+
+
+def _register_forward_hook(cell: Any, hook: Callable[..., Any]) -> Any:
+    """Register a hook on the results of a cell, also on one with a backward of its own, where MindSpore registers none.
+
+    It does call such a hook, behind what `bprop` covers.
+    """
+    if not cell.has_bprop:
+        return cell.register_forward_hook(hook, with_kwargs=True)
+    object.__setattr__(cell, "has_bprop", False)
+    try:
+        return cell.register_forward_hook(hook, with_kwargs=True)
+    finally:
+        object.__setattr__(cell, "has_bprop", True)
 
 
 def parts(model: Any) -> Iterator[tuple[str, Any]]:
