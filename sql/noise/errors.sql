@@ -113,7 +113,7 @@ WITH
             upper_out,
             spacing,
             n,
-            regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
+            is_normalisation(o.api) AS is_normalisation,
             if(
                 o.direction = 'forward'
                 AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$'),

@@ -19,7 +19,7 @@ WITH
             o.number,
             o.kind,
             regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
-            is_softmax OR regexp_matches(o.api, '(?i)(layer|batch|group|instance|rms)_?norm') AS is_normalisation,
+            is_softmax OR is_normalisation(o.api) AS is_normalisation,
             l.is_input,
             l.n,
             l.golden_norm,
