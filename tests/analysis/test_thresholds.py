@@ -48,7 +48,7 @@ def test_overflow_goes_by_the_jump_of_the_rule(lake: Lake) -> None:
     for name in ("usual", "changed"):
         with stage_connection(lake._connection) as stages:
             set_thresholds(stages, comparison.load(lake.path, name).thresholds)
-            keep(stages, "jumps", "overflow/jumps", {"run": "target", "step": None})
+            keep(stages, "jumps", "overflow/jumps", {"run": "target"})
             counts += stages.execute("SELECT count(*), min(jump) FROM jumps").fetchall()
     (usual, least), (changed, least_changed) = counts
     assert 0 < usual < changed
