@@ -1,8 +1,9 @@
 # ruff: noqa: E501 a defect is a line
 """Defects that only a cut run can have, each a change by name, with the ops that are its cause and where it sits.
 
-Most are bugs that TTrace (arXiv 2506.09280, table of bugs) or Megatron-LM's history report: a missing or doubled
-reduction, gradients that are not reduced or not divided, a wrong order or half of shards, a wrong part of the mask.
+They are of the kinds that parallel code gets wrong: a missing or doubled reduction, gradients that are not reduced or
+not divided, a wrong order or half of shards, a wrong part of the mask. TTrace (arXiv 2506.09280) reports 14 silent bugs
+of Megatron-LM. These defects were not taken from its table.
 """
 
 from __future__ import annotations
