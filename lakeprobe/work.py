@@ -7,10 +7,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lakeprobe.errors import LakeError, UsageError
 
@@ -88,7 +88,7 @@ def run_all(
         try:
             if meanwhile:
                 meanwhile()
-            for done, future in enumerate(as_completed(futures), start=1):
+            for done, future in enumerate(filter(_has_run, as_completed(futures)), start=1):
                 future.result()
                 if progress:
                     progress(done, len(tasks))
@@ -110,9 +110,20 @@ def _begin(stop: Event) -> None:
 
 
 def _unless_stopped(function: Callable[[Task], Report], task: Task) -> Report:
-    if _stop is not None and _stop.is_set():
+    if _stop is None:
+        return function(task)
+    if _stop.is_set():
         raise CancelledError
-    return function(task)
+    try:
+        return function(task)
+    except BaseException:
+        _stop.set()  # before this worker takes the next task
+        raise
+
+
+def _has_run(future: Future[Any]) -> bool:
+    """Return whether a task was begun. If it was not, the failure that stopped it comes, too."""
+    return not isinstance(future.exception(), CancelledError)
 
 
 def _can_fork() -> bool:
