@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import ref
 
 import torch
 
@@ -145,24 +144,25 @@ class Modules:
         """Record the gradient of each parameter once it is accumulated."""
         leaves = [item for item in parameters.items() if item[1].requires_grad and item[1].is_leaf]
         for name, parameter in self._gradients.unwatched(prefix, leaves):
-            hook = self._gradient_hook(prefix, name, parameter)
+            hook = self._gradient_hook(prefix, name)
             if hasattr(parameter, _MAIN_GRADIENT):
                 node = accumulator(parameter)
                 self._held.append(node)  # the hooks live as long as the node
-                self._handles.append(node.register_hook(hook))
+                self._handles.append(node.register_hook(functools.partial(_with, hook, parameter)))
             else:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
-    def _gradient_hook(self, prefix: str, name: str, parameter: Any) -> Callable[..., None]:
-        known = ref(parameter)
-
-        def hook(*_: Any) -> None:
-            parameter = known()
-            if self.recorder.running and parameter is not None:
+    def _gradient_hook(self, prefix: str, name: str) -> Callable[[Any], None]:
+        def hook(parameter: Any) -> None:
+            if self.recorder.running:
                 self.boundaries.reached_parameter(prefix)
                 self._gradients.came(prefix, name, getattr(parameter, _MAIN_GRADIENT, parameter.grad))
 
         return hook
+
+
+def _with(hook: Callable[[Any], None], parameter: Any, *_: Any) -> None:
+    hook(parameter)
 
 
 class _Part:
