@@ -428,6 +428,39 @@ def test_a_subclass_of_tensor_sees_none_of_our_calls_and_keeps_its_class_and_att
     assert counted(capture(memory, nn.Identity(), level=level)) == counted(None)
 
 
+class Copying(nn.Module):
+    """Copies and saves itself while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_forward_hook(_twice)
+
+    def forward(self, x: Any) -> Any:
+        self.copies = [copy.deepcopy(self), pickle.loads(pickle.dumps(self))]
+        return self.linear(x)
+
+
+def _twice(_: Any, __: Any, output: Any) -> Any:
+    return output * 2
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_module_that_copies_itself_while_it_runs_gives_copies_without_our_hooks(level: str, memory: Memory) -> None:
+    model = nn.Sequential(Copying())
+    watched = capture(memory, model, level=level)
+    watched.start()
+    model(torch.ones(1, 4))
+    watched.close()
+    assert "Module.0.Copying.forward.0" in bodies(memory)
+    for one in model[0].copies:
+        kinds = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+        assert [len(getattr(one, kind)) for kind in kinds] == [0, 0, 0]
+        assert list(one._forward_hooks.values()) == [_twice]
+        assert torch.equal(one(torch.ones(1, 4)), model[0](torch.ones(1, 4)))
+    assert "__reduce_ex__" not in vars(nn.Module)
+
+
 class Naming(torch.overrides.TorchFunctionMode):
     """A mode that looks at which functions it gets, in a table made at import and as they are found now."""
 
