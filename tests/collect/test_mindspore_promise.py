@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import subprocess
@@ -127,6 +128,41 @@ def run(name: str, memory: Memory | None = None, level: str = "mix") -> str:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_transformed_or_compiled_gives_the_same_bits(name: str, level: str, memory: Memory) -> None:
     assert run(name, memory, level) == run(name)
+
+
+def test_a_function_that_the_program_replaces_in_a_step_stays_replaced(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "relu", ops.relu)  # puts it back after this test
+    watched = capture(memory)
+    watched.start()
+    recorded = ops.relu
+
+    def faster(x: Any) -> Any:
+        return recorded(x) * 3
+
+    ops.relu = faster
+    compiled_curve(Tensor(np.ones((1, 4), np.float32)))  # MindSpore's own functions come back for this
+    assert ops.relu is faster
+    watched.close()
+    assert ops.relu is faster
+
+
+def test_a_copy_of_a_watched_cell_is_not_watched(memory: Memory) -> None:
+    net = Net()
+    seen: list[Any] = []
+    net.first.register_forward_hook(lambda *_: seen.append(1))
+    before = list(net.first._forward_hook.values())
+    x = Tensor(np.ones((1, 4), np.float32))
+    watched = capture(memory, net, level="L0")
+    watched.start()
+    twin = copy.deepcopy(net)
+    twin(x)
+    assert len(net.first._forward_hook) == 2
+    watched.close()
+    assert list(twin.first._forward_hook.values()) == before
+    assert [len(twin.first._forward_pre_hook), len(seen)] == [0, 1]
+    assert memory.steps[-1].bodies == {}
 
 
 def test_a_failure_ends_the_collecting_and_not_the_training(

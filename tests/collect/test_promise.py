@@ -428,6 +428,143 @@ def test_a_subclass_of_tensor_sees_none_of_our_calls_and_keeps_its_class_and_att
     assert counted(capture(memory, nn.Identity(), level=level)) == counted(None)
 
 
+class Copying(nn.Module):
+    """Copies and saves itself while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_forward_hook(_twice)
+
+    def forward(self, x: Any) -> Any:
+        self.copies = [copy.deepcopy(self), pickle.loads(pickle.dumps(self))]
+        return self.linear(x)
+
+
+def _twice(_: Any, __: Any, output: Any) -> Any:
+    return output * 2
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_module_that_copies_itself_while_it_runs_gives_copies_without_our_hooks(level: str, memory: Memory) -> None:
+    model = nn.Sequential(Copying())
+    watched = capture(memory, model, level=level)
+    watched.start()
+    model(torch.ones(1, 4))
+    watched.close()
+    assert "Module.0.Copying.forward.0" in bodies(memory)
+    for one in model[0].copies:
+        kinds = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+        assert [len(getattr(one, kind)) for kind in kinds] == [0, 0, 0]
+        assert list(one._forward_hooks.values()) == [_twice]
+        assert torch.equal(one(torch.ones(1, 4)), model[0](torch.ones(1, 4)))
+    assert "__reduce_ex__" not in vars(nn.Module)
+
+
+class Naming(torch.overrides.TorchFunctionMode):
+    """A mode that looks at which functions it gets, in a table made at import and as they are found now."""
+
+    table = frozenset({torch.nn.functional.dropout, torch.Tensor.mul, torch.add})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: list[tuple[str, bool]] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        now = (torch.nn.functional.dropout, torch.Tensor.mul, torch.add)
+        if function in self.table and function in now:
+            self.known.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+class Handling(torch.Tensor):
+    """A subclass that has its own version of some functions."""
+
+    table = Naming.table
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in cls.table:
+            return function.__name__
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_a_handler_of_the_programs_gets_torchs_own_functions(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    with Naming() as mode:
+        x = torch.nn.functional.dropout(torch.ones(2).mul(2), 0.5)
+        torch.add(x, x)
+    with torch.device("cpu"):  # also a mode, which looks at no function that is recorded
+        torch.ones(2).mul(3)
+    handling = torch.ones(2).as_subclass(Handling)
+    given = [torch.nn.functional.dropout(handling, p=0.5), handling.mul(2), torch.add(handling, other=1)]
+    watched.close()
+    assert mode.known == ["mul", "dropout", "add"]
+    assert given == [*mode.known[1::-1], "add"]
+    assert [name for name in bodies(memory) if name.endswith("forward")] == [
+        "Tensor.mul.0.forward", "Functional.dropout.0.forward", "Torch.add.0.forward", "Tensor.mul.1.forward",
+        "Functional.dropout.1.forward", "Tensor.mul.2.forward", "Torch.add.1.forward",
+    ]  # fmt: skip
+
+
+def test_lists_of_functions_that_torch_makes_once_have_its_own(memory: Memory) -> None:
+    from torch.utils import _device
+
+    lists = (_device._device_constructors, torch.overrides.get_testing_overrides)
+    own = [set(each()) for each in lists]
+    for each in lists:
+        each.cache_clear()
+    watched = capture(memory, risk_level="ALL")
+    watched.start()
+    with torch.device("meta"):
+        made = torch.ones(2)
+    watched.close()
+    assert made.device.type == "meta"
+    assert [set(each()) for each in lists] == own
+
+
+def test_a_function_that_the_program_replaces_in_a_step_stays_replaced(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    functional, before = torch.nn.functional, torch.nn.functional.relu
+    monkeypatch.setattr(functional, "relu", before)  # puts it back after this test
+    watched = capture(memory)
+    watched.start()
+    recorded = functional.relu
+
+    def faster(x: Any) -> Any:
+        return recorded(x) * 3
+
+    functional.relu = faster
+    torch.fx.symbolic_trace(nn.Identity())  # torch's own functions come back for this
+    assert functional.relu is faster
+    watched.close()
+    assert functional.relu is faster
+    assert torch.equal(functional.relu(torch.ones(2)), torch.full((2,), 3.0))
+
+    watched = capture(Memory())
+    watched.start()  # and a program that ends in a step what it began before leaves torch's own
+    functional.relu = before
+    watched.close()
+    assert functional.relu is before
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_a_program_can_swap_tensors_in_a_step(level: str, memory: Memory) -> None:
+    model = nn.Sequential(nn.Linear(5, 5))
+    watched = capture(memory, model, level=level)
+    watched.start()
+    model(torch.ones(1, 5)).sum().backward()
+    torch.utils.swap_tensors(model[0].weight, nn.Parameter(torch.ones(5, 5)))
+    model(torch.ones(1, 5))
+    watched.close()
+    last = [name for name in bodies(memory) if name.endswith((".1.forward", "forward.1"))]
+    assert last
+    assert watched.recorder.failures == []
+    assert not model[0].weight._post_accumulate_grad_hooks
+
+
 # ---- kinds of tensors ------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from mindspore.common.api import _pynative_executor
 from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
 from lakeprobe.collect.mindspore.passages import Gradients, Passage
 from lakeprobe.collect.mindspore.trials import Call, Trials
-from lakeprobe.collect.watching.places import Function, Place
+from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 _COLLECTIVE = (f"{MINT_DISTRIBUTED}.", "Distributed.")
@@ -33,29 +33,26 @@ class Calls:
         self._trials = trials
         self._replacements: dict[tuple[str, int], Function] = {}
         self._places: list[Place] = []
-        self._in_place: list[tuple[Place, Function]] = []
+        self._in_place = Replacements()
 
     def start(self) -> None:
         """Install the recording functions."""
         if not self._places or not all(place.unchanged for place in self._places):
             self._places = places()
-        self._in_place = [(place, self._replacement(place)) for place in self._places]
-        self.show()
+        for place in self._places:
+            self._in_place.put(place, self._replacement(place))
 
     def stop(self) -> None:
         """Restore MindSpore's own functions."""
-        self.hide()
-        self._in_place = []
+        self._in_place.remove()
 
     def hide(self) -> None:
         """Restore MindSpore's functions temporarily. Does nothing if not started."""
-        for place, _ in self._in_place:
-            place.restore()
+        self._in_place.hide()
 
     def show(self) -> None:
         """Install the recording functions again after `hide`."""
-        for place, function in self._in_place:
-            place.put(function)
+        self._in_place.show()
 
     def _replacement(self, place: Place) -> Function:
         key = (place.name, id(place.function))

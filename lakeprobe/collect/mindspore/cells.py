@@ -9,12 +9,14 @@ from mindspore import nn
 
 from lakeprobe.collect.mindspore.passages import Passage
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
-from lakeprobe.collect.watching.places import Place, place_of
+from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.errors import UsageError
 
 _Hook = tuple[Any, int, Callable[..., Any]]
 """A cell's hooks by number, the number of our hook, and our hook."""
+_HOOKS = tuple(f"_lazy_forward_{hook}" for hook in ("pre_hook", "pre_hook_with_kwargs", "hook", "hook_with_kwargs"))
+"""Where a cell keeps its hooks, by numbers that no two hooks share."""
 
 
 class Cells:
@@ -28,7 +30,7 @@ class Cells:
         self._handles: list[Any] = []
         self._before_hooks: list[_Hook] = []
         self._after_hooks: list[_Hook] = []
-        self._call: Place | None = None
+        self._in_place = Replacements()
         self._gradients = ParameterGradients(recorder)
 
     def start(self, models: Any) -> None:
@@ -38,18 +40,17 @@ class Cells:
                 kind = type(model).__name__
                 raise UsageError(f"a model should be a mindspore.nn.Cell, or a list of them, not a {kind}")
         self._calls = ModuleCalls(self.recorder)
-        self._call = place_of("Cell", nn.Cell, "__call__")
-        if self._call is not None:
-            self._call.put(self._guarded(self._call.function))
+        for name, around in (("__call__", self._guarded), ("__getstate__", self._without_hooks)):
+            place = place_of("Cell", nn.Cell, name)
+            if place is not None:
+                self._in_place.put(place, around(place.function))
         for prefix, cell in named_parts(models):
             self._hook(prefix, cell)
         self.show()
 
     def stop(self) -> None:
         """Remove all hooks, including those on parameters."""
-        if self._call is not None:
-            self._call.restore()
-            self._call = None
+        self._in_place.remove()
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -88,6 +89,22 @@ class Cells:
                 raise
 
         return call
+
+    def _without_hooks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the method that gives what is copied and pickled of a cell. A copy is not watched."""
+
+        @functools.wraps(function)
+        def state(cell: Any) -> Any:
+            base, attributes = function(cell)
+            ours = {key for _, key, _ in (*self._before_hooks, *self._after_hooks)}
+            kept = dict(attributes)
+            for name in _HOOKS:
+                hooks = kept.get(name)
+                if hooks:
+                    kept[name] = type(hooks)(item for item in hooks.items() if item[0] not in ours)
+            return base, kept
+
+        return state
 
     @guarded
     def _left(self, cell: Any) -> None:

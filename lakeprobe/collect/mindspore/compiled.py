@@ -10,7 +10,7 @@ from mindspore.common import api
 from lakeprobe.collect.mindspore.calls import Calls
 from lakeprobe.collect.mindspore.cells import Cells
 from lakeprobe.collect.mindspore.primitives import Primitives
-from lakeprobe.collect.watching.places import Function, Place, place_of
+from lakeprobe.collect.watching.places import Function, Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 
@@ -30,7 +30,7 @@ class Compiled:
         self._calls = calls
         self._hidden = (calls, primitives, cells)
         self._seen = False
-        self._places: list[Place] = []
+        self._in_place = Replacements()
 
     def start(self) -> None:
         """Replace MindSpore's functions that run compiled functions and backward."""
@@ -40,14 +40,11 @@ class Compiled:
         ):
             place = place_of("Jit", owner, name)
             if place is not None:
-                place.put(functools.update_wrapper(around(place.function), place.function))
-                self._places.append(place)
+                self._in_place.put(place, functools.update_wrapper(around(place.function), place.function))
 
     def stop(self) -> None:
         """Restore MindSpore's functions."""
-        for place in self._places:
-            place.restore()
-        self._places = []
+        self._in_place.remove()
 
     def _around_forward(self, function: Function) -> Function:
         recorder = self.recorder

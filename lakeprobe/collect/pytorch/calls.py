@@ -10,6 +10,7 @@ import torch
 from lakeprobe.collect.pytorch import apis
 from lakeprobe.collect.pytorch.functions import places
 from lakeprobe.collect.pytorch.modules import Modules
+from lakeprobe.collect.pytorch.tracing import call_hidden, handled
 from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.places import Function, Place, Replacements
@@ -70,7 +71,7 @@ class Calls:
         def call(*args: Any, **kwargs: Any) -> Any:
             if recorder.idle:
                 return function(*args, **kwargs)
-            return recorder.run(None, function, args, kwargs)
+            return self._run(None, function, args, kwargs)
 
         return call
 
@@ -83,11 +84,17 @@ class Calls:
             self._modules.boundaries.reached_forward()
             number = recorder.count(name)
             op = recorder.starts(f"{name}.{number}.forward", args, kwargs, _getframe(1))
-            output = recorder.run(op, function, args, kwargs)
+            output = self._run(op, function, args, kwargs)
             self.called(name, number, op, args, kwargs, output)
             return output
 
         return call
+
+    def _run(self, op: Op | None, function: Function, args: Any, kwargs: Any) -> Any:
+        """Run the function. A handler of the program's, which may look at which function it is, sees torch's own."""
+        if handled(args, kwargs):
+            return self.recorder.run(op, call_hidden, (self._in_place, function, args, kwargs), {})
+        return self.recorder.run(op, function, args, kwargs)
 
     @guarded
     def called(self, name: str, number: int, op: Op | None, args: Any, kwargs: Any, output: Any) -> None:

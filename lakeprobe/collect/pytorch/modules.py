@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import ref
 
 import torch
 
@@ -23,6 +22,9 @@ _COMPILED = "_orig_mod"
 _MAIN_GRADIENT = "main_grad"
 """Where Megatron accumulates a parameter's gradients, in its own hook on the parameter's node, which runs before
 ours."""
+_BEFORE = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
+_AFTER = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+"""Where a module keeps what it calls before and after its forward."""
 _ENOUGH = "_StopRecomputationError"
 """The exception with which torch ends a forward that backward reruns, once it has what it needs. It counts as a result
 of None.
@@ -59,6 +61,9 @@ class Modules:
         place = place_of("Module", torch.nn.Module, "__call__")
         if place is not None:
             self._in_place.put(place, functools.wraps(place.function)(self._around(place.function)))
+        place = place_of("Module", torch.nn.Module, "__reduce_ex__")
+        if place is not None:
+            self._in_place.put(place, functools.wraps(place.function)(self._without_hooks(place.function)))
 
     def stop(self) -> None:
         """Remove the hooks on parameters."""
@@ -93,6 +98,18 @@ class Modules:
                 part.leave()
 
         return call
+
+    def _without_hooks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the method that copies and pickles modules. One that does so while it runs keeps our hooks to itself."""
+
+        def reduced(module: Any, protocol: Any) -> Any:
+            made = function(module, protocol)
+            part = self._parts.get(id(module))
+            if part is None or not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict):
+                return made
+            return (*made[:2], part.without_hooks(made[2]), *made[3:])
+
+        return reduced
 
     def _hooks(self, prefix: str) -> tuple[Hook, Hook]:
         """Return the functions to call before and after the forward of a submodule."""
@@ -145,24 +162,25 @@ class Modules:
         """Record the gradient of each parameter once it is accumulated."""
         leaves = [item for item in parameters.items() if item[1].requires_grad and item[1].is_leaf]
         for name, parameter in self._gradients.unwatched(prefix, leaves):
-            hook = self._gradient_hook(prefix, name, parameter)
+            hook = self._gradient_hook(prefix, name)
             if hasattr(parameter, _MAIN_GRADIENT):
                 node = accumulator(parameter)
                 self._held.append(node)  # the hooks live as long as the node
-                self._handles.append(node.register_hook(hook))
+                self._handles.append(node.register_hook(functools.partial(_with, hook, parameter)))
             else:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
-    def _gradient_hook(self, prefix: str, name: str, parameter: Any) -> Callable[..., None]:
-        known = ref(parameter)
-
-        def hook(*_: Any) -> None:
-            parameter = known()
-            if self.recorder.running and parameter is not None:
+    def _gradient_hook(self, prefix: str, name: str) -> Callable[[Any], None]:
+        def hook(parameter: Any) -> None:
+            if self.recorder.running:
                 self.boundaries.reached_parameter(prefix)
                 self._gradients.came(prefix, name, getattr(parameter, _MAIN_GRADIENT, parameter.grad))
 
         return hook
+
+
+def _with(hook: Callable[[Any], None], parameter: Any, *_: Any) -> None:
+    hook(parameter)
 
 
 class _Part:
@@ -191,6 +209,16 @@ class _Part:
                     module._forward_hooks.move_to_end(after, last=False)
                     module._forward_hooks_with_kwargs[after] = module._forward_hooks_always_called[after] = True
 
+    def without_hooks(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes of the module, or those that its class keeps, without our hooks."""
+        ours = {hook for pair in self.hooks for hook in pair}
+        kept = dict(state)
+        for name in (*_BEFORE, *_AFTER):
+            hooks = state.get(name)
+            if hooks is not None:
+                kept[name] = type(hooks)((key, hook) for key, hook in hooks.items() if key not in ours)
+        return kept
+
     def leave(self) -> None:
         """Remove the hooks when the last call has ended."""
         with self._lock:
@@ -198,14 +226,10 @@ class _Part:
             if not self._calls:
                 module = self._module
                 for before, after in self.hooks:
-                    for hooks in (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs):
-                        hooks.pop(before, None)
-                    for hooks in (
-                        module._forward_hooks,
-                        module._forward_hooks_with_kwargs,
-                        module._forward_hooks_always_called,
-                    ):
-                        hooks.pop(after, None)
+                    for name in _BEFORE:
+                        getattr(module, name).pop(before, None)
+                    for name in _AFTER:
+                        getattr(module, name).pop(after, None)
 
     def call_as_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a submodule that accepts no hooks."""

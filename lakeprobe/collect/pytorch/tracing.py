@@ -4,8 +4,10 @@ from functools import update_wrapper
 from typing import Any
 
 import torch
+from torch import overrides
 from torch._guards import TracingContext
 from torch.autograd import forward_ad
+from torch.utils import _device
 
 from lakeprobe.collect.watching.places import Function, Replacements, place_of
 
@@ -18,6 +20,16 @@ _READERS = (
     (torch.fx.Tracer, "trace"),
 )
 """Functions that read a model's source or calls. They would also read our replacements of torch's functions."""
+_TABLES = (
+    (_device, "_device_constructors"),
+    (overrides, "get_ignored_functions"),
+    (overrides, "get_default_nowrap_functions"),
+    (overrides, "get_testing_overrides"),
+    (overrides, "_get_overridable_functions"),
+    (overrides, "_get_tensor_methods"),
+)
+"""Functions that list torch's functions when they are first called, and give the same list from then on."""
+_default_handler = torch.Tensor.__torch_function__.__func__
 
 
 def traced() -> bool:
@@ -45,12 +57,50 @@ def hide_from_readers(in_place: Replacements) -> None:
             in_place.put(place, _hidden(in_place, place.function))
 
 
+def fill_tables() -> None:
+    """Make torch list its functions while they are its own, so that no list keeps ours.
+
+    `with torch.device(…)` looks the function up in such a list to know whether it makes a tensor.
+    """
+    for owner, name in _TABLES:
+        fill = getattr(owner, name, None)
+        if fill is not None:
+            fill()
+
+
+def handled(args: Any, kwargs: Any) -> bool:
+    """Return whether a `__torch_function__` of the program's gets to see the function that is called.
+
+    Those of torch.device and of plain subclasses of Tensor do not look at which function it is, or only in a table.
+    """
+    values = (*args, *kwargs.values()) if kwargs else args
+    if not overrides.has_torch_function(values):
+        return False
+    if torch._C._len_torch_function_stack():
+        modes = overrides._get_current_function_mode_stack()
+        if any(type(mode) is not _device.DeviceContext for mode in modes):
+            return True
+    return any(_has_handler(type(value)) for value in values)
+
+
+def _has_handler(kind: type) -> bool:
+    handler = getattr(kind, "__torch_function__", None)
+    if handler is None or handler is torch._C._disabled_torch_function_impl:
+        return False
+    return getattr(handler, "__func__", handler) is not _default_handler
+
+
+def call_hidden(in_place: Replacements, function: Function, args: Any, kwargs: Any) -> Any:
+    """Call the function without our replacements, and return its result."""
+    in_place.hide()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        in_place.show()
+
+
 def _hidden(in_place: Replacements, function: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
-        in_place.hide()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            in_place.show()
+        return call_hidden(in_place, function, args, kwargs)
 
     return update_wrapper(call, function)

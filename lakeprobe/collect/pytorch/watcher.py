@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from functools import update_wrapper
 from types import CodeType
 from typing import Any
 
@@ -15,11 +16,11 @@ from lakeprobe.collect.pytorch.compiled import Compiled
 from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.pytorch.perturbing import perturb
-from lakeprobe.collect.pytorch.tracing import hide_from_readers, traced
+from lakeprobe.collect.pytorch.tracing import fill_tables, hide_from_readers, traced
 from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.watching.places import Replacements
+from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
@@ -40,6 +41,7 @@ class Watcher:
     def start(self, model: Any) -> None:
         """Record modules (L0), functions (L1), or both (mix)."""
         level = self.recorder.settings.level
+        fill_tables()
         if level in ("L0", "mix"):
             self._modules.start(model)
         if level in ("L1", "mix"):
@@ -47,7 +49,21 @@ class Watcher:
             if self._trials is None:
                 self._collectives.start()
         hide_from_readers(self._in_place)
+        self._forget_before_swaps()
         self._compiled.start()
+
+    def _forget_before_swaps(self) -> None:
+        """Forget what is known of tensors before the program swaps two: torch swaps none that has a weak reference."""
+        place = place_of("Torch", torch.utils, "swap_tensors")
+        if place is None:  # before torch 2.3
+            return
+        function = place.function
+
+        def swap_tensors(*args: Any) -> None:
+            self.recorder.leaves.forget_all()
+            function(*args)
+
+        self._in_place.put(place, update_wrapper(swap_tensors, function))
 
     def stop(self) -> None:
         """Restore torch and the model."""

@@ -284,7 +284,7 @@ class Capture:
         new = self.recorder.failures[self._noted :]
         if new:
             number = "1 value" if len(new) == 1 else f"{len(new)} values"
-            text = f"{number} could not be recorded, the first: {new[0]}"
+            text = f"{number} could not be recorded, the first: {' '.join(new[0].split())}"
             self._sink.note(text)
             if not self._noted:
                 diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")

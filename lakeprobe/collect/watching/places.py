@@ -23,7 +23,11 @@ class Place:
     @property
     def unchanged(self) -> bool:
         """Whether the owner still has the original function."""
-        return vars(self.owner).get(self.attribute, _INHERITED) is self.own
+        return self.holds(self.own)
+
+    def holds(self, function: Any) -> bool:
+        """Whether the owner itself has `function` there."""
+        return vars(self.owner).get(self.attribute, _INHERITED) is function
 
     def put(self, function: Function) -> None:
         """Replace the function."""
@@ -38,7 +42,10 @@ class Place:
 
 
 class Replacements:
-    """Our functions that replace a framework's functions."""
+    """Our functions that replace a framework's functions.
+
+    The program may replace them too, such as with a faster kernel, in the middle of a step. What it put there stays.
+    """
 
     def __init__(self) -> None:
         self._made: list[tuple[Place, Function]] = []
@@ -50,13 +57,15 @@ class Replacements:
 
     def hide(self) -> None:
         """Restore the original functions temporarily, the last replaced first."""
-        for place, _ in reversed(self._made):
-            place.restore()
+        for place, function in reversed(self._made):
+            if place.holds(function):
+                place.restore()
 
     def show(self) -> None:
         """Put our functions back after `hide`."""
         for place, function in self._made:
-            place.put(function)
+            if place.unchanged:
+                place.put(function)
 
     def remove(self) -> None:
         """Restore the original functions for good."""
