@@ -113,7 +113,6 @@ def _is_behind(name: str, wrong: int | None) -> bool:
 
 def _costs(lake_folder: Path, target: str, golden: str) -> tuple[float, float, float]:
     """The processor time of the whole comparison, of one by names alone, and of the search by itself; best of 3."""
-    units = [layout.unit_place(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
     rounds = []
     for _ in range(3):
         with lakeprobe.open(lake_folder, create=True) as lake:
@@ -122,6 +121,7 @@ def _costs(lake_folder: Path, target: str, golden: str) -> tuple[float, float, f
             whole = time.process_time()
             lake.compare(target, golden, name="by_names", replace=True, search=False)
             by_names = time.process_time()
+        units = [layout.unit_place(lake_folder, UnitKey(name, 0, 0)) for name in (target, golden)]
         connection = connect()
         begun = time.process_time()
         search(connection, *units)

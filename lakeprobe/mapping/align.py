@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TypeVar
 
-from lakeprobe.mapping.ops import Op, common_end, distance, relation, same_values
+from lakeprobe.mapping.ops import Op, common_end, distance, in_common, relation, same_values
 from lakeprobe.mapping.tensors import Matches, are_elsewhere, excludes
 from lakeprobe.mapping.units import Unit
 from lakeprobe.mapping.votes import ops_by_tensors
@@ -208,14 +208,11 @@ class _Alignment:
         if _contradict(target, golden) or _are_steps(target, golden):
             return 0.0
         kind = relation(target, golden)
-        values = target.fingerprints & golden.fingerprints
-        count = values.total()
-        shapes = (target.shapes & golden.shapes).total()
-        if not kind:
-            produced = any(leaf.role == "output" and leaf.fingerprint in values for leaf in target.leaves)
-            if count < 2 or not produced or target.carries or golden.carries:
-                return 0.0
-        elif target.leaves and golden.leaves and not shapes and not count:
+        count = in_common(target.fingerprints, golden.fingerprints)
+        if not kind and (count < 2 or target.carries or golden.carries or not _produces_one_of(target, golden)):
+            return 0.0
+        shapes = in_common(target.shapes, golden.shapes)
+        if kind and target.leaves and golden.leaves and not shapes and not count:
             return 0.0
         score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
         return score + (1.0 if target.name == golden.name else 0.0)
@@ -247,6 +244,11 @@ def _are_steps(target: Op, golden: Op) -> bool:
         if leaf.role == other.role == "output" and leaf.elements == other.elements
     ]
     return bool(outputs) and all(excludes(leaf, other) for leaf, other in outputs)
+
+
+def _produces_one_of(target: Op, golden: Op) -> bool:
+    """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""
+    return any(leaf.role == "output" and leaf.fingerprint in golden.fingerprints for leaf in target.leaves)
 
 
 def _wired_otherwise(target: Op, golden: Op) -> bool:

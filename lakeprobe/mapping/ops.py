@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 """The largest difference of equal statistics, relative to the tensor's magnitude."""
 
-_GRID = 1e3
-"""Grid steps per factor e for statistics. Equal ones share a grid point, but close ones may fall on different
-points."""
-
 _SAME_FAMILY, _PART_OF = 3.0, 1.5
 """The weight of two ops that are of one kind, or where one is a part of the other."""
 
@@ -62,6 +58,7 @@ class Leaf:
     `elements`: the number of elements, 1 for a scalar.
     `place`: its index among the tensors of its unit.
     `view`: a number that a tensor shares with its reshaped views in the same run. -1 if the dump does not tell.
+    `fingerprint`: what equal tensors have in common in two frameworks. None if it would say nothing.
     `tensor`: the tensor that it shows (mapping/tensors.py).
     """
 
@@ -80,24 +77,13 @@ class Leaf:
     elements: int = 1
     place: int = -1
     view: int = -1
+    fingerprint: Hashable | None = None
     tensor: Tensor | None = None
 
     @property
     def name(self) -> str:
         """The row's name."""
         return f"{self.op.name}.{self.slot}"
-
-    @property
-    def fingerprint(self) -> Hashable | None:
-        """What equal tensors have in common in two frameworks. None if it would say nothing (all 0 or 1)."""
-        if self.digest is not None:
-            return (self.elements, self.digest)
-        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
-            return None
-        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
-
-
-_TRIVIAL = (0.0, 1.0, -1.0)
 
 
 @dataclass(eq=False, slots=True)
@@ -134,7 +120,7 @@ class Op:
     def fingerprints(self) -> Counter[Hashable]:
         """The number of occurrences of each fingerprint in the op."""
         if self._fingerprints is None:
-            self._fingerprints = Counter(mark for leaf in self.leaves if (mark := leaf.fingerprint) is not None)
+            self._fingerprints = Counter(leaf.fingerprint for leaf in self.leaves if leaf.fingerprint is not None)
         return self._fingerprints
 
     @property
@@ -169,13 +155,20 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
 
 def distance(target: Leaf, golden: Leaf) -> float:
     """Return the relative distance of the statistics of two tensors, from 0 (the same) to 1 (unrelated or unknown)."""
-    parts = [
-        min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm))
-        if ours is not None and theirs is not None and math.isfinite(ours) and math.isfinite(theirs) and ours != theirs
-    ]
-    known = target.max is not None and golden.max is not None
-    return sum(parts) / len(parts) if parts else (0.0 if known else 1.0)
+    total, count = 0.0, 0
+    for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm)):
+        if ours is None or theirs is None or ours == theirs or not (math.isfinite(ours) and math.isfinite(theirs)):
+            continue
+        total += min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
+        count += 1
+    if count:
+        return total / count
+    return 1.0 if target.max is None or golden.max is None else 0.0
+
+
+def in_common(ours: Counter[Hashable], theirs: Counter[Hashable]) -> int:
+    """Return how many elements two multisets share."""
+    return sum(min(count, theirs[mark]) for mark, count in ours.items() if mark in theirs)
 
 
 def relation(target: Op, golden: Op) -> float:
@@ -193,12 +186,6 @@ def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
     while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
         count += 1
     return count
-
-
-def _on_grid(value: float) -> Hashable:
-    if not math.isfinite(value) or value == 0:
-        return str(abs(value)) if value == 0 else str(value)
-    return (value > 0, round(math.log(abs(value)) * _GRID))
 
 
 def _close(ours: float, theirs: float, magnitude: float) -> bool:

@@ -243,6 +243,8 @@ class _Rows:
                 ]
                 for leaf in ours
             }
+            if not any(alike.values()):
+                return
             rivals = Counter(other.row for others in alike.values() for other in others)
             for leaf in ours:
                 others = alike[leaf.row]
@@ -282,13 +284,15 @@ class _Rows:
                             self.add(leaf, other, confidence, *_why(pair, leaf, other))
 
     def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
-        """Return the free leaves of one role in groups of equal `layout`, with both sides of each group."""
+        """Return the free leaves of one role in groups of equal `layout` that both sides have."""
+        ours, theirs = ([leaf for leaf in side if leaf.role == role] for side in self.free(pair))
+        if not (ours and theirs):
+            return []
         groups: dict[Hashable, tuple[list[Leaf], list[Leaf]]] = defaultdict(lambda: ([], []))
-        for number, side in enumerate(self.free(pair)):
+        for number, side in enumerate((ours, theirs)):
             for leaf in side:
-                if leaf.role == role:
-                    groups[layout(leaf)][number].append(leaf)
-        return list(groups.values())
+                groups[layout(leaf)][number].append(leaf)
+        return [group for group in groups.values() if all(group)]
 
     def assigned(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
         """Return pairs of leaves with one role and shape. Empty if the assignment is ambiguous.
@@ -556,15 +560,11 @@ def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] |
     """Return another order of the same leaves with less than half of the distance, or None."""
     if not 2 <= len(found) <= _MOST_PERMUTED:
         return None
-    ours, theirs = zip(*found, strict=True)
     total = sum(distance(leaf, other) for leaf, other in found)
     if total < _NEAR:
         return None
-    ways = [
-        (sum(distance(leaf, other) for leaf, other in zip(ours, order, strict=True)), number, order)
-        for number, order in enumerate(permutations(theirs))
-    ]
-    least, _, order = min(ways)
+    ours, theirs = zip(*found, strict=True)
+    least, order = _orders(ours, theirs)[0]
     return list(zip(ours, order, strict=True)) if least < 0.5 * total else None
 
 
@@ -572,11 +572,15 @@ def _nearest(ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
     """Return the pairing with the least distance between statistics, if it is far better than any other. Else empty."""
     if len(ours) != len(theirs) or not 2 <= len(ours) <= _MOST_PERMUTED:
         return []
-    ways = sorted(
-        (sum(distance(leaf, other) for leaf, other in zip(ours, order, strict=True)), number, order)
-        for number, order in enumerate(permutations(theirs))
-    )
-    return list(zip(ours, ways[0][2], strict=True)) if ways[0][0] < 0.5 * ways[1][0] else []
+    (least, order), (second, _), *_ = _orders(ours, theirs)
+    return list(zip(ours, order, strict=True)) if least < 0.5 * second else []
+
+
+def _orders(ours: Sequence[Leaf], theirs: Sequence[Leaf]) -> list[tuple[float, list[Leaf]]]:
+    """Return all orders of `theirs`, each with its total distance from `ours`, the nearest first."""
+    distances = [[distance(leaf, other) for other in theirs] for leaf in ours]
+    ways = sorted((sum(map(list.__getitem__, distances, order)), order) for order in permutations(range(len(theirs))))
+    return [(total, [theirs[place] for place in order]) for total, order in ways]
 
 
 def _hooked_elsewhere(pair: Pair, role: str) -> bool:
