@@ -11,7 +11,7 @@
 --   §1.6: |x f'(x) / f(x)|)
 WITH
     leaves AS (
-        SELECT l.*, o.module_key, o.op_kind, o.direction
+        SELECT l.*, o.module_key, o.op_kind, o.direction, o.is_leaf
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE l.is_paired
@@ -27,7 +27,7 @@ WITH
     incoming AS (
         SELECT number, max(golden_norm) AS norm, max(n) AS n
         FROM leaves
-        WHERE is_input AND is_float AND op_kind <> 'module' AND direction = 'backward'
+        WHERE is_input AND is_float AND is_leaf AND direction = 'backward'
         GROUP BY number
     ),
     -- a gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left
