@@ -156,12 +156,17 @@ WITH
             )
         GROUP BY number
     ),
+    -- the largest error so far; a single number may have lost three digits, which says nothing of tensors
     before AS (
         SELECT
             o.number,
-            coalesce(max(greatest(e.error_out, e.upper_out)) OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS error
+            coalesce(max(error) OVER earlier, 0) AS error,
+            coalesce(max(error) FILTER (WHERE e.n >= 8) OVER earlier, 0) AS tensor_error
         FROM noise_ops AS o
-        LEFT JOIN noise_errors AS e ON e.number = o.number AND o.is_leaf
+        LEFT JOIN (
+            SELECT number, n, greatest(error_out, upper_out) AS error FROM noise_errors
+        ) AS e ON e.number = o.number AND o.is_leaf
+        WINDOW earlier AS (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ),
     -- behind a step of the optimizer parameters differ by the noise of that step; what ops add to a large error is no
     -- measure of it
@@ -198,14 +203,14 @@ WITH
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
-                WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor) THEN true
+                WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor, before.tensor_error) THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
                 -- optimizer errors are larger.
                 ELSE
                     coalesce(m.upper, 0) > greatest(
                         if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), 1e-2),
                         5 * floor,
-                        10 * before.error
+                        if(n < 8, 1000 * before.error, 10 * before.tensor_error)
                     )
             END
         GROUP BY m.number

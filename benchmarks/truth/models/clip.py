@@ -11,7 +11,7 @@ from benchmarks.truth import defects
 from benchmarks.truth.defects import call, inside, within
 from benchmarks.truth.models.transformers_offline import transformers
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
-from benchmarks.truth.planted import Defect, Model
+from benchmarks.truth.planted import Cause, Defect, Model
 from benchmarks.truth.training import Batch, Training
 
 VOCABULARY, LENGTH, BATCH, SIZE = 60, 10, 5, 16
@@ -103,7 +103,7 @@ def _norm_first(module: nn.Module, forward: Callable[..., torch.Tensor]) -> Call
 
 
 DEFECTS = (
-    Defect("warmer", "weights", call("exp"), _warmer),
+    Defect("warmer", "weights", (*call("exp"), Cause(r"^Module\.clip\.CLIPModel\.forward")), _warmer),
     Defect("scale", "argument", within(f"{VISION}.encoder.layers.1.self_attn", "scaled_dot_product_attention"), _scale),
     defects.setting("norm_eps", f"{TEXT}.final_layer_norm", "eps", 1e-4, "layer_norm"),
     defects.setting("no_bias", f"{VISION}.encoder.layers.0.mlp.fc2", "bias", None, "linear"),

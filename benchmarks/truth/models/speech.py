@@ -42,7 +42,7 @@ class Speech(nn.Module):
         x = functional.leaky_relu(self.norm(self.second(x)), self.slope)
         x = x + functional.glu(torch.cat([self.narrow(x), x], dim=1), dim=1)
         heard, _ = self.memory(x.transpose(1, 2))
-        guesses = functional.log_softmax(self.out(heard), dim=-1).transpose(0, 1)
+        guesses = functional.log_softmax(self.out(heard).float(), dim=-1).transpose(0, 1)
         return self.loss(guesses, letters, lengths // 2, sizes)
 
 
