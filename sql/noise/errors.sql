@@ -90,6 +90,20 @@ WITH
         FROM paired
         WHERE role = 'input' AND target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
+    -- likewise where its largest input has no counterpart, as what a bias is added to is inside an op of the other program
+    unseen AS (
+        SELECT target_seq
+        FROM paired
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND role = 'input'
+            AND target_kind = 'tensor'
+            AND epsilon_of(target_dtype) > 0
+        GROUP BY target_seq
+        HAVING
+            max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NULL)
+            > max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NOT NULL)
+    ),
     inputs AS (
         SELECT
             given.number,
@@ -128,18 +142,20 @@ WITH
                     summed,
                     largest
                 ),
-                if(
-                    recorded.target_seq IS NOT NULL,
-                    0,
-                    max(upper_out) FILTER (WHERE o.direction <> 'parameters_grad')
-                    OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                ),
-                if(recorded.target_seq IS NOT NULL, 0, 1)
-            ) AS own_error_in
+                if(recorded.target_seq IS NOT NULL, 0, NULL)
+            ) AS error_taken,
+            if(
+                error_taken IS NULL OR unseen.target_seq IS NOT NULL,
+                max(upper_out) FILTER (WHERE o.direction <> 'parameters_grad')
+                OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+                NULL
+            ) AS error_before,
+            coalesce(greatest(error_taken, error_before), 1) AS own_error_in
         FROM outputs
         JOIN noise_ops AS o USING (number)
         LEFT JOIN inputs USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
+        LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),
     -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled
     hidden AS (

@@ -35,6 +35,7 @@ PAIRS = {
     "gpt_torch": ("gpt_torch", "gpt_parallel_torch"),
     "llama_torch": ("llama_torch", "llama_fused_torch"),
     "mixer_torch": ("mixer_torch", "mixer_steps_torch"),
+    "unet": ("unet_torch", "unet_mindspore"),
 }
 
 
@@ -46,7 +47,7 @@ def side(pair: str, number: int) -> Any:
 def batch(pair: str) -> dict[str, Any]:
     """The same numbers on both sides: images, or tokens with their targets."""
     random = numpy.random.RandomState(1)
-    if pair in ("vit", "resnet", "mixer_torch"):
+    if pair in ("vit", "resnet", "mixer_torch", "unet"):
         return {"x": random.randn(4, 3, 16, 16).astype("f4"), "y": random.randint(0, 10, 4).astype("i4")}
     tokens = random.randint(1, 50, (2, 13)).astype("i4")
     mask = numpy.ones((2, 12), "i4")
