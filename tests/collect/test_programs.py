@@ -31,6 +31,7 @@ HERE_TOO = [
     "nested tensor", "a subclass of Tensor", "backward twice, retain_graph",
     "as accelerate: mixed precision, accumulation", "as DeepSpeed: an engine, flat parameters",
     "as Megatron: chunks, main_grad, a pipeline's backward",
+    "map", "a module that copies and saves itself",
 ]  # fmt: skip
 
 

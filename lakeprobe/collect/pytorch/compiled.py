@@ -19,6 +19,8 @@ from lakeprobe.collect.watching.places import Function, Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder
 
 _DYNAMO = "torch._dynamo"
+_HIGHER_ORDER = "torch._higher_order_ops.utils"
+"""The module through which cond, map, while_loop, scan and associative_scan compile the functions that they get."""
 _EAGER = (
     "lakeprobe: torch.compile is used; what is compiled runs eagerly while it is collected, as slow and with the same "
     "numbers as without compiling, and as compiled afterwards; compiled='boundary' records compiled modules as one op"
@@ -44,7 +46,8 @@ class Compiled:
             self._run_eagerly()
         else:
             self._put(torch, "compile", self._first_compile)
-        self._put(torch, "cond", self._around_branches)
+        self._put(torch, "cond", self._around_higher_order)  # older torch has no way in common
+        self._put(sys.modules.get(_HIGHER_ORDER), "_hop_compile_and_call", self._around_higher_order)
         if self._boundary:
             self._put(torch.nn.Module, "__call__", self._around_modules)
 
@@ -78,8 +81,8 @@ class Compiled:
 
         return compile
 
-    def _around_branches(self, function: Function) -> Function:
-        """torch.cond compiles its branches itself, and fails if compiled code is to run eagerly (torch 2.13)."""
+    def _around_higher_order(self, function: Function) -> Function:
+        """Let these compile what they are given. Run eagerly, cond fails and map returns a tuple (torch 2.13)."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._as_compiled(function, *args, **kwargs) if self.recorder.running else function(*args, **kwargs)

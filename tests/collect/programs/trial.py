@@ -6,7 +6,8 @@ import hashlib
 import warnings
 from typing import Any, NamedTuple
 
-import frameworks  # noqa: F401  it enters its programs
+import frameworks  # noqa: F401  it enters its programs, as does later
+import later  # noqa: F401
 import torch
 from kinds import PROGRAMS
 from memory import Memory, bodies, capture
