@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py units [RANKS STEPS]      a long dump of a large job, before and after compact
     python benchmarks/scale.py pairs [RANKS]            a comparison of so many small pairs
-    python benchmarks/scale.py analyses [RANKS ...]     the questions about a comparison of so many ranks
+    python benchmarks/scale.py analyses [RANKS[xOPS] ...]  the questions about runs and a comparison of so many ranks
 
 Inputs are made by inputs.py and kept in benchmarks/work. A lake of many steps is that of one step, whose files are
 linked into each. Prints Markdown tables.
@@ -27,7 +27,13 @@ WORK = Path(__file__).resolve().parent / "work"
 LAKEPROBE = [sys.executable, "-m", "lakeprobe"]
 OPS = 200
 COMPARE = ("compare", "target", "golden", "--name", "c", "--jobs", "1", "--quiet")
-QUESTIONS = (("comm", "golden"), ("first-diff", "c"), ("blame", "c"), ("merge", "c"))
+QUESTIONS = (
+    ("comm", "golden"), ("drift", "golden", "target"), ("drift", "golden", "target", "--rank", "5"),
+    ("first-diff", "c"), ("blame", "c"),
+    ("merge", "c", "--api", "Distributed", "--metric", "Max diff"), ("merge", "c", "--metric", "Max diff"),
+    ("merge", "c", "--metric", "Max diff", "--rank", "0-7"),
+)  # fmt: skip
+"""What is asked of the runs, and then of their comparison."""
 OP = "Distributed.all_reduce.0.forward"
 
 
@@ -50,26 +56,26 @@ def own_cost(act: Callable[[], object]) -> float:
     return time.process_time() - before
 
 
-def dumps(ranks: int) -> Path:
-    """The dumps of both sides, one step of `ranks` ranks."""
-    folder = WORK / f"ranks{ranks}"
+def dumps(ranks: int, ops: int) -> Path:
+    """The dumps of both sides, one step of `ranks` ranks with at least `ops` ops each."""
+    folder = WORK / f"ranks{ranks}x{ops}"
     if not folder.exists():
-        inputs.statistics(folder, ranks, OPS)
+        inputs.statistics(folder, ranks, ops)
     return folder
 
 
-def ingested(ranks: int, sides: Sequence[str]) -> Path:
+def ingested(ranks: int, sides: Sequence[str], ops: int = OPS) -> Path:
     """A lake with the dumps of `sides`."""
-    lake = WORK / f"lake{ranks}"
+    lake = WORK / f"lake{ranks}x{ops}"
     for side in sides:
         if not (lake / f"run={side}").exists():
-            cost(["ingest", dumps(ranks) / side, "--run", side, "--lake", lake])
+            cost(["ingest", dumps(ranks, ops) / side, "--run", side, "--lake", lake])
     return lake
 
 
 def many_steps(ranks: int, steps: int) -> Path:
     """A lake with the run golden in `steps` steps: the files of one step, linked into each."""
-    lake = WORK / f"lake{ranks}x{steps}"
+    lake = WORK / f"lake{ranks}-steps{steps}"
     if lake.exists():
         return lake
     one = log.read(ingested(ranks, ["golden"]))
@@ -115,9 +121,9 @@ def units(ranks: int = 512, steps: int = 20) -> None:
     print(f"\ncompact: {seconds:.0f} s, {megabytes:.0f} MB")
 
 
-def compared(ranks: int) -> Path:
+def compared(ranks: int, ops: int) -> Path:
     """A lake with the comparison c of so many pairs."""
-    lake = ingested(ranks, ["target", "golden"])
+    lake = ingested(ranks, ["target", "golden"], ops)
     if not (lake / "comparisons" / "comparison=c").exists():
         cost([*COMPARE, "--lake", lake])
     return lake
@@ -130,21 +136,26 @@ def pairs(ranks: int = 512) -> None:
     print(f"{ranks} pairs: {seconds:.1f} s, {seconds / ranks:.2f} s a pair, {megabytes:.0f} MB")
 
 
-def analyses(*ranks: int) -> None:
-    """Measure the questions about comparisons of so many ranks."""
-    print(f"| ranks | {' | '.join(' '.join(asked) for asked in QUESTIONS)} |\n|---{'|---' * len(QUESTIONS)}|")
-    for number in ranks or (64, 256, 1024):
-        lake = compared(number)
+def analyses(*jobs: str) -> None:
+    """Measure the questions about jobs of so many ranks, each RANKS or RANKSxOPS."""
+    print(f"| ranks × ops | {' | '.join(' '.join(asked) for asked in QUESTIONS)} |\n|---{'|---' * len(QUESTIONS)}|")
+    for job in jobs or ("64", "256", "1024", "256x2000"):
+        ranks, _, ops = job.partition("x")
+        lake = compared(int(ranks), int(ops or OPS))
         costs = [cost([*asked, "--lake", lake]) for asked in QUESTIONS]
-        print(f"| {number} | {' | '.join(f'{used:.1f} s, {peak:.0f} MB' for used, peak in costs)} |", flush=True)
+        cells = " | ".join(f"{used:.1f} s, {peak:.0f} MB" for used, peak in costs)
+        print(f"| {ranks} × {ops or OPS} | {cells} |", flush=True)
 
 
 def main(arguments: list[str]) -> None:
     """Run the measurement that is named first, with the numbers after it."""
-    named = {function.__name__: function for function in (units, pairs, analyses)}
-    if not arguments or arguments[0] not in named:
-        raise SystemExit(f"name one of {', '.join(named)}")
-    named[arguments[0]](*map(int, arguments[1:]))
+    named = {function.__name__: function for function in (units, pairs)}
+    if arguments[:1] == ["analyses"]:
+        analyses(*arguments[1:])
+    elif arguments and arguments[0] in named:
+        named[arguments[0]](*map(int, arguments[1:]))
+    else:
+        raise SystemExit(f"name one of {', '.join((*named, 'analyses'))}")
 
 
 if __name__ == "__main__":

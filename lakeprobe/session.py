@@ -299,6 +299,38 @@ class Lake:
         self._see_changes()
         return ComparisonResult(self if report.lake == self.path else Lake(report.lake), report.name, report)
 
+    def compare_shard(
+        self,
+        target: str,
+        golden: str,
+        shard: str,
+        *,
+        rule: str | None = None,
+        mappings: Mappings | None = None,
+        search: bool = True,
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        name: str | None = None,
+        noise: str | None = None,
+        replace: bool = False,
+        jobs: int = 1,
+        timeout: float | None = None,
+        memory: str | None = None,
+    ) -> Pending:
+        """Compare a share of the units of two runs of this lake: `shard` is such as "3/8", counted from 0.
+
+        The comparison is in the lake once all shards have finished: the last one publishes it. Returns how far they
+        are. The other options and errors are those of `compare`; a shard does not replace an equal comparison unless
+        `replace` says so, and UsageError is raised for a side that is a path and for a lake that cannot be written to.
+        """
+        report = run_compare(
+            target, golden, lake=self.path, rule=rule, mappings=mappings, search=search, steps=steps, ranks=ranks,
+            name=name, noise=noise, replace=replace, jobs=jobs, timeout=timeout, memory=memory, shard=shard,
+        )  # fmt: skip
+        self._see_changes()
+        assert report.pending is not None  # it is there for every shard
+        return report.pending
+
     def merge_layout(
         self,
         run: str,
@@ -634,6 +666,7 @@ class Lake:
         *runs: str,
         names: str | Sequence[str] = (),
         metric: str = "norm",
+        steps: Sequence[int] = (),
         ranks: Sequence[int] = (),
         threshold: float = drifting.THRESHOLD,
         noise: str | None = None,
@@ -641,16 +674,16 @@ class Lake:
         """Follow `metric` of the rows that `names` select, in `runs` and in `golden`, over all steps and ranks.
 
         A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names, drift follows
-        the parameter gradients, their norm over all parameters, and the loss. `ranks` are golden's; none means all.
-        `threshold` is a share of golden's tensor. Up to three times the difference between repeats of golden, measured
-        as `noise`, counts as noise.
+        the parameter gradients, their norm over all parameters, and the loss. `steps` and `ranks` are golden's; none
+        means all. `threshold` is a share of golden's tensor. Up to three times the difference between repeats of
+        golden, measured as `noise`, counts as noise.
 
-        Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to
-        follow.
+        Raises UsageError for a run, name, metric, step, rank or noise that does not exist, and where nothing is left
+        to follow.
         """
         with query_errors():
             return DriftReport.of(
-                drifting.drift(self._connection, golden, runs, names, metric, ranks, threshold, noise)
+                drifting.drift(self._connection, golden, runs, names, metric, steps, ranks, threshold, noise)
             )
 
     def series_drift(self, golden: str, run: str, threshold: float = drifting.THRESHOLD) -> duckdb.DuckDBPyRelation:
@@ -692,18 +725,23 @@ class Lake:
             return watching.watch(self._connection, run, [watching.load(rule) for rule in rules], last)
 
     def merge(
-        self, *sources: str, apis: Iterable[str] = (), metrics: Iterable[str] = (), steps: Sequence[int] = ()
+        self,
+        *sources: str,
+        apis: Iterable[str] = (),
+        metrics: Iterable[str] = (),
+        steps: Sequence[int] = (),
+        ranks: Sequence[int] = (),
     ) -> list[Sheet]:
         """Return the ranks of comparisons side by side, a sheet per step and metric.
 
         A source is a comparison, a result file of msprobe, or a folder of those. `apis` select rows by the beginning of
-        their names up to a dot, `metrics` are headers of msprobe's table, and `steps` select steps; without them
-        everything is merged. Raises UsageError if sources do not fit together or lack what is asked for, and DumpError
-        for damaged files.
+        their names up to a dot, `metrics` are headers of msprobe's table, and `steps` and `ranks` select those;
+        without them everything is merged. Raises UsageError if sources do not fit together or lack what is asked for,
+        and DumpError for damaged files.
         """
         comparisons, files = merging.sources(self.path, sources)
         with query_errors():
-            planned = merging.plan(comparisons, files, apis, metrics, steps)
+            planned = merging.plan(comparisons, files, apis, metrics, steps, ranks)
             return list(merging.found(merging.sheets(self._connection, planned), planned))
 
     def view(

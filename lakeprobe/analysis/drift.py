@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
 from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.watch import check_monitored
-from lakeprobe.compare.plan import pair_units
+from lakeprobe.compare.plan import pair_units, with_numbers
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
 
@@ -80,6 +80,7 @@ def drift(
     runs: Sequence[str],
     names: str | Sequence[str] = (),
     metric: str = "norm",
+    steps: Sequence[int] = (),
     ranks: Sequence[int] = (),
     threshold: float = THRESHOLD,
     noise: str | None = None,
@@ -87,18 +88,23 @@ def drift(
     """Follow `metric` of the rows that `names` select, in `runs` and in `golden`, over all steps and ranks.
 
     A name is an op, a row, a module's path (layers.1.mlp), or the beginning of one. Without names, drift follows the
-    parameter gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `ranks` are
-    golden's; none means all. `threshold` is a share of golden's tensor: of its norm, of norm/√n for the mean, of its
-    largest magnitude for max and min. Steps and ranks pair as in `compare`; rows pair by name. Up to three times the
-    difference between repeats of golden, measured as `noise`, counts as noise.
+    parameter gradients, their norm over all parameters, and the loss (sql/analysis/drift/usual.sql). `steps` and
+    `ranks` are golden's; none means all. `threshold` is a share of golden's tensor: of its norm, of norm/√n for the
+    mean, of its largest magnitude for max and min. Steps and ranks pair as in `compare`; rows pair by name. Up to three
+    times the difference between repeats of golden, measured as `noise`, counts as noise.
 
-    Raises UsageError for a run, name, metric, rank or noise that does not exist, and where nothing is left to follow.
+    Raises UsageError for a run, name, metric, step, rank or noise that does not exist, and where nothing is left to
+    follow.
     """
     _check(golden, runs, metric, threshold)
     everyone = [golden, *runs]
-    with stage_connection(connection) as stages:
+    units = _units(connection, everyone)
+    rows = _paired(units, golden, runs, _chosen(units[golden], steps, ranks))
+    of_steps, of_ranks = _numbers(rows)
+    with stage_connection(connection, of_steps if steps else (), ranks=of_ranks if ranks else ()) as stages:
         set_thresholds(stages, across=_are_of_two_frameworks(stages, everyone))
-        _pair(stages, golden, runs, ranks)
+        columns = ("runs", "steps", "ranks", "golden_steps", "golden_ranks")
+        keep(stages, "drift_units", "drift/units", dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
         keep(stages, "drift_ops", "drift/ops", {"runs": everyone})
         _choose(stages, golden, [names] if isinstance(names, str) else names)
         keep(stages, "drift_calls", "drift/calls", {"golden": golden, "runs": everyone})
@@ -145,37 +151,53 @@ def _are_of_two_frameworks(stages: duckdb.DuckDBPyConnection, runs: Sequence[str
     return bool(are)
 
 
-def _pair(stages: duckdb.DuckDBPyConnection, golden: str, runs: Sequence[str], ranks: Sequence[int]) -> None:
-    """Create drift_units: the unit of golden for each unit of each run."""
+def _units(connection: duckdb.DuckDBPyConnection, runs: Sequence[str]) -> dict[str, list[UnitKey]]:
+    """Return the units of each run. Raises UsageError for a run that the lake lacks."""
     units: dict[str, list[UnitKey]] = {}
-    for name, step, rank in stages.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
+    for name, step, rank in connection.execute("SELECT DISTINCT run, step, rank FROM dumps").fetchall():
         units.setdefault(name, []).append(UnitKey(name, step, rank))
-    for name in (golden, *runs):
+    for name in runs:
         if name not in units:
             raise UsageError(f"the lake has no run {name}; it has {', '.join(sorted(units)) or 'none'}")
-    known = sorted({unit.rank for unit in units[golden]})
-    for rank in ranks:
-        if rank not in known:
-            raise UsageError(f"{golden} has no rank {rank}; it has {', '.join(map(str, known))}")
-    rows = [row for run in runs for row in _unit_rows(units[run], units[golden], ranks or known)]
-    names = ("runs", "steps", "ranks", "golden_steps", "golden_ranks")
-    keep(stages, "drift_units", "drift/units", dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    return units
 
 
-def _unit_rows(ours: Sequence[UnitKey], theirs: Sequence[UnitKey], ranks: Sequence[int]) -> Iterator[_UnitRow]:
-    """Yield each unit of a run with its unit in `ranks` of golden; a unit without counterpart keeps its own rank."""
-    run, golden = ours[0].run, theirs[0].run
-    pairs, alone = pair_units(ours, theirs)
-    if not pairs:
-        raise UsageError(f"{run} and {golden} share no step and rank")
-    for unit, other in pairs:
-        if other.rank in ranks:
-            yield run, unit.step, unit.rank, other.step, other.rank
-    for unit in alone:
-        if unit.run == golden and unit.rank in ranks:
-            yield run, None, None, unit.step, unit.rank
-        elif unit.run == run:
-            yield run, unit.step, unit.rank, None, None
+def _chosen(units: Sequence[UnitKey], steps: Sequence[int], ranks: Sequence[int]) -> set[UnitKey]:
+    """Return golden's units of `steps` and `ranks`, of all where none is named. Raises UsageError if one is absent."""
+    for what, asked in (("step", steps), ("rank", ranks)):
+        known = {getattr(unit, what) for unit in units}
+        if absent := [number for number in asked if number not in known]:
+            raise UsageError(f"{units[0].run} has no {what} {absent[0]}; it has {', '.join(map(str, sorted(known)))}")
+    return set(with_numbers(units, steps, ranks))
+
+
+def _paired(
+    units: Mapping[str, Sequence[UnitKey]], golden: str, runs: Sequence[str], chosen: set[UnitKey]
+) -> list[_UnitRow]:
+    """Return each unit of each run with its unit of golden, if that is chosen, and those without counterpart.
+
+    Raises UsageError for a run that shares no step and rank with golden.
+    """
+    rows: list[_UnitRow] = []
+    for run in runs:
+        pairs, alone = pair_units(units[run], units[golden])
+        if not pairs:
+            raise UsageError(f"{run} and {golden} share no step and rank")
+        rows += [(run, one.step, one.rank, other.step, other.rank) for one, other in pairs if other in chosen]
+        for unit in alone:
+            if unit.run == golden and unit in chosen:
+                rows.append((run, None, None, unit.step, unit.rank))
+            elif unit.run == run:
+                rows.append((run, unit.step, unit.rank, None, None))
+    return rows
+
+
+def _numbers(rows: Sequence[_UnitRow]) -> tuple[set[int], set[int]]:
+    """Return the steps and the ranks that golden's units, and the units paired with them, have."""
+    followed = [row for row in rows if row[3] is not None]
+    steps = {step for row in followed for step in (row[1], row[3]) if step is not None}
+    ranks = {rank for row in followed for rank in (row[2], row[4]) if rank is not None}
+    return steps, ranks
 
 
 def _choose(stages: duckdb.DuckDBPyConnection, golden: str, names: Sequence[str]) -> None:

@@ -51,6 +51,8 @@ class Merge:
     ranks: tuple[int, ...]
     metrics: tuple[str, ...]
     apis: tuple[str, ...]
+    chosen_ranks: tuple[int, ...] = ()
+    """The ranks that were asked for; none if all are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def plan(
     apis: Iterable[str] = (),
     metrics: Iterable[str] = (),
     steps: Sequence[int] = (),
+    ranks: Sequence[int] = (),
 ) -> Merge:
     """Check what to merge: comparisons of one lake, and msprobe's result files or folders of them.
 
@@ -91,17 +94,20 @@ def plan(
     `Distributed.all_reduce.0.forward.input.0`, and neither `Distributed.all_reduce_coalesced.…` nor
     `Module.Distributed.all_reduce.…`. None means all rows. (msprobe searches the name anywhere, as a regular
     expression.) `metrics` are headers of msprobe's table; none means all that msprobe merges. `steps` selects steps of
-    the comparisons; a single one is also the step of the files.
+    the comparisons; a single one is also the step of the files. `ranks` selects ranks of both.
 
     Raises UsageError if sources do not fit together or lack what is asked for, and DumpError for damaged files.
     """
     stored = tuple(comparisons)
-    found = result_tables.find(files)
-    units = [unit for one in stored for unit in one.units if not steps or unit.step in steps]
+    found = tuple(file for file in result_tables.find(files) if not ranks or file.rank in ranks)
+    of_ranks = [unit for one in stored for unit in one.units if not ranks or unit.rank in ranks]
+    units = [unit for unit in of_ranks if not steps or unit.step in steps]
     present = sorted({unit.step for unit in units})
+    if ranks and not of_ranks and not found:
+        raise UsageError(f"no source has the rank {', '.join(map(str, ranks))}")
     if not stored and not found:
         raise UsageError("no sources to merge; give a comparison, or a folder with result files")
-    if stored and not units:
+    if of_ranks and not units:
         names = " and ".join(one.name for one in stored)
         raise UsageError(f"{names}: no unit has the step {', '.join(map(str, steps))}")
     if found and len(present or steps) > 1:
@@ -118,6 +124,7 @@ def plan(
         ranks=tuple(sorted({unit.rank for unit in units} | {file.rank for file in found})),
         metrics=_chosen(tuple(metrics), kind, stored, found),
         apis=tuple(apis),
+        chosen_ranks=tuple(ranks),
     )
 
 
@@ -164,7 +171,7 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Shee
 
     Raises UsageError if no row belongs to an API that was asked for, and DumpError for damaged files.
     """
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, ranks=merge.chosen_ranks) as stages:
         for step, metric in _each(stages, merge):
             asked = {"apis": list(merge.apis)}
             absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()

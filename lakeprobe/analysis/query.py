@@ -22,26 +22,32 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stage_connection(
-    connection: duckdb.DuckDBPyConnection, run_steps: Collection[int] = (), steps: Collection[int] = ()
+    connection: duckdb.DuckDBPyConnection,
+    run_steps: Collection[int] = (),
+    steps: Collection[int] = (),
+    ranks: Collection[int] = (),
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a separate connection with the views of `connection`. The stages of the analysis end with it.
 
-    If `steps` of a comparison are given, the views have only these, and of runs only `run_steps`, so that no stage
-    reads the files of another step.
+    If `steps` of a comparison are given, its views have only these, and views of runs only `run_steps`. With `ranks`
+    views of both have only these. So no stage reads the files of another step or rank.
     """
     with connection.cursor() as stages:
         views.share(connection, stages)
-        if steps:
-            _limit(stages, views.OF_UNITS, run_steps)
-            _limit(stages, views.OF_COMPARISONS, steps)
+        _limit(stages, views.OF_UNITS, {"step": run_steps, "rank": ranks})
+        _limit(stages, views.OF_COMPARISONS, {"step": steps, "rank": ranks})
         yield stages
 
 
-def _limit(stages: duckdb.DuckDBPyConnection, names: Iterable[str], steps: Collection[int]) -> None:
-    """Hide views behind temporary ones of the same name, which have only `steps`."""
-    listed = ", ".join(str(int(step)) for step in sorted(steps))
-    for name in names:
-        stages.execute(f"CREATE TEMP VIEW {name} AS FROM memory.main.{name} WHERE step IN ({listed})")
+def _limit(stages: duckdb.DuckDBPyConnection, names: Iterable[str], chosen: Mapping[str, Collection[int]]) -> None:
+    """Hide views behind temporary ones of the same name, which have only the numbers chosen of each column, if any."""
+    conditions = [
+        f"{column} IN ({', '.join(str(int(number)) for number in sorted(numbers))})"
+        for column, numbers in chosen.items()
+        if numbers
+    ]
+    for name in names if conditions else ():
+        stages.execute(f"CREATE TEMP VIEW {name} AS FROM memory.main.{name} WHERE {' AND '.join(conditions)}")
 
 
 def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[int]) -> None:

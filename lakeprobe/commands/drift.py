@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakeprobe.commands.complete import run_names
-from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, numbers
+from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, StepsOption, numbers
 
 if TYPE_CHECKING:
     from lakeprobe.reports.picture import DriftReport
@@ -52,6 +52,7 @@ def drift(
     metric: Annotated[
         Metric, typer.Option("--metric", help="What to follow; error is the largest distance of all four statistics.")
     ] = Metric.NORM,
+    step: StepsOption = None,
     rank: RanksOption = None,
     threshold: Annotated[
         float,
@@ -95,8 +96,9 @@ def drift(
             return
         with diagnostics.working("following the steps"):
             found = opened.drift(
-                golden, *runs, names=op or (), metric=metric, ranks=numbers(rank), threshold=threshold, noise=noise
-            )
+                golden, *runs, names=op or (), metric=metric, steps=numbers(step), ranks=numbers(rank),
+                threshold=threshold, noise=noise,
+            )  # fmt: skip
         for line in _missing(found):
             diagnostics.note(line)
         if picture is not None:

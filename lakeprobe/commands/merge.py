@@ -12,7 +12,7 @@ import typer
 
 from lakeprobe import forms
 from lakeprobe.commands.complete import comparison_names
-from lakeprobe.commands.options import LakeOption, StepsOption, numbers
+from lakeprobe.commands.options import LakeOption, RanksOption, StepsOption, numbers
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def merge(
         Path | None, typer.Option("--config", "-config", help="msprobe's config.yaml: api and compare_index.")
     ] = None,
     step: StepsOption = None,
+    rank: RanksOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the merged files.")] = None,
     format: Annotated[
         Format | None, typer.Option("--format", help="Format.", show_default="table; xlsx with -o")
@@ -77,7 +78,9 @@ def merge(
     apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)
-    planned = merging.plan(comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), numbers(step))
+    planned = merging.plan(
+        comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), numbers(step), numbers(rank)
+    )
     with query_errors(), _connection(path if comparisons else None) as connection:
         sheets = _noted(merging.found(merging.sheets(connection, planned), planned))
         if output is None:

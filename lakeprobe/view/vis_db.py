@@ -89,6 +89,7 @@ class _Side:
     links: Mapping[str, Sequence[str]]
     data: Mapping[int, tuple[Record, Record]]
     partners: Mapping[Place, Record]
+    merged: Mapping[str, Sequence[str]]
     overflows: Mapping[Place, str] = field(default_factory=dict)
 
 
@@ -156,15 +157,22 @@ def _write_unit(
     golden = graph(_rows(stages, "graph_nodes", subject.golden, golden_step, golden_rank)) if subject.golden else {}
     ours, theirs = _links(stages, unit, target, golden)
     data = _data(stages, subject.target, step, rank, _judgements(subject, unit))
-    _write_side(database, _Side(_NPU, step, rank, target, ours, data, partners[subject.target], overflows))
+    merged = _merged(stages, subject.target, step, rank)
+    _write_side(database, _Side(_NPU, step, rank, target, ours, data, partners[subject.target], merged, overflows))
     if subject.golden:
         own = _data(stages, subject.golden, golden_step, golden_rank, {})
-        _write_side(database, _Side(_BENCH, step, rank, golden, theirs, own, partners[subject.golden]))
+        merged = _merged(stages, subject.golden, golden_step, golden_rank)
+        _write_side(database, _Side(_BENCH, step, rank, golden, theirs, own, partners[subject.golden], merged))
     return 1 + max(node.micro_step for node in target.values())
 
 
 def _rows(stages: duckdb.DuckDBPyConnection, file: str, run: str | None, step: int, rank: int) -> list[Record]:
     return records(stages, file, {"run": run, "step": step, "rank": rank})
+
+
+def _merged(stages: duckdb.DuckDBPyConnection, run: str, step: int, rank: int) -> dict[str, Sequence[str]]:
+    """Return by op how its leaves lay over the ranks that were merged; nothing for a run that was not merged."""
+    return {row["op"]: row["texts"] for row in _rows(stages, "graph_merged", run, step, rank)}
 
 
 def _links(
@@ -299,12 +307,14 @@ def _write_side(database: sqlite3.Connection, side: _Side) -> None:
         inputs, outputs = side.data.get(node.seq, ({}, {})) if node.seq is not None else ({}, {})
         place = (side.step, side.rank, -1 if node.seq is None else node.seq)
         is_target = side.source == _NPU
+        merged = side.merged.get(node.name)
         rows.append((
             f"{graph_id}_{node.name}", graph_id, order, node.name, str(node.type),
             node.parent.name if node.parent else "",
             json.dumps([child.name for child in node.children]) if node.children else "",
             _index(side, node) if is_target else None, side.overflows.get(place) if is_target else None,
-            node.micro_step, json.dumps(side.links.get(node.name, [])), stack, "",
+            node.micro_step, json.dumps(side.links.get(node.name, [])), stack,
+            json.dumps(merged) if merged else "",
             json.dumps(side.partners.get(place, {})), 0, _packed(inputs), _packed(outputs),
             side.source, None, side.step, side.rank, int(node.name.startswith("Distributed")),
         ))  # fmt: skip

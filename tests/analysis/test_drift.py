@@ -450,6 +450,15 @@ def test_ranks_are_goldens(lake: Lake) -> None:
     assert {(row["golden_rank"], row["rank"]) for row in steps} == {(0, 8), (2, 10)}
 
 
+def test_steps_are_goldens(lake: Lake) -> None:
+    ingest(lake, "golden", [0, 1, 2], [0, 1])
+    ingest(lake, "later", [100, 110, 120], [8, 9], scaled(2.0, "Functional.mse_loss.0.forward"))
+    everything = table(follow(lake, "golden", "later").steps)
+    found = follow(lake, "golden", "later", steps=[2, 0], ranks=[1])
+    assert table(found.steps) == [row for row in everything if row["golden_step"] != 1 and row["golden_rank"] == 1]
+    assert found.missing.fetchall() == []
+
+
 # bad input
 
 
@@ -462,6 +471,7 @@ def test_ranks_are_goldens(lake: Lake) -> None:
         (("nun",), {}, "the lake has no run nun; it has empty, golden, run, strange"),
         (("run",), {"metric": "median"}, "no metric median; take one of norm, mean"),
         (("run",), {"ranks": [7]}, "golden has no rank 7; it has 0"),
+        (("run",), {"steps": [0, 3]}, "golden has no step 3; it has 0"),
         (("run",), {"threshold": -1.0}, "threshold -1.0 is not a share"),
         (("run",), {"threshold": math.nan}, "threshold nan is not a share"),
         (("strange",), {}, "strange and golden share no step and rank"),

@@ -254,6 +254,20 @@ def test_every_step_has_its_sheets(made: Path) -> None:
     assert [sheet.step for sheet, _ in sheets] == [4]
 
 
+@pytest.mark.parametrize("source", ["one", "one/csv"])
+def test_ranks_are_columns(made: Path, source: str) -> None:
+    plan, [(_, found)] = merged(made, source, metrics=["Max diff"], ranks=[10, 0])
+    everything = oracle(made / "one" / "csv", "Max diff")
+    chosen = {name: {rank: row[rank] for rank in ("rank0", "rank10")} for name, row in everything.items()}
+    assert plan.ranks == (0, 10)
+    assert found == {name: row for name, row in chosen.items() if any(row.values())}
+
+
+def test_a_rank_that_no_source_has(made: Path) -> None:
+    with pytest.raises(UsageError, match="no source has the rank 7"):
+        merged(made, "one", "two", ranks=[7])
+
+
 def test_a_step_without_any_of_the_rows_is_empty(tmp_path: Path) -> None:
     data = {0: RANKS[0]}, {0: RANKS[10]}
     for step, ranks in enumerate(data):

@@ -13,6 +13,7 @@ import pytest
 from plain_dumps import files, leftovers, without_publication, write_run
 from test_together import WRITE
 
+import lakeprobe
 from lakeprobe.commands.publish import publish as publish_command
 from lakeprobe.compare import run as comparing
 from lakeprobe.errors import LakeError, UsageError
@@ -217,6 +218,20 @@ def test_a_unit_that_came_from_elsewhere_is_kept(dumps: Path, tmp_path: Path) ->
     assert files(lake) == shards_folder
     assert shards.discard(lake, "npu") == 1
     assert not (lake / ".shards").exists()
+
+
+def test_shards_from_python(dumps: Path, whole: Path, tmp_path: Path) -> None:
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for run in ("npu", "gpu"):
+            lake.ingest(dumps / run)
+        first = lake.compare_shard("npu", "gpu", "1/2")
+        assert (first.is_whole, first.absent) == (False, [0])
+        assert lake.comparisons == []
+        assert lake.compare_shard("npu", "gpu", "0/2").is_whole
+        assert len(lake.comparison("npu_vs_gpu").rows) == 15
+        with pytest.raises(UsageError, match="read it first"):
+            lake.compare_shard(str(dumps / "npu"), "gpu", "0/2")
+    assert content(tmp_path / "lake") == content(whole)
 
 
 def test_what_shards_cannot_do(dumps: Path, whole: Path, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ name of a row max, min, mean, norm. Rows that it names otherwise stand in docs/c
 """
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,26 @@ def test_a_row_parallel_product_has_the_statistics_of_the_reduction_after_it(lak
         "SELECT layout, source FROM layouts WHERE run = 'sums' AND op = 'Torch.matmul.1.forward' AND slot = 'output.0'"
     ).fetchall()
     assert (layout, source) == ("tp: partial sum", "collective")
+
+
+def test_the_plugin_shows_one_graph_of_the_merged_ranks(lake, tmp_path):
+    """As --tp and --pp of graph_visualize: each node once, with the statistics of the whole."""
+    result = lake.compare("tp2_pp2", "single", cuts="auto")
+    path = lake.view(result.name, tmp_path / "whole.vis.db", format="vis.db")
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute(
+            "SELECT node_name, parallel_merge_info, output_data FROM tb_nodes WHERE data_source = 'NPU'"
+        )
+        nodes = {name: (merged, json.loads(output)) for name, merged, output in found}
+        assert database.execute("SELECT rank_list FROM tb_config").fetchall() == [("[0]",)]
+        cut_golden = "SELECT count(*) FROM tb_nodes WHERE data_source = 'Bench' AND parallel_merge_info <> ''"
+        assert database.execute(cut_golden).fetchall() == [(0,)]
+    name = "Module.layers.0.attention.qkv.ColumnParallelLinear.forward.0"
+    merged, output = nodes[name]
+    assert json.loads(merged) == [
+        "parameters.weight: tp: shard 0, merged from the ranks 0, 1",
+        "output.0: tp: shard 2, merged from the ranks 0, 1",
+    ]
+    highest, lowest, _, norm = json.loads((DATA / "merged.json").read_text())[f"{name}.output.0"]
+    [leaf] = output.values()
+    assert [float(leaf[key]) for key in ("Max", "Min", "Norm")] == pytest.approx([highest, lowest, norm], rel=1e-6)
