@@ -1,4 +1,4 @@
-"""A U-Net in PyTorch: GroupNorm, SiLU, max pooling, transposed convolutions, skips; cross entropy and Dice of a mask."""
+"""A U-Net in PyTorch: GroupNorm, SiLU, max pooling, transposed convolutions, skips; entropy and Dice of a mask."""
 
 import torch
 from torch import nn
