@@ -594,10 +594,10 @@ class Lake:
         chosen = [f"step {', '.join(map(str, asked.steps))}"] if asked.steps else []
         chosen += [f"rank {', '.join(map(str, asked.ranks))}"] if asked.ranks else []
         units = sorted({(op.step, op.rank) for op in found})
-        there = ", ".join(f"step {step} rank {rank}" for step, rank in units[:8])
+        known = ", ".join(f"step {step} rank {rank}" for step, rank in units[:8])
         return (
             f"no op of {' '.join(chosen)} has {asked.pattern} in its name; "
-            f"there are some in {there}{', …' if len(units) > 8 else ''}"
+            f"there are some in {known}{', …' if len(units) > 8 else ''}"
         )
 
     def tensor(self, run: str, op: str, slot: str, *, step: int = 0, rank: int = 0) -> NDArray[Any]:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from sampling import FUZZ, examples
 
+from lakeprobe.system import files
+
 # A busy machine is no failure. The same examples every time: new ones are looked for by `make fuzz`, not by the test of
 # a change that has nothing to do with them.
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=examples(100))
@@ -28,6 +30,18 @@ LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files: those of LONG first."""
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
+SYNCED = ("faults/", "lake/test_log.py")
+"""Tests of what syncing guarantees."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_wait_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests do not cut the power, so no test waits for the disk, except those of SYNCED."""
+    path = request.path.relative_to(Path(__file__).parent).as_posix()
+    with patch.dict(os.environ, {files.NO_SYNC: "" if path.startswith(SYNCED) else "1"}):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

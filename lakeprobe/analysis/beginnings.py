@@ -25,6 +25,6 @@ class Beginning:
 def beginnings(lake: Snapshot, comparison: StoredComparison) -> tuple[Beginning, ...]:
     """Return what differed before the first op, for each kind of beginning that was compared. Raises LakeError."""
     names = [f"{comparison.target}{end}_vs_{comparison.golden}{end}" for end in layout.BEGINNINGS]
-    there = set(layout.comparisons(lake))
-    found = (comparisons.load(lake, name) for name in names if name in there)
+    known = set(layout.comparisons(lake))
+    found = (comparisons.load(lake, name) for name in names if name in known)
     return tuple(Beginning(stored.name, summarise(stored).parameters) for stored in found if stored.is_unordered)

@@ -57,9 +57,9 @@ def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[i
         runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
         existing = ", ".join(name for (name,) in runs) or "none"
         raise UsageError(f"the lake has no run {run}; it has {existing}")
-    there = [number for (number,) in found]
-    if absent := [step for step in steps if step not in there]:
-        raise UsageError(f"the run {run} has no step {absent[0]}; it has {', '.join(map(str, there))}")
+    known = [number for (number,) in found]
+    if absent := [step for step in steps if step not in known]:
+        raise UsageError(f"the run {run} has no step {absent[0]}; it has {', '.join(map(str, known))}")
 
 
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:

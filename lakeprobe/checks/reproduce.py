@@ -86,8 +86,8 @@ def reproduce(
     chosen = Chosen(
         (_literal(f"{wanted}.forward"),), steps=() if step is None else (step,), ranks=() if rank is None else (rank,)
     )
-    with staging.reading(path) as there, connect(threads=1) as connection:
-        views.define(connection, there)
+    with staging.reading(path) as snapshot, connect(threads=1) as connection:
+        views.define(connection, snapshot)
         prepare(connection)
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         call = calls[rows[0]["key"]]

@@ -30,8 +30,8 @@ def opened(lake: str | os.PathLike[str] | None, what: str, name: str) -> Iterato
     """
     path = store.check(store.choose(lake))
     layout.check_name(name, what)
-    with staging.locked(path, f"{what}={name}"), staging.reading(path) as there, connect() as connection:
-        views.define(connection, there)
+    with staging.locked(path, f"{what}={name}"), staging.reading(path) as snapshot, connect() as connection:
+        views.define(connection, snapshot)
         yield path, connection
 
 
@@ -52,9 +52,9 @@ def read(lake: Path, name: str) -> pa.Table | None:
 
 def check(lake: Path, name: str) -> None:
     """Raise UsageError if the lake has no verification `name`."""
-    there = layout.verifications(lake)
-    if name not in there:
-        known = ", ".join(there) or "none"
+    names = layout.verifications(lake)
+    if name not in names:
+        known = ", ".join(names) or "none"
         raise UsageError(f"{lake} has no verification {name} (there: {known}); make it: lakeprobe verify RUN")
 
 

@@ -231,9 +231,9 @@ def _known(lake: Path, name: str, run: str, device: str) -> dict[str, list[dict[
     rows = stored.read(lake, name)
     if rows is None:
         return {}
-    there, wanted = stored.described(rows), {"run": run, "device": device}
-    if there and there != wanted:
-        of = ", ".join(f"{what} {there[what]}" for what in wanted)
+    described, wanted = stored.described(rows), {"run": run, "device": device}
+    if described and described != wanted:
+        of = ", ".join(f"{what} {described[what]}" for what in wanted)
         raise UsageError(f"the verification {name} is of {of}; use another --name, or --replace")
     known: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, tuple[Any, ...]] = {}

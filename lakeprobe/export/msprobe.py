@@ -127,8 +127,8 @@ def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) ->
     units = layout.units(lake, run)
     chosen = [key for key in units if (not steps or key.step in steps) and (not ranks or key.rank in ranks)]
     if not chosen:
-        there = ", ".join(str((key.step, key.rank)) for key in units[:8])
-        raise UsageError(f"run {run} has no such step and rank; it has (step, rank) {there}")
+        known = ", ".join(str((key.step, key.rank)) for key in units[:8])
+        raise UsageError(f"run {run} has no such step and rank; it has (step, rank) {known}")
     return chosen
 
 

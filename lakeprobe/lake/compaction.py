@@ -80,9 +80,9 @@ def gather(lake: Path, run: str, rank: int) -> CompactReport | None:
 
     Returns None if it has not. Raises as `compact` does.
     """
-    there = log.read(lake)
-    units = [key for key in layout.units(there, run) if key.rank == rank]
-    places = [there.places[name] for name in map(layout.unit_name, units) if name in there.places]
+    snapshot = log.read(lake)
+    units = [key for key in layout.units(snapshot, run) if key.rank == rank]
+    places = [snapshot.places[name] for name in map(layout.unit_name, units) if name in snapshot.places]
     if len(places) < MANY_UNITS:
         return None
     size = sum((lake / place.path / file).stat().st_size for place in places for file in place.files)
@@ -227,13 +227,13 @@ def _split(_: duckdb.DuckDBPyConnection, lake: Snapshot, units: list[UnitKey], f
     return _Change(put, [])
 
 
-def _write_unit(folder: Path, unit: UnitPlace, there: Sequence[str]) -> None:
-    """Write the tables of a unit, of which the files are `there`, as `ingest` does."""
+def _write_unit(folder: Path, unit: UnitPlace, names: Sequence[str]) -> None:
+    """Write the tables of a unit, of which the files are `names`, as `ingest` does."""
     import pyarrow as pa
 
     with UnitWriter(folder) as writer:
         for table in _TABLES:
-            if f"{table}.parquet" in there:
+            if f"{table}.parquet" in names:
                 schema = arrow_schema(table)
                 with opened(unit, table) as file:
                     writer.write(table, pa.RecordBatch.from_pylist([], schema=schema))

@@ -50,8 +50,8 @@ _OTHERS = {"verification": layout.verification_name, "perturbation": layout.pert
 
 def companions_of(lake: Path | Snapshot, run: str) -> list[str]:
     """Return the names of the runs that hold what `run` began with."""
-    there = layout.runs(lake)
-    return [f"{run}{ending}" for ending in layout.BEGINNINGS if f"{run}{ending}" in there]
+    runs = layout.runs(lake)
+    return [f"{run}{ending}" for ending in layout.BEGINNINGS if f"{run}{ending}" in runs]
 
 
 def checks_of(lake: Path | Snapshot, run: str) -> list[str]:

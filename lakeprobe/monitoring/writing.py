@@ -132,9 +132,9 @@ class SeriesWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        there = log.read(self.lake)
-        parts = layout.series_parts(there, self.run).get(self.rank, [])
-        folders = (there.folder(name) for name in self._names(parts))
+        snapshot = log.read(self.lake)
+        parts = layout.series_parts(snapshot, self.run).get(self.rank, [])
+        folders = (snapshot.folder(name) for name in self._names(parts))
         read = [folder / layout.SERIES_FILE for folder in folders if folder is not None]
         tables = [pq.read_table(file, partitioning=None) for file in read]
         whole = pa.concat_tables(tables) if tables else _schema().empty_table()

@@ -379,10 +379,10 @@ def parts(head: DumpHead, data: int, size: int) -> tuple[list[Part], list[Part],
     address, and a file may be cut off) and the third value says so.
     """
     tensors = [*head.inputs, *head.outputs]
-    told = sum(tensor.size for tensor in tensors) + sum(head.buffers) + sum(head.workspaces)
+    announced = sum(tensor.size for tensor in tensors) + sum(head.buffers) + sum(head.workspaces)
     problem = None
-    if data + told != size:
-        problem = f"{size - data} bytes follow the head, which speaks of {told}; dump or copy the file again"
+    if data + announced != size:
+        problem = f"{size - data} bytes follow the head, which speaks of {announced}; dump or copy the file again"
     placed: list[Part] = []
     for tensor in tensors:
         placed.append(Part(tensor, None if problem else data))

@@ -192,8 +192,8 @@ def _chosen(path: Path, runs: tuple[Located, ...], steps: Sequence[int], ranks: 
         if sources:
             chosen.append(Located(run.root, sources))
     if not chosen:
-        there = sorted({(source.step, source.rank) for run in runs for source in run.sources})
-        raise DumpError(f"{path} has no such step and rank; it has (step, rank) {', '.join(map(str, there[:8]))}")
+        known = sorted({(source.step, source.rank) for run in runs for source in run.sources})
+        raise DumpError(f"{path} has no such step and rank; it has (step, rank) {', '.join(map(str, known[:8]))}")
     return tuple(chosen)
 
 
@@ -249,16 +249,16 @@ def _in_order(root: Path, sources: list[Source]) -> tuple[Source, ...]:
     """Return the sources of a run by step, rank and part. Processes get free ranks. Raises DumpError for duplicates."""
     numbered = [source for source in sources if source.process is None]
     for step, part in sorted({(source.step, source.part) for source in sources}):
-        beside = [source for source in sources if (source.step, source.part) == (step, part)]
-        taken = {source.rank for source in beside if source.process is None}
-        free = (rank for rank in range(len(beside)) if rank not in taken)
-        processes = sorted((source for source in beside if source.process is not None), key=lambda it: it.process or 0)
+        group = [source for source in sources if (source.step, source.part) == (step, part)]
+        taken = {source.rank for source in group if source.process is None}
+        free = (rank for rank in range(len(group)) if rank not in taken)
+        processes = sorted((source for source in group if source.process is not None), key=lambda it: it.process or 0)
         for rank, source in zip(free, processes, strict=False):
             note = f"the dump does not know its rank ({source.folder.name}); taken as rank {rank}"
             numbered.append(replace(source, rank=rank, notes=(*source.notes, note)))
     numbered.sort(key=lambda source: (source.step, source.rank, source.part))
     for one, other in pairwise(numbered):
         if (one.step, one.rank, one.part) == (other.step, other.rank, other.part):
-            here, there = sorted(source.folder.relative_to(root) for source in (one, other))
-            raise DumpError(f"{root}: {here} and {there} are both step {one.step} rank {one.rank}; move one away")
+            first, second = sorted(source.folder.relative_to(root) for source in (one, other))
+            raise DumpError(f"{root}: {first} and {second} are both step {one.step} rank {one.rank}; move one away")
     return tuple(numbered)

@@ -127,11 +127,11 @@ def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
     """
     import pyarrow as pa
 
-    there = [header for header in headers if header in file.headers]
+    present = [header for header in headers if header in file.headers]
     with readable(file.path):
-        table = _workbook_texts(file, there) if file.path.suffix == ".xlsx" else _csv_texts(file, there)
+        table = _workbook_texts(file, present) if file.path.suffix == ".xlsx" else _csv_texts(file, present)
     absent = pa.nulls(table.num_rows, pa.string())
-    return pa.table({header: table[header] if header in there else absent for header in headers})
+    return pa.table({header: table[header] if header in present else absent for header in headers})
 
 
 def _csv_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
