@@ -14,6 +14,7 @@ from lakeprobe import resources
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def stage_connection(
     If `steps` of a comparison are given, the views have only these, and of runs only `run_steps`, so that no stage
     reads the files of another step.
     """
-    with connection.cursor() as stages:
+    with interruptible(connection.cursor()) as stages:
         views.share(connection, stages)
         if steps:
             _limit(stages, views.OF_UNITS, run_steps)
