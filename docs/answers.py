@@ -156,16 +156,9 @@ def said(case: str, lake: Path, sides: tuple[str | Path, str | Path]) -> Said:
     assert report is not None
     changed = any(unit.has_changed for done in report.ingested for unit in done.units)
     remarks = ("an older dump in the lake was replaced, because it has changed",) if changed else ()
-    codes = [
-        exit_code("compare", *runs(lake, names), "--lake", lake, "--fail-on", weight) for weight in ("error", "warning")
-    ]
+    codes = (int(coverage.has_errors), int(coverage.has_warnings))  # as `compare` decides; comparing again is dear
     first_diff = exit_code("first-diff", report.name, "--fail-on", "difference", "--lake", lake)
     return Said(case, lake, remarks, tuple(lines[2 : lines.index("", 2)]), coverage, *codes, first_diff)
-
-
-def runs(lake: Path, names: list[str]) -> list[str]:
-    """Return the runs of the sides in a spelling that no path has."""
-    return [f"{name}@step0" for name in names]
 
 
 def exit_code(*words: Any) -> int:

@@ -14,6 +14,7 @@ import typer
 from lakeprobe.commands.layout import GROUPS, Command, Group
 from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
 from lakeprobe.errors import LakeprobeError
+from lakeprobe.lake.interrupting import heeding_ctrl_c
 from lakeprobe.output import write_any_encoding
 from lakeprobe.version import __version__
 
@@ -78,7 +79,8 @@ def main() -> None:
     write_any_encoding()
     speak(Volume.USUAL)
     try:
-        app(args=completed(sys.argv[1:]), prog_name="lakeprobe")
+        with heeding_ctrl_c():
+            app(args=completed(sys.argv[1:]), prog_name="lakeprobe")
     except LakeprobeError as error:
         sys.exit(fail(error))
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from lakeprobe import resources
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import views
 from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def stage_connection(
     If `steps` of a comparison are given, its views have only these, and views of runs only `run_steps`. With `ranks`
     views of both have only these. So no stage reads the files of another step or rank.
     """
-    with connection.cursor() as stages:
+    with interruptible(connection.cursor()) as stages:
         views.share(connection, stages)
         _limit(stages, views.OF_UNITS, {"step": run_steps, "rank": ranks})
         _limit(stages, views.OF_COMPARISONS, {"step": steps, "rank": ranks})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, RuleError
+from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect(config=_CONFIG | ({"threads": threads} if threads else {}))
     define_macros(connection, _MACROS)
-    return connection
+    return interruptible(connection)
 
 
 KEYBOARD = "Query interrupted"

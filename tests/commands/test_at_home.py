@@ -7,8 +7,10 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,22 @@ def test_a_question_that_ctrl_c_ends_is_no_bug() -> None:
         raise RuntimeError("Query interrupted")  # as DuckDB does
     with pytest.raises(RuntimeError, match="another"), query_errors():
         raise RuntimeError("another")
+
+
+@pytest.mark.parametrize("query", ["select count(*) from {}", "select a.row from {} order by a.row * b.row"])
+def test_ctrl_c_ends_a_cross_product(lake: Path, query: str) -> None:
+    """Its task of DuckDB takes hours, and DuckDB looks for signals between tasks only."""
+    query = "with t as materialized (select range as row from range(2438)) " + query.format("t a, t b, t c, t d")
+    command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake), "-v"]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(1.5)  # by then it runs, on any machine that is not overloaded
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=10)
+    finally:
+        program.kill()
+    assert (program.returncode, out) == (130, "")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(("stdout", "code", "said"), [

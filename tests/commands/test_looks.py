@@ -1,4 +1,44 @@
-"""How answers look at 80 columns: what was once seen to be wrong with them."""
+"""How answers look at 80 columns: what was once seen to be wrong with them.
+
+What a first look at the product found, what is seen today, and the test that holds it, here if no file is named:
+
+| Found | Seen today | Test |
+|---|---|---|
+| no answer fits 80 columns | tables fold; no line is longer | test_every_answer_fits_80_columns |
+| norms that print the same on both sides | the value that differs | test_what_differs_is_what_is_printed |
+| the worst ops list passes, percents of arguments, blanks | errors and warnings, a reason each | \
+test_compare_fits_and_the_worst_ops_have_reasons_and_are_no_passes |
+| a block per rank, the origin late, no next step | one table, the origin first, two commands at the end | \
+test_many_ranks_begin_with_the_origin_and_end_with_what_to_ask |
+| names that SQL must quote | `ls` shows them quoted | test_a_name_that_sql_must_quote_is_shown_quoted |
+| `ls` shows a process's folder as the source | the path that was given | test_commands.py: \
+test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes |
+| `show` finds beginnings of names only | parts, globs, modules | test_commands.py: \
+test_show_finds_an_op_by_its_name_its_beginning_a_glob_or_a_part, test_show_finds_the_ops_of_a_module |
+| `show`: backward first, sides apart, frames of torch | forward first, sides beside each other, own frames | \
+test_show_puts_the_forward_first_and_both_sides_beside_each_other |
+| `drift` prints blank columns | no empty field | test_equal_runs_that_do_not_drift_have_no_blank_columns |
+| curves without names | a legend of golden and every run | test_picture.py: test_a_panel_has_golden_and_every_run |
+| no `-h`, cut sentences, hidden choices, two spellings | mended | test_help_names_the_choices_and_cuts_no_sentence |
+| help without groups | groups | test_at_home.py: test_the_help_has_groups_and_whole_sentences |
+| no completion | bash, zsh, fish complete names | test_shells.py: test_names_are_completed |
+| workbook: a file per rank, no overview | one file; the overview names the origin | test_book.py: \
+test_the_overview_names_the_origin, test_all_rows_of_all_ranks_are_on_one_sheet |
+| workbook: percents as texts, lists as messages, no colours | numbers, sentences, colours | test_book.py: \
+test_findings_are_coloured_sentences_with_percent_formats |
+| workbook: 313 pages of 515 rows, nothing frozen | landscape, one page wide, frozen | test_book.py: \
+test_it_is_made_to_be_read_and_printed |
+| merge in the order of texts | the order of the run | test_merge.py: test_rows_stand_in_the_order_of_the_run |
+| Python: `**options: Any` | real signatures | test_session.py: \
+test_methods_have_real_signatures_and_say_what_they_do |
+| Python: commands without a method | a method each | test_session.py: test_every_command_has_a_method |
+| `dir(lakeprobe)` lists what is imported | what is public | test_session.py: test_the_module_shows_what_is_public |
+| no HTML, no names to complete in a notebook | both | test_session.py: test_an_answer_in_html; \
+test_jupyter.py: test_lake_completes_lakes_and_forms |
+| no `rm`, no `rename` | both | test_upkeep.py: test_removing, test_renaming_a_run_takes_its_comparisons_along |
+| steps of one run cannot be compared | `run@step1` is a side | test_commands.py: \
+test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes |
+"""
 
 from __future__ import annotations
 
@@ -122,3 +162,18 @@ def test_help_names_the_choices_and_cuts_no_sentence(narrow: dict[str, str], fla
     assert re.search(r"--tensors [<\[]copy\|link\|none[>\]]", lakeprobe("compare", flag).out)
     assert re.search(r"--fail-on [<\[]difference[>\]]", lakeprobe("first-diff", flag).out)
     assert "--fail " not in lakeprobe("first-diff", flag).out  # still understood, one spelling shown
+
+
+def test_every_test_named_above_is_there() -> None:
+    assert __doc__ is not None
+    here = Path(__file__).name
+    tests = Path(__file__).parents[1]
+    for row in __doc__.splitlines()[6:]:
+        where, named = here, re.findall(r"test_\w+\.py|test_\w+", row.rpartition(" | ")[2])
+        assert named, row
+        for name in named:
+            if name.endswith(".py"):
+                where = name
+            else:
+                (file,) = (path for path in tests.rglob(where) if path.parent.name != "peer")
+                assert f"def {name}(" in file.read_text(encoding="utf-8"), name

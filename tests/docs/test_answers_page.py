@@ -73,6 +73,15 @@ def test_the_verdict_and_the_exit_codes(told: dict[str, Any], case: str) -> None
     assert bool(said.remarks) == (case == "another dump than last time")
 
 
+@pytest.mark.parametrize("case", ["different", "incomplete"])
+def test_compare_exits_as_the_page_says(told: dict[str, Any], case: str) -> None:
+    said, *_ = told[case]
+    sides = {"different": ("target@step0", "golden@step0"), "incomplete": ("killed@step0", "golden@step0")}[case]
+    words = ["compare", *sides, "--lake", str(said.lake), "--fail-on"]
+    codes = [CliRunner().invoke(app, [*words, weight]).exit_code for weight in ("error", "warning")]
+    assert codes == [said.on_error, said.on_warning]
+
+
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> None:
     said, verdict, files, *_ = told[case]
