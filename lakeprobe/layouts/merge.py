@@ -2,8 +2,8 @@
 
 The whole run is a run of the lake like any other. Its table `layouts` says which ranks' rows each row was made of.
 
-Statistics merge exactly over shards: max and min, the mean by counts, the norm by squares. Those of a partial sum do
-not, so they are taken from the collective that adds it up; without one, and without contents, the row is left out.
+Statistics merge exactly over shards: max and min, the mean by counts, the norm by squares. Those of a partial sum are
+taken from the collective that adds it up; without one, and without contents, the mean alone is known.
 Contents are put together, or added up.
 """
 
