@@ -110,9 +110,7 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
                 name, micro_of[number][place] = whole_of[parent]
                 scopes[name, "", ""].append(_Part(number, place, _token(op)))
             else:
-                scopes["", parent or "", "after" if place > last else "before"].append(
-                    _Part(number, place, _token(op))
-                )
+                scopes["", parent or "", "after" if place > last else "before"].append(_Part(number, place, _token(op)))
     ours, fresh = _golden_scopes(golden, _missing_modules(pieces, golden, paths)), _Fresh(golden)
     for scope, parts in scopes.items():
         _align(scope, parts, ours.get(scope, []), pieces, golden, calls.ratio, named, micro_of, paths, fresh)
@@ -144,7 +142,7 @@ def _missing_modules(pieces: Sequence[Piece], golden: Piece | None, paths: _Path
 
 def _above(parent: str | None, left_out: Mapping[str, str | None]) -> str | None:
     """The module that a call is made in, of those that have a place in the whole."""
-    while parent in left_out:
+    while parent is not None and parent in left_out:
         parent = left_out[parent]
     return parent
 

@@ -15,6 +15,7 @@ WITH
             bool_or(content IS NOT NULL) AS has_contents,
             bool_and(content IS NOT NULL) AS has_all_contents,
             count(DISTINCT along(places, decided.ways, 'sum')) AS summands,
+            count(DISTINCT along(places, decided.ways, 'mean')) AS parts,
             list_sort(
                 list(
                     {
@@ -52,19 +53,19 @@ WITH
             decided.* EXCLUDE (leaf, source, number),
             decided.source AS said_by,
             decided.number AS whole_number,
-            list_contains(ways, 'sum') OR list_contains(ways, 'mean') AS is_sum,
-            list_contains(ways, 'shard') AS is_cut,
-            if(list_contains(ways, 'mean'), shards, 1) AS parts
+            list_has_any(ways, ['sum', 'mean', 'max', 'min']) AS is_sum,
+            list_has_any(ways, ['max', 'min']) AS is_extreme,
+            list_contains(ways, 'shard') AS is_cut
         FROM together
         JOIN decided
             USING (leaf)
     )
 SELECT
-    * EXCLUDE (max, min, mean, norm, total, parts, summands, has_all_contents),
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN max WHEN elements = shards THEN total / parts END AS max,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN elements = shards THEN total / parts END AS min,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / parts ELSE mean * summands END AS mean,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / parts) END AS norm,
+    * EXCLUDE (max, min, mean, norm, total, parts, summands, is_extreme, has_all_contents),
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN max WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts END AS max,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts END AS min,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts ELSE mean * summands END AS mean,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN is_extreme THEN NULL WHEN elements = shards THEN abs(total / parts) END AS norm,
     has_all_contents AND unknown IS NULL AS has_all_contents,
     unknown IS NOT NULL OR (is_sum AND elements <> shards AND NOT has_contents) AS is_unknown
 FROM placed
