@@ -325,7 +325,7 @@ def _repeated(parts: Sequence[_Part], ratio: int) -> _Lane:
     seen: dict[str, int] = defaultdict(int)
     lanes: dict[int, list[_Part]] = defaultdict(list)
     for part in parts:
-        each = counts[part.token] // ratio if counts[part.token] % ratio == 0 else counts[part.token]
+        each = -(-counts[part.token] // ratio)
         lanes[seen[part.token] // each].append(part)
         seen[part.token] += 1
     return sorted(lanes.items())
