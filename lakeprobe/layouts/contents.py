@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate, chain, permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from lakeprobe import resources
 from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
 from lakeprobe.layouts.mesh import Axis
-from lakeprobe.layouts.placements import MEAN, SHARD, SUM
+from lakeprobe.layouts.placements import MAX, MEAN, MIN, SHARD, SUM
 from lakeprobe.system import files
 from lakeprobe.tensors.content import array_bytes, array_hash, plain
 from lakeprobe.tensors.reference import TensorReference, dtype_name, open_tensor
@@ -136,7 +137,7 @@ def _merge(made: _Made, rows: list[tuple[Any, ...]], axes: Sequence[Axis]) -> tu
     if orders is not None:
         made.known[leaf] = orders
     content = _keep(made, whole)
-    statistics = measure_array(whole) if {SUM, MEAN} & set(ways) else {}
+    statistics = measure_array(whole) if {SUM, MEAN, MAX, MIN} & set(ways) else {}
     numbers = [
         None if statistics.get(name) is None else float(statistics[name]) for name in ("Max", "Min", "Mean", "Norm")
     ]
@@ -341,7 +342,17 @@ def _averaged(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
     return mean
 
 
-_JOIN: dict[str, Callable[[Sequence[Array], int, Order], Array]] = {SHARD: _joined, SUM: _summed, MEAN: _averaged}
+def _largest(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
+    return np.asarray(reduce(np.maximum, parts))
+
+
+def _smallest(parts: Sequence[Array], dimension: int, blocks: Order) -> Array:
+    return np.asarray(reduce(np.minimum, parts))
+
+
+_JOIN: dict[str, Callable[[Sequence[Array], int, Order], Array]] = {
+    SHARD: _joined, SUM: _summed, MEAN: _averaged, MAX: _largest, MIN: _smallest,
+}  # fmt: skip
 
 
 def _distance(ours: Array, theirs: Array, factor: float) -> float:

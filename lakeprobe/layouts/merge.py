@@ -2,8 +2,8 @@
 
 The whole run is a run of the lake like any other. Its table `layouts` says which ranks' rows each row was made of.
 
-Statistics merge exactly over shards: max and min, the mean by counts, the norm by squares. Those of a partial sum do
-not, so they are taken from the collective that adds it up; without one, and without contents, the row is left out.
+Statistics merge exactly over shards: max and min, the mean by counts, the norm by squares. Those of a partial sum are
+taken from the collective that adds it up; without one, and without contents, the mean alone is known.
 Contents are put together, or added up.
 """
 
@@ -30,7 +30,7 @@ from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
-from lakeprobe.layouts.placements import COPY, DIFFER, SHARD, SUM, Key, Leaf, Placement
+from lakeprobe.layouts.placements import ACROSS_STAGES, COPY, DIFFER, OWN_BOUNDS, SHARD, SUM, Key, Leaf, Placement
 from lakeprobe.output import shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
@@ -324,6 +324,7 @@ class _Step:
         if not mesh.axes or self._file.axes:
             self._transfers()
         rows = [(list(axes), sorted(group)) for group, axes in meshes.spans(mesh, self._axes, self._ranks).items()]
+        rows += [([ACROSS_STAGES], sorted(group)) for group in meshes.across_stages(mesh, self._ranks)]
         self._register("axis_groups", rows, {"axes": pa.list_(pa.int32()), "members": pa.list_(pa.int32())})
         self._keep("reductions_single", resources.sql("layouts/reductions"), {"run": self._run, "step": self._step})
         self._keep("reductions", resources.sql("layouts/reductions_in_turn"))
@@ -375,12 +376,14 @@ class _Step:
             values,
             whole,
             reduced,
+            reduction,
             value,
             number,
             theirs,
             extra,
             is_constant,
             is_unknown,
+            is_whole,
             same,
             there,
             uneven,
@@ -392,6 +395,7 @@ class _Step:
                 members, totals and tuple(totals), values,
                 None if whole is None else tuple(whole), tuple(same), tuple(there),
                 frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown, tuple(uneven),
+                reduction, is_whole,
             )  # fmt: skip
         return found
 
@@ -441,7 +445,7 @@ class _Step:
         rows = [
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
              placed.certainty, placed.problem, placed.reason, placed.number,
-             placed.sums if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
+             placed.added if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
              placed.unknown)
             for key, placed in decided.items()
         ]  # fmt: skip
@@ -629,7 +633,11 @@ def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[K
     for op, keys in fresh.items():
         is_local = any(
             leaves[key].role == "input"
-            and (decided[key].reason is not None or not _OWN_TO_RANKS.isdisjoint(decided[key].ways))
+            and (
+                decided[key].reason is not None
+                or decided[key].unknown == OWN_BOUNDS
+                or not _OWN_TO_RANKS.isdisjoint(decided[key].ways)
+            )
             for key in keys
         )
         tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]

@@ -145,6 +145,14 @@ def spans(mesh: Mesh, axes: Sequence[Axis], ranks: Sequence[int]) -> dict[frozen
     return found
 
 
+def across_stages(mesh: Mesh, ranks: Sequence[int]) -> list[tuple[int, ...]]:
+    """The groups of ranks at one place of two or more stages, such as those that have a copy of one embedding."""
+    lines: dict[tuple[int, ...], list[int]] = {}
+    for rank in sorted(ranks, key=lambda rank: mesh.at(rank, STAGES)):
+        lines.setdefault(tuple(mesh.at(rank, axis.name) for axis in mesh.cutting), []).append(rank)
+    return [group for line in lines.values() for group in {(line[0], line[-1]), tuple(line)} if len(line) > 1]
+
+
 def _stages(seen: Seen) -> dict[int, int]:
     """The pipeline stage of each rank: how many ranks come before it."""
     stages = {}

@@ -81,18 +81,22 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
     paths = _Paths(pieces, golden)
     modules = _golden_modules(golden)
     calls = _calls(pieces, golden, paths)
+    own = _own_modules(pieces, golden, paths)
     named: list[dict[int, Named]] = [{} for _ in pieces]
     scopes: dict[_Scope, list[_Part]] = defaultdict(list)
     micro_of: list[dict[int, int]] = [{} for _ in pieces]
     for number, piece in enumerate(pieces):
         whole_of: dict[str, tuple[str, int]] = {}
+        left_out: dict[str, str | None] = {}
         last = max((place for place, op in enumerate(piece.ops) if op.direction == "backward"), default=len(piece.ops))
         for place, op in enumerate(piece.ops):
             if op.kind in ("module", "parameters_grad"):
                 path = paths.whole(number, op.api)
                 call, micro = calls.whole(path, op.call)
-                if not path:
-                    named[number][place] = Named(op.op, None, 0, "it wraps the model", op.parent)
+                if not path or path in own:
+                    reason = "golden has no such module" if path else "it wraps the model"
+                    named[number][place] = Named(op.op, None, 0, reason, op.parent)
+                    left_out[op.op] = op.parent
                     continue
                 key = (path, op.direction, call)
                 name = modules.get(key) or f"{op.api_type}.{path}.{op.module_class}.{op.direction}.{call}"
@@ -101,19 +105,46 @@ def whole_names(pieces: Sequence[Piece], golden: Piece | None) -> list[list[Name
         for place, op in enumerate(piece.ops):
             if op.kind in ("module", "parameters_grad") or op.direction == "backward":
                 continue
-            if op.parent in whole_of:
-                name, micro_of[number][place] = whole_of[op.parent]
+            parent = _above(op.parent, left_out)
+            if parent in whole_of:
+                name, micro_of[number][place] = whole_of[parent]
                 scopes[name, "", ""].append(_Part(number, place, _token(op)))
             else:
-                scopes["", op.parent or "", "after" if place > last else "before"].append(
-                    _Part(number, place, _token(op))
-                )
-    ours, fresh = _golden_scopes(golden), _Fresh(golden)
+                scopes["", parent or "", "after" if place > last else "before"].append(_Part(number, place, _token(op)))
+    ours, fresh = _golden_scopes(golden, _missing_modules(pieces, golden, paths)), _Fresh(golden)
     for scope, parts in scopes.items():
         _align(scope, parts, ours.get(scope, []), pieces, golden, calls.ratio, named, micro_of, paths, fresh)
     for number, piece in enumerate(pieces):
         _name_backward(piece, named[number])
     return [[named[number][place] for place in range(len(piece.ops))] for number, piece in enumerate(pieces)]
+
+
+def _own_modules(pieces: Sequence[Piece], golden: Piece | None, paths: _Paths) -> set[str]:
+    """The paths of modules that golden does not have, and that make calls: these pair with calls around golden's."""
+    theirs = {stripped(op.api) for op in golden.ops if op.kind == "module"} if golden else set()
+    own = set()
+    for number, piece in enumerate(pieces if golden else ()):
+        calling = {op.parent for op in piece.ops if op.kind == "api"}
+        made = {paths.whole(number, op.api) for op in piece.ops if op.kind == "module" and op.op in calling}
+        own |= made - theirs
+    return own
+
+
+def _missing_modules(pieces: Sequence[Piece], golden: Piece | None, paths: _Paths) -> dict[str, str | None]:
+    """Golden's modules that no rank has, and the op around each: their calls pair with calls around them."""
+    if golden is None:
+        return {}
+    ours = {
+        paths.whole(number, op.api) for number, piece in enumerate(pieces) for op in piece.ops if op.kind == "module"
+    }
+    return {op.op: op.parent for op in golden.ops if op.kind == "module" and stripped(op.api) not in ours}
+
+
+def _above(parent: str | None, left_out: Mapping[str, str | None]) -> str | None:
+    """The module that a call is made in, of those that have a place in the whole."""
+    while parent is not None and parent in left_out:
+        parent = left_out[parent]
+    return parent
 
 
 def _token(op: Op) -> str:
@@ -225,19 +256,20 @@ def _calls(pieces: Sequence[Piece], golden: Piece | None, paths: _Paths) -> _Cal
     return _Calls(usual[len(usual) // 2] if usual else 1, ratios)
 
 
-def _golden_scopes(golden: Piece | None) -> dict[_Scope, list[Op]]:
+def _golden_scopes(golden: Piece | None, left_out: Mapping[str, str | None]) -> dict[_Scope, list[Op]]:
     scopes: dict[_Scope, list[Op]] = defaultdict(list)
     if golden is None:
         return scopes
-    modules = {op.op for op in golden.ops if op.kind == "module"}
+    modules = {op.op for op in golden.ops if op.kind == "module"} - set(left_out)
     last = max((place for place, op in enumerate(golden.ops) if op.direction == "backward"), default=len(golden.ops))
     for place, op in enumerate(golden.ops):
         if op.kind in ("module", "parameters_grad") or op.direction == "backward":
             continue
-        if op.parent in modules:
-            scopes[op.parent or "", "", ""].append(op)
+        parent = _above(op.parent, left_out)
+        if parent in modules:
+            scopes[parent or "", "", ""].append(op)
         else:
-            scopes["", op.parent or "", "after" if place > last else "before"].append(op)
+            scopes["", parent or "", "after" if place > last else "before"].append(op)
     return scopes
 
 
@@ -293,7 +325,7 @@ def _repeated(parts: Sequence[_Part], ratio: int) -> _Lane:
     seen: dict[str, int] = defaultdict(int)
     lanes: dict[int, list[_Part]] = defaultdict(list)
     for part in parts:
-        each = counts[part.token] // ratio if counts[part.token] % ratio == 0 else counts[part.token]
+        each = -(-counts[part.token] // ratio)
         lanes[seen[part.token] // each].append(part)
         seen[part.token] += 1
     return sorted(lanes.items())

@@ -8,7 +8,7 @@ them, or an operand of the op is a shard); otherwise they are copies that differ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -16,8 +16,16 @@ from typing import NamedTuple
 
 from lakeprobe.layouts.mesh import MICRO, Axis
 
-COPY, SHARD, SUM, MEAN, LAST, DIFFER = "copy", "shard", "sum", "mean", "last", "differ"
-_WORDS = {SUM: "partial sum", MEAN: "partial mean", LAST: "last", DIFFER: "copies differ"}
+COPY, SHARD, SUM, MEAN, MAX, MIN, LAST, DIFFER = "copy", "shard", "sum", "mean", "max", "min", "last", "differ"
+_WORDS = {
+    SUM: "partial sum", MEAN: "partial mean", MAX: "partial max", MIN: "partial min", LAST: "last",
+    DIFFER: "copies differ",
+}  # fmt: skip
+
+ACROSS_STAGES = -1
+"""In place of an axis: the stages, over which the gradients of tied parameters are added up."""
+
+_PARTIAL = (SUM, MEAN, MAX, MIN)
 
 _DIMENSION_FIRST = {"dp": 0, "dp2": 0, MICRO: 1, "cp": 2, "ep": 3, "tp": 4}
 """Which axis cuts the earlier dimension: the batch, the sequence, then what is computed of each token."""
@@ -32,11 +40,22 @@ _MEANS = re.compile(
 
 
 _OWN_WORDS = "each rank counts the words from its own first one"
+OWN_BOUNDS = "each rank counts from its own first one"
 
 _LINEAR = re.compile(
     r"\.(__truediv__|div_?|__r?mul__|mul_?|neg|__neg__|sum|view|reshape|flatten|transpose|permute|contiguous|clone|to|float)\.\d"
 )
 """Ops that make a partial sum of a partial sum, if what else they are given is the same on all ranks."""
+
+
+_SELECTS = re.compile(
+    r"\.(__[gs]etitem__|gather|index_\w+|masked_\w+|take\w*|where|float|to|type_as|clone|contiguous|reshape|view|flatten|"
+    r"__invert__|__isub__|__iadd__)\.\d"
+)
+"""Ops that take rows by their positions or by a mask, and those that pass them on."""
+
+_SCALES = re.compile(r"\.(__truediv__|div_?|__r?mul__|mul_?)\.\d")
+"""Ops that divide or multiply."""
 
 
 class Key(NamedTuple):
@@ -56,7 +75,8 @@ class Leaf:
     is, so that the same value elsewhere has the same layout. `members`: how many tensors there are.
     `totals`: the sums of their extents, where they have several. `values`: how many values the ranks have. `record`:
     the other fields of its record. `is_constant`: its values do not tell ranks apart; `is_unknown`: none are recorded.
-    `ragged`: by axis, whether the members of a group have other extents.
+    `ragged`: by axis, whether the members of a group have other extents. `reduction`: what the collective computes.
+    `is_whole`: it is a tensor of integers or bools.
     """
 
     key: Key
@@ -78,6 +98,8 @@ class Leaf:
     is_constant: bool = False
     is_unknown: bool = False
     ragged: tuple[bool, ...] = ()
+    reduction: str | None = None
+    is_whole: bool = False
 
 
 class Way(NamedTuple):
@@ -114,15 +136,22 @@ class Placement:
     said: frozenset[int] = frozenset()
     blocks: list[int] | None = None
 
+    is_tied: bool = False
+
     @property
     def sums(self) -> list[int]:
-        """The axes along which it is a partial sum or mean."""
-        return [number for number, way in enumerate(self.ways) if way in (SUM, MEAN)]
+        """The axes along which it is a partial sum, mean, max or min."""
+        return [number for number, way in enumerate(self.ways) if way in _PARTIAL]
+
+    @property
+    def added(self) -> list[int]:
+        """The axes over which a collective adds it up, the stages first."""
+        return [ACROSS_STAGES] * self.is_tied + self.sums
 
     @property
     def merged_ways(self) -> list[str]:
         """How its members are merged: of a sum that a collective gives, every rank has a copy."""
-        return [COPY if self.resolved and way in (SUM, MEAN) else way for way in self.ways]
+        return [COPY if self.resolved and way in _PARTIAL else way for way in self.ways]
 
     def repeats(self, leaf: Leaf) -> bool:
         """Whether ranks that should have different shards have the same."""
@@ -160,7 +189,7 @@ class _State:
     of: dict[Key, Placement] = field(default_factory=dict)
     by_value: dict[int, Placement] = field(default_factory=dict)
     parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
-    means: dict[str, set[int]] = field(default_factory=dict)
+    counted: dict[int, set[int]] = field(default_factory=dict)
 
 
 Recorded = Callable[[Leaf], Said | None]
@@ -213,22 +242,24 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         own.update(number for number, way in enumerate(placement.ways) if way == SHARD)
     for leaf in tensors:
         if leaf.direction == "backward" and leaf.shape is not None and prod(leaf.shape) == 1:
-            for number in state.means.get(stem, ()):  # the gradient of a mean of means is 1 in all, not on each rank
-                state.of[leaf.key].ways[number] = SUM
-                open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
+            alike = _counterpart(state, leaf)
+            for number, way in enumerate(alike.ways if alike else ()):
+                if way == MEAN:  # the gradient of a mean of means is 1 in all, not on each rank
+                    state.of[leaf.key].ways[number] = SUM
+                    open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
         for number in open_axes[leaf.key]:
             _place_unequal(state, leaf, number, own, leaves)
         placement = state.of[leaf.key]
-        placement.resolved = bool(placement.sums) and leaf.reduced.issuperset(placement.sums)
+        placement.is_tied = ACROSS_STAGES in leaf.reduced and leaf.role == "parameters_grad"
+        placement.resolved = bool(placement.added) and leaf.reduced.issuperset(placement.added)
         if placement.resolved:
             placement.source, placement.certainty = "collective", "checked"
         state.by_value.setdefault(leaf.value, placement)
         if leaf.role == "parameters":
             module = leaf.key.op.rpartition(".forward")[0]
             state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
-        if MEAN in placement.ways:
-            state.means.setdefault(stem, set()).update(n for n, way in enumerate(placement.ways) if way == MEAN)
     _place_words(state, tensors)
+    _place_counts(state, leaves, own)
     _place_numbers(state, leaves, tensors)
 
 
@@ -240,6 +271,29 @@ def _place_words(state: _State, op: Sequence[Leaf]) -> None:
     words, table = placed.get("input.0"), placed.get("input.1")
     if words is not None and table is not None and 0 in table.dimensions and not words.said:
         words.unknown = _OWN_WORDS
+
+
+def _place_counts(state: _State, op: Sequence[Leaf], shards: set[int]) -> None:
+    """Place positions and masks that each rank counts from the first row of its own shard, and what they select.
+
+    They come of a shard (the place of its largest element), of a bound that differs by rank, or of such ones.
+    """
+    taken = {n for leaf in op if leaf.role == "input" for n in state.counted.get(leaf.value, ())}
+    by_rank = {n for leaf in op if leaf.kind != "tensor" for n, equal in enumerate(leaf.equal) if not equal}
+    selects = bool(_SELECTS.search(op[0].key.op))
+    for leaf in op:
+        placement = state.of.get(leaf.key)
+        if leaf.kind != "tensor" or placement is None or placement.said:
+            continue
+        if leaf.role == "input":
+            own = state.counted.get(leaf.value, shards if leaf.is_whole else taken if selects else set())
+        else:
+            own = taken | by_rank | shards if leaf.is_whole else taken if selects else set()
+        own = {n for n in own if placement.ways[n] == DIFFER and state.axes[n].name[:2] not in _DATA}
+        if own:
+            placement.ways = [COPY if n in own else way for n, way in enumerate(placement.ways)]
+            placement.unknown, placement.problem = OWN_BOUNDS, None
+            state.counted[leaf.value] = own
 
 
 def _stem(leaf: Leaf) -> str:
@@ -421,17 +475,18 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
         _differ(placement, number, axis)
         placement.problem = f"{placement.source} says that there are copies along {axis.name}: {placement.problem}"
     elif number in leaf.reduced:
-        placement.ways[number] = SUM
+        placement.ways[number] = leaf.reduction if leaf.reduction in (MAX, MIN) else SUM
     elif known is not None and known.ways[number] in (SUM, MEAN):
         placement.ways[number], placement.source, placement.certainty = known.ways[number], known.source, "inferred"
     elif (
         leaf.role == "parameters_grad"
-        or (number in shards and (leaf.role != "input" or is_number or is_words))
+        or (number in shards and (leaf.role != "input" or is_number or is_words) and not leaf.is_whole)
         or (leaf.direction == "backward" and axis.name[:2] in _DATA)
         or (leaf.direction == "backward" and number in state.later.get(state.modules.get(leaf.key.op, ""), ()))
         or (leaf.role != "input" and _keeps_sums(state, op, number))
     ):
         mean = is_number and leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
+        mean = mean and _share(state, op, number) is None
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
     else:
@@ -442,6 +497,43 @@ def _is_mean(op: Sequence[Leaf]) -> bool:
     """Whether the result of an op is a mean over what it is given."""
     is_sum = any(leaf.key.slot == "input.reduction" and leaf.number == "sum" for leaf in op)
     return bool(_MEANS.search(op[0].key.op)) and not is_sum
+
+
+def _share(state: _State, op: Sequence[Leaf], number: int) -> Leaf | None:
+    """The argument by which an op divides a partial mean once more than golden does, so that its result is a sum.
+
+    So does a loss of each micro-batch that is divided by how many there are.
+    """
+    for leaf in op:
+        if leaf.kind == "tensor" or not leaf.number or not leaf.golden_number or not _SCALES.search(leaf.key.op):
+            continue
+        given = [state.of[one.key] for one in op if one.role == "input" and one.key in state.of]
+        means = {n for placed in given for n, way in enumerate(placed.ways) if way == MEAN}
+        if any(number in chosen for chosen in _of_size(state.axes, op[0].present, means, _ratio(leaf))):
+            return leaf
+    return None
+
+
+def _ratio(leaf: Leaf) -> float:
+    """How many times as much as golden an op divides by an argument; 0 if that is no number."""
+    try:
+        ours, theirs = float(leaf.number or ""), float(leaf.golden_number or "")
+        return theirs / ours if "mul" in leaf.key.op else ours / theirs
+    except (ValueError, ZeroDivisionError):
+        return 0.0
+
+
+def _of_size(
+    axes: Sequence[Axis], present: Sequence[int], numbers: Iterable[int], size: float
+) -> Iterator[tuple[int, ...]]:
+    """The axes that have so many parts together, micro-batches first; one set at most, and none of one part."""
+    order = sorted(numbers, key=lambda number: axes[number].name != MICRO)
+    for count in range(1, len(order) + 1):
+        for chosen in combinations(order, count):
+            parts = prod(present[number] for number in chosen)
+            if parts > 1 and abs(size - parts) < 1e-6 * parts:
+                yield chosen
+                return
 
 
 def _keeps_sums(state: _State, op: Sequence[Leaf], number: int, way: str = "") -> bool:
@@ -457,11 +549,7 @@ def _differ(placement: Placement, number: int, axis: Axis) -> None:
 
 def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf]) -> None:
     """Place what is no tensor: a local extent becomes golden's, and what differs by rank is left out."""
-    extents: dict[int, set[int]] = {}
-    for leaf in tensors:
-        for part, whole in zip(leaf.shape or (), leaf.whole or (), strict=False):
-            if part != whole:
-                extents.setdefault(part, set()).add(whole)
+    extents = _extents(tensors)
     count = len(state.axes)
     by_rank: set[int] = set()
     for leaf in leaves:
@@ -469,11 +557,16 @@ def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf
             continue
         placement = state.of[leaf.key] = Placement([COPY] * count, [None] * count)
         differs = [number for number in range(count) if not leaf.equal[number]]
-        if differs:
+        is_bound = leaf.golden_number is not None and any(
+            state.of[one.key].unknown == OWN_BOUNDS for one in tensors if one.role == "output"
+        )
+        if differs and is_bound:
+            placement.number, placement.source = leaf.golden_number, "op"
+        elif differs:
             by_rank.update(differs)
             names = ", ".join(state.axes[number].name for number in differs)
             placement.reason = f"an argument that differs along {names}"
-        elif _is_extent(leaf, extents):
+        elif _is_extent(leaf, extents) or any(_share(state, leaves, number) is leaf for number in range(count)):
             placement.number, placement.source = leaf.golden_number, "shapes"
     for leaf in tensors:
         placement = state.of[leaf.key]
@@ -482,6 +575,16 @@ def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf
         )
         if is_local:
             placement.reason, placement.problem = "each rank counts from its own start", None
+
+
+def _extents(tensors: Sequence[Leaf]) -> dict[int, set[int]]:
+    """The extents of shards, with golden's."""
+    extents: dict[int, set[int]] = {}
+    for leaf in tensors:
+        for part, whole in zip(leaf.shape or (), leaf.whole or (), strict=False):
+            if part != whole:
+                extents.setdefault(part, set()).add(whole)
+    return extents
 
 
 def _is_extent(leaf: Leaf, extents: Mapping[int, set[int]]) -> bool:

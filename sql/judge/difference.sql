@@ -7,7 +7,7 @@
 -- Statistics are scaled by the tensor: max and min by the largest magnitude, the mean by norm / √n, the norm by itself,
 -- because a mean near 0 is no measure of its own error. The gradient of a parameter is a sum over what enters its
 -- module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
--- well.
+-- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
 WITH
     incoming AS (
         SELECT
@@ -55,7 +55,8 @@ WITH
                 target_norm + golden_norm
             ) IS NULL
             AND target_shape = golden_shape
-            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0 AS is_unrecorded
+            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0 AS is_unrecorded,
+            coalesce(target_max, target_min, target_norm) IS NULL OR coalesce(golden_max, golden_min, golden_norm) IS NULL AS has_mean_alone
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN incoming ON incoming.seq = p.target_seq
@@ -103,6 +104,14 @@ WITH
                     AND coalesce(target_max_int = golden_max_int, true)
                     AND coalesce(target_min_int = golden_min_int, true)
                     THEN 'equal'
+                WHEN
+                    has_mean_alone
+                    THEN
+                        CASE
+                            WHEN mean_diff = 0 THEN 'equal'
+                            WHEN noise > 0 AND is_within(mean_diff, noise * norm / root_elements) THEN 'noise'
+                            ELSE 'different'
+                        END
                 WHEN
                     noise > 0
                     AND is_within(max_diff, noise * magnitude)

@@ -1,5 +1,6 @@
 -- leaf_numbers: the leaves of the whole, numbered, with what the first rank has of each that is no statistic.
 -- grain: one leaf of the whole
+-- is_whole: the tensor has no fractions: it is of integers or bools
 -- is_unknown: of a rank's tensor nothing but the shape is recorded
 -- parameters: $run, $step; the tables cut_names (piece, op, whole, micro, reason) and cut_ranks (rank, piece, c0, c1, …)
 SELECT
@@ -12,6 +13,7 @@ SELECT
     arg_min(value, CAST(rank AS BIGINT) << 32 | micro) AS number,
     arg_min(extra, CAST(rank AS BIGINT) << 32 | micro) AS extra,
     bool_or(lower(dtype) LIKE '%bool%') AS is_bool,
+    coalesce(bool_and(regexp_matches(lower(dtype), 'bool|int')), false) AS is_whole,
     bool_or(tensors.kind = 'tensor' AND coalesce(CAST(max AS VARCHAR), content, digest) IS NULL) AS is_unknown
 FROM tensors
 JOIN cut_ranks

@@ -9,6 +9,7 @@ WITH
         SELECT
             leaf,
             count(*) AS members,
+            max(micro) AS last_micro,
             arg_min(shape, CAST(rank AS BIGINT) << 32 | micro) AS shape,
             count(DISTINCT shape) AS shapes,
             count(DISTINCT sig) AS values,
@@ -28,16 +29,28 @@ WITH
         GROUP BY leaf
     ),
     added AS (
-        SELECT DISTINCT members.leaf, members.rank, members.micro, unnest(reductions.axes) AS axis
+        SELECT DISTINCT members.leaf, members.rank, members.micro, reductions.reduction, unnest(reductions.axes) AS axis
         FROM cut_members AS members
         JOIN reductions
             ON reductions.rank = members.rank AND reductions.sig = members.sig
     ),
-    reduced AS (
-        SELECT leaf, list(axis ORDER BY axis) AS axes
-        FROM (SELECT leaf, axis, count(*) AS members FROM added GROUP BY leaf, axis)
+    -- the gradient of a parameter grows over the micro-batches, and is added up after the last one
+    wanted AS (
+        SELECT leaf, count(*) AS members
+        FROM cut_members AS members
         JOIN counted
-            USING (leaf, members)
+            USING (leaf)
+        JOIN cut_leaves
+            USING (leaf)
+        WHERE members.micro = counted.last_micro OR cut_leaves.whole_op NOT LIKE '%.parameters_grad%'
+        GROUP BY leaf
+    ),
+    reduced AS (
+        SELECT leaf, list(axis ORDER BY axis) AS axes, min(reduction) AS reduction
+        FROM (SELECT leaf, axis, min(reduction) AS reduction, count(*) AS added_members FROM added GROUP BY leaf, axis)
+        JOIN wanted
+            USING (leaf)
+        WHERE added_members >= wanted.members
         GROUP BY leaf
     )
 SELECT
@@ -58,12 +71,14 @@ SELECT
     counted.values,
     golden.shape AS whole,
     if(cut_leaves.kind = 'tensor', reduced.axes, NULL) AS reduced,
+    reduced.reduction,
     counted.value,
     cut_leaves.number,
     golden.value AS golden_number,
     cut_leaves.extra,
     counted.is_constant OR cut_leaves.is_bool OR cut_leaves.is_unknown AS is_constant,
-    cut_leaves.is_unknown
+    cut_leaves.is_unknown,
+    cut_leaves.is_whole
 FROM cut_leaves
 JOIN counted
     USING (leaf)

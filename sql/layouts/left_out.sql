@@ -5,7 +5,7 @@ SELECT reason, count(*) AS rows
 FROM (
     SELECT reason FROM whole_rows WHERE reason IS NOT NULL
     UNION ALL
-    SELECT coalesce(unknown, 'statistics of a partial sum do not tell those of the sum') FROM whole_rows WHERE reason IS NULL AND has_no_statistics
+    SELECT coalesce(unknown, 'of a partial sum the ranks'' statistics tell the mean only') FROM whole_rows WHERE reason IS NULL AND has_no_statistics
     UNION ALL
     SELECT reason FROM cut_names WHERE whole IS NULL
 )

@@ -2,7 +2,8 @@
 -- grain: one leaf of the whole
 -- parameters: after decided, chosen (the members that the whole is made of)
 -- Max and min of shards are exact, the mean goes by elements, the norm by squares. Of a partial sum only the mean is
--- known, unless it is one number.
+-- known, which is the sum of the means, unless it is one number.
+-- summands: how many ranks' numbers add up to one of the whole
 -- is_sum: it is a partial sum that nothing adds up
 WITH
     gathered AS (
@@ -13,6 +14,8 @@ WITH
             any_value(factor) AS factor,
             bool_or(content IS NOT NULL) AS has_contents,
             bool_and(content IS NOT NULL) AS has_all_contents,
+            count(DISTINCT along(places, decided.ways, 'sum')) AS summands,
+            count(DISTINCT along(places, decided.ways, 'mean')) AS parts,
             list_sort(
                 list(
                     {
@@ -27,6 +30,8 @@ WITH
                 )
             ) AS shards
         FROM chosen
+        JOIN decided
+            USING (leaf)
         GROUP BY leaf
     ),
     together AS (
@@ -48,19 +53,19 @@ WITH
             decided.* EXCLUDE (leaf, source, number),
             decided.source AS said_by,
             decided.number AS whole_number,
-            list_contains(ways, 'sum') OR list_contains(ways, 'mean') AS is_sum,
-            list_contains(ways, 'shard') AS is_cut,
-            if(list_contains(ways, 'mean'), shards, 1) AS parts
+            list_has_any(ways, ['sum', 'mean', 'max', 'min']) AS is_sum,
+            list_has_any(ways, ['max', 'min']) AS is_extreme,
+            list_contains(ways, 'shard') AS is_cut
         FROM together
         JOIN decided
             USING (leaf)
     )
 SELECT
-    * EXCLUDE (max, min, mean, norm, total, parts, has_all_contents),
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN max WHEN elements = shards THEN total / parts END AS max,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN elements = shards THEN total / parts END AS min,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN elements = shards THEN total / parts END AS mean,
-    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN elements = shards THEN abs(total / parts) END AS norm,
+    * EXCLUDE (max, min, mean, norm, total, parts, summands, is_extreme, has_all_contents),
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN max WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts END AS max,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts END AS min,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts ELSE mean * summands END AS mean,
+    CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN is_extreme THEN NULL WHEN elements = shards THEN abs(total / parts) END AS norm,
     has_all_contents AND unknown IS NULL AS has_all_contents,
     unknown IS NOT NULL OR (is_sum AND elements <> shards AND NOT has_contents) AS is_unknown
 FROM placed

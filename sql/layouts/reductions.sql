@@ -1,4 +1,4 @@
--- reductions: the values that an all_reduce adds up over axes of the mesh, and the value that it gives.
+-- reductions: the values that an all_reduce adds up, or takes the largest of, over axes of the mesh, and what it gives.
 -- grain: one value of a rank, and axes
 -- parameters: $run, $step; after transfers, axis_groups
 -- place: rank and row in one number; joined by two columns, all rows of a rank would meet all others of it
@@ -9,6 +9,7 @@ WITH
             axis_groups.axes,
             CAST(transfers.rank AS BIGINT) << 32 | transfers.given[1] AS given,
             CAST(transfers.rank AS BIGINT) << 32 | transfers.taken[1] AS taken,
+            coalesce(transfers.reduction, 'sum') AS reduction,
             CASE transfers.reduction WHEN 'avg' THEN len(transfers.members) ELSE 1 END AS factor
         FROM transfers
         JOIN axis_groups
@@ -16,7 +17,7 @@ WITH
         WHERE
             transfers.step = $step
             AND transfers.kind = 'all_reduce'
-            AND coalesce(transfers.reduction, 'sum') IN ('sum', 'avg')
+            AND coalesce(transfers.reduction, 'sum') IN ('sum', 'avg', 'max', 'min')
             AND len(transfers.given) = 1
             AND len(transfers.taken) = 1
     ),
@@ -44,6 +45,7 @@ SELECT
     called.axes,
     before.sig AS sig,
     any_value(after.sig) AS gives,
+    any_value(called.reduction) AS reduction,
     any_value(called.factor) AS factor,
     any_value(after.max) AS max,
     any_value(after.min) AS min,

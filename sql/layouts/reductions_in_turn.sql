@@ -9,6 +9,7 @@ SELECT
     list_sort(first.axes || second.axes) AS axes,
     first.sig,
     second.gives,
+    first.reduction,
     first.factor * second.factor AS factor,
     second.max,
     second.min,

@@ -13,7 +13,7 @@ FROM (
         said_by AS source,
         certainty,
         problem,
-        coalesce(reason, unknown, if(has_no_statistics, 'statistics of a partial sum do not tell those of the sum', NULL)) AS reason,
+        coalesce(reason, unknown, if(has_no_statistics, 'of a partial sum the ranks'' statistics tell the mean only', NULL)) AS reason,
         shard_ranks,
         shard_micros,
         shard_rows,

@@ -77,3 +77,38 @@ def test_the_optimizer_takes_golden_s_calls_parameter_by_parameter():
     golden = piece(*layer(0), backward, *steps(0, 1), blocks=(("layers.0", "a"), ("layers.0", "b")))
     ours = piece(*layer(0), backward, *steps(0), blocks=(("layers.0", "b"),))
     assert [name for name, _ in wholes([ours], golden)[0]][-2:] == ["Tensor.mul_.1.forward", "Tensor.add_.1.forward"]
+
+
+def test_calls_of_a_wrapped_model_pair_with_those_of_the_model():
+    inner = "Module.module.Net.forward.0"
+    target = piece(
+        ("Functional.relu.0.forward", inner), ("Functional.relu.0.backward", "Module.module.Net.backward.0"), inner
+    )
+    golden = piece("Functional.linear.0.forward", "Functional.relu.0.forward", "Functional.relu.0.backward")
+    found = whole_names([target], golden)[0]
+    assert [named.whole for named in found] == ["Functional.relu.0.forward", "Functional.relu.0.backward", None]
+    assert found[2].reason == "it wraps the model"
+
+
+def test_calls_of_a_module_that_one_side_lacks_pair_with_those_around_it():
+    head = "Module.head.Linear.forward.0"
+    calls, module = piece("Functional.linear.0.forward"), piece(("Functional.linear.0.forward", head), head)
+    found = whole_names([module], calls)[0]
+    assert [named.whole for named in found] == ["Functional.linear.0.forward", None]
+    assert found[1].reason == "golden has no such module"
+    assert wholes([calls], module) == [[("Functional.linear.0.forward", 0)]]
+
+
+def test_a_module_without_calls_that_golden_lacks_keeps_its_name():
+    found = wholes([piece("Module.extra.Dropout.forward.0")], piece("Functional.linear.0.forward"))
+    assert found == [[("Module.extra.Dropout.forward.0", 0)]]
+
+
+def test_a_call_for_each_micro_batch_whose_last_is_behind_the_last_backward():
+    layers = [call for nth in range(3) for call in layer(0, call=nth, nth=nth)]
+    divided = [f"Tensor.__truediv__.{nth}.forward" for nth in range(5)]
+    back = "Functional.linear.2.backward"
+    target = piece(*layers, *divided, back, "Tensor.__truediv__.5.forward")
+    golden = piece(*layer(0), "Tensor.__truediv__.0.forward", "Functional.linear.0.backward")
+    found = {named.op: (named.whole, named.micro) for named in whole_names([target], golden)[0]}
+    assert [found[name] for name in divided[::2]] == [("Tensor.__truediv__.0.forward", micro) for micro in range(3)]

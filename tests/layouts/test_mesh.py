@@ -3,7 +3,7 @@
 import pytest
 
 from lakeprobe.errors import LakeError
-from lakeprobe.layouts.mesh import Seen, given, inferred, refined, spans
+from lakeprobe.layouts.mesh import Seen, across_stages, given, inferred, refined, spans
 
 
 def seen(ranks, groups=(), data=None, parameters=None, before=None, **more):
@@ -97,3 +97,9 @@ def test_an_axis_is_refined_into_neighbours():
     assert str(found) == "tp 2 × tp2 2"
     assert [(found.at(rank, "tp"), found.at(rank, "tp2")) for rank in range(4)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert spans(found, found.cutting, range(4))[frozenset({0, 2})] == (0,)
+
+
+def test_ranks_of_the_first_and_the_last_stage_may_have_copies_of_one_embedding():
+    mesh = given(range(8), {"pp": 4, "tp": 2})
+    assert sorted(across_stages(mesh, range(8))) == [(0, 2, 4, 6), (0, 6), (1, 3, 5, 7), (1, 7)]
+    assert across_stages(given(range(2), {"tp": 2}), range(2)) == []

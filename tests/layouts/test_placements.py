@@ -126,3 +126,51 @@ def test_a_sum_that_is_divided_is_a_sum():
     mean = leaf("output.0", (), (), (False, True), op="Tensor.__truediv__.0.forward")
     decided = decide([[given, said, made], [taken, mean]], (DP, TP))
     assert [decided[one.key].text((DP, TP)) for one in (made, taken, mean)] == ["dp: partial sum"] * 3
+
+
+def number(slot, ours, theirs, equal=(True, True), *, op):
+    return Leaf(Key(op, slot, 0), "input", "scalar", "forward", None, 4, None, 1, None, equal, (2, 2), frozenset(), 1,
+                ours, theirs)  # fmt: skip
+
+
+def test_a_collective_that_takes_the_largest_gives_a_partial_maximum():
+    op = "Tensor.max.0.forward"
+    given = leaf("input.0", (8, 4), (8, 8), (True, False), op=op)
+    made = leaf("output.0", (8,), (8,), (True, False), op=op, reduced=(1,), reduction="max")
+    where = leaf("output.1", (8,), (8,), (True, False), op=op, is_whole=True)
+    decided = decide([[given, made, where]], (DP, TP))
+    assert (decided[made.key].text((DP, TP)), decided[made.key].resolved) == ("tp: partial max", True)
+    assert (decided[where.key].problem, decided[where.key].unknown) == (None, "each rank counts from its own first one")
+
+
+def test_a_mask_by_a_bound_of_its_own_is_no_finding_and_what_another_number_makes_is():
+    op = "Tensor.__ge__.0.forward"
+    bound = number("input.1", "4", "8", (True, False), op=op)
+    mask = leaf("output.0", (8,), (8,), (True, False), op=op, value=3, is_whole=True)
+    negated = leaf("output.0", (8,), (8,), (True, False), op="Torch.bitwise_not.0.forward", is_whole=True)
+    taken = leaf("input.0", (8,), (8,), (True, False), op="Torch.bitwise_not.0.forward", value=3, is_whole=True)
+    decided = decide([[bound, mask], [taken, negated]], (DP, TP))
+    assert [decided[one.key].problem for one in (mask, taken, negated)] == [None] * 3
+    assert decided[bound.key].number == "8"
+    epsilon = number("input.1", "0.1", "0.2", (True, False), op="Tensor.__add__.0.forward")
+    made = leaf("output.0", (8,), (8,), (True, False), op="Tensor.__add__.0.forward")
+    assert decide([[epsilon, made]], (DP, TP))[made.key].problem == "copies along tp differ"
+
+
+@pytest.mark.parametrize(("ours", "theirs", "layout"), [("2", "1", "partial sum"), ("3", "1", "partial mean")])
+def test_a_mean_that_is_divided_once_more_for_each_part_is_a_sum(ours, theirs, layout):
+    loss, op = "Functional.mse_loss.0.forward", "Tensor.__truediv__.0.forward"
+    given = leaf("input.0", (4, 8), (8, 8), (False, True), op=loss)
+    made = leaf("output.0", (), (), (False, True), op=loss, value=5)
+    taken = leaf("input.0", (), (), (False, True), op=op, value=5)
+    share = number("input.1", ours, theirs, op=op)
+    divided = leaf("output.0", (), (), (False, True), op=op)
+    decided = decide([[given, made], [taken, share, divided]], (DP, TP))
+    assert decided[divided.key].text((DP, TP)) == f"dp: {layout}"
+    assert decided[share.key].number == ("1" if layout == "partial sum" else None)
+
+
+def test_the_gradient_of_a_tied_parameter_is_what_the_stages_add_up():
+    grads = leaf("weight", (4, 8), (4, 8), (True, True), op="Module.wte.Embedding.parameters_grad", reduced=(-1,))
+    placed = decide([[grads]], (DP, TP))[grads.key]
+    assert (placed.resolved, placed.added) == (True, [-1])
