@@ -2,8 +2,16 @@
 """Defects that only a cut run can have, each a change by name, with the ops that are its cause and where it sits.
 
 They are of the kinds that parallel code gets wrong: a missing or doubled reduction, gradients that are not reduced or
-not divided, a wrong order or half of shards, a wrong part of the mask. TTrace (arXiv 2506.09280) reports 14 silent bugs
-of Megatron-LM. These defects were not taken from its table.
+not divided, a wrong order or half of shards, a wrong part of the mask. Reports of such bugs:
+
+- sp_norm_grads: gradients of a LayerNorm differ under sequence parallelism, NVIDIA/Megatron-LM issue 1446
+- router_not_summed: a router is not synchronised over tensor parallel ranks, NVIDIA/Megatron-LM issue 599, pull 619
+- cp_mask: wrong gradients of attention under context parallelism, NVIDIA/Megatron-LM issues 1464 and 1465
+- keys_not_reduced (strangers.py): gradients of a shared head of keys, bigcode-project/Megatron-LM issues 11 and 35
+- wrong_words (strangers.py): losses diverge with a cut vocabulary, NVIDIA/Megatron-LM issue 1754
+
+They are alike in kind, not reproductions. TTrace (arXiv 2506.09280) reports 14 silent bugs of Megatron-LM. Its abstract
+was read, its table was not.
 """
 
 from __future__ import annotations
