@@ -1,8 +1,8 @@
 """How answers look at 80 columns: what was once seen to be wrong with them.
 
-What a first look at the product found, what is seen today, and the test that holds it, here if no file is named:
+What a first look at the product found, what is so today, and the test that holds it, here if no file is named:
 
-| Found | Seen today | Test |
+| Found | Today | Test |
 |---|---|---|
 | no answer fits 80 columns | tables fold; no line is longer | test_every_answer_fits_80_columns |
 | norms that print the same on both sides | the value that differs | test_what_differs_is_what_is_printed |
