@@ -22,6 +22,7 @@ settings.load_profile("fuzz" if FUZZ else "quick")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
 
 os.environ.pop("COLUMNS", None)  # xdist sets it, and tables would be folded to the width of nobody's terminal
+os.environ.pop("LAKEPROBE_LAKE", None)  # the lake of whoever runs the tests is not theirs
 
 LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake")
 """Folders of the files that take longest. They are begun first, so that the workers end together."""
