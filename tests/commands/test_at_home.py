@@ -149,10 +149,9 @@ def test_a_question_that_ctrl_c_ends_is_no_bug() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("query", ["select count(*) from {}", "select a.row from {} order by a.row * b.row"])
-def test_ctrl_c_ends_a_cross_product(lake: Path, query: str) -> None:
+def test_ctrl_c_ends_a_cross_product(lake: Path) -> None:
     """Its task of DuckDB takes hours, and DuckDB looks for signals between tasks only."""
-    query = "with t as materialized (select range as row from range(2438)) " + query.format("t a, t b, t c, t d")
+    query = "with t as materialized (select range as row from range(2438)) select count(*) from t a, t b, t c, t d"
     command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake), "-v"]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
