@@ -51,8 +51,6 @@ class Merge:
     ranks: tuple[int, ...]
     metrics: tuple[str, ...]
     apis: tuple[str, ...]
-    chosen_ranks: tuple[int, ...] = ()
-    """The ranks that were asked for; none if all are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,6 @@ def plan(
         ranks=tuple(sorted({unit.rank for unit in units} | {file.rank for file in found})),
         metrics=_chosen(tuple(metrics), kind, stored, found),
         apis=tuple(apis),
-        chosen_ranks=tuple(ranks),
     )
 
 
@@ -171,7 +168,7 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Shee
 
     Raises UsageError if no row belongs to an API that was asked for, and DumpError for damaged files.
     """
-    with stage_connection(connection, ranks=merge.chosen_ranks) as stages:
+    with stage_connection(connection, ranks=merge.ranks if merge.comparisons else ()) as stages:
         for step, metric in _each(stages, merge):
             asked = {"apis": list(merge.apis)}
             absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()

@@ -8,8 +8,9 @@ them, or an operand of the op is a shard); otherwise they are copies that differ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -412,10 +413,14 @@ def _axes_of(
             _DIMENSION_FIRST.get(axes[number].name, 9),
         ),
     )
-    for size in range(1, len(order) + 1):
-        for chosen in combinations(order, size):
-            parts = prod(leaf.present[number] for number in chosen)
-            if _adds_up(leaf, dimension, part, parts):
+    return _fewest(order, leaf.present, lambda parts: _adds_up(leaf, dimension, part, parts))
+
+
+def _fewest(order: Sequence[int], present: Sequence[int], fits: Callable[[int], bool]) -> tuple[int, ...] | None:
+    """The fewest axes, the first in this order, of which the number of parts fits."""
+    for count in range(1, len(order) + 1):
+        for chosen in combinations(order, count):
+            if fits(prod(present[number] for number in chosen)):
                 return chosen
     return None
 
@@ -509,7 +514,9 @@ def _share(state: _State, op: Sequence[Leaf], number: int) -> Leaf | None:
             continue
         given = [state.of[one.key] for one in op if one.role == "input" and one.key in state.of]
         means = {n for placed in given for n, way in enumerate(placed.ways) if way == MEAN}
-        if any(number in chosen for chosen in _of_size(state.axes, op[0].present, means, _ratio(leaf))):
+        order = sorted(means, key=lambda n: (state.axes[n].name != MICRO, n))
+        chosen = _fewest(order, op[0].present, partial(_is_count, _ratio(leaf)))
+        if number in (chosen or ()):
             return leaf
     return None
 
@@ -523,17 +530,9 @@ def _ratio(leaf: Leaf) -> float:
         return 0.0
 
 
-def _of_size(
-    axes: Sequence[Axis], present: Sequence[int], numbers: Iterable[int], size: float
-) -> Iterator[tuple[int, ...]]:
-    """The axes that have so many parts together, micro-batches first; one set at most, and none of one part."""
-    order = sorted(numbers, key=lambda number: axes[number].name != MICRO)
-    for count in range(1, len(order) + 1):
-        for chosen in combinations(order, count):
-            parts = prod(present[number] for number in chosen)
-            if parts > 1 and abs(size - parts) < 1e-6 * parts:
-                yield chosen
-                return
+def _is_count(ratio: float, parts: int) -> bool:
+    """Whether a ratio is this number of parts, and there are several."""
+    return parts > 1 and abs(ratio - parts) < 1e-6 * parts
 
 
 def _keeps_sums(state: _State, op: Sequence[Leaf], number: int, way: str = "") -> bool:

@@ -118,7 +118,8 @@ def merged(made: Path, *sources: str, **options: Any) -> tuple[Merge, list[tuple
     comparisons, paths = merging.sources(made / "lake", named)
     plan = merging.plan(comparisons, paths, **options)
     with connect() as connection:
-        define(connection, made / "lake")
+        if comparisons:  # as the command, which opens no lake to merge files
+            define(connection, made / "lake")
         return plan, [(sheet, cells(sheet)) for sheet in merging.sheets(connection, plan)]
 
 

@@ -258,8 +258,8 @@ def with_inference(model: Any, x: Tensor) -> Tensor:
     return model(x).square().mean()
 
 
-def lbfgs(model: Any) -> Made:
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+def lbfgs(model: Any, max_iter: int = 3, line_search: str | None = None) -> Made:
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=max_iter, line_search_fn=line_search)
 
     def step(number: int) -> float:
         def closure() -> Tensor:

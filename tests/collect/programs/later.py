@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from kinds import PROGRAMS, Made, Two, batch, mlp, plain, program
+from kinds import PROGRAMS, Made, Two, batch, lbfgs, mlp, plain, program
 from torch import Tensor, nn
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops.map import map as map_over
@@ -47,19 +47,7 @@ def with_adamw(**options: Any) -> Made:
 
 @program("LBFGS, strong_wolfe")
 def line_search() -> Made:
-    model = mlp()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4, line_search_fn="strong_wolfe")
-
-    def step(number: int) -> float:
-        def closure() -> Tensor:
-            optimizer.zero_grad()
-            loss = model(batch(number)).square().mean()
-            loss.backward()
-            return loss
-
-        return optimizer.step(closure).item()
-
-    return model, step
+    return lbfgs(mlp(), max_iter=4, line_search="strong_wolfe")
 
 
 @program("optimizers in the backward")
