@@ -71,6 +71,7 @@ def pair_rows(
     found.sights(matches.pairs(), 0.92, "the same tensor in another op")
     found.sights(matches.presumed_pairs(), 0.8, "made of the same")
     found.each(found.by_slot)
+    found.sights(found.taken_alike(), 0.75, "goes into the same place")
     found.around(by_value=False)
     for pair in pairs:
         if pair.target.scalars and pair.golden.scalars:
@@ -222,6 +223,26 @@ class _Rows:
                     other = left.pop(best[2])
                     self.add(leaf, other, confidence, *_values(leaf, other), layouts.of_pair(leaf, other), why)
 
+    def taken_alike(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the tensors without a counterpart that paired ops take at the same place, and only there.
+
+        So the results of steps pair whose inside nothing else in the two programs has in common.
+        """
+        found: dict[Tensor, set[Tensor]] = defaultdict(set)
+        backwards: dict[Tensor, set[Tensor]] = defaultdict(set)
+        for row in self.rows:
+            ours, theirs = row.target.tensor, row.golden.tensor
+            is_taken = row.target.role == "input" and row.target.op.direction == "forward"
+            if is_taken and ours is not None and theirs is not None and ours.like is None and theirs.like is None:
+                found[ours].add(theirs)
+                backwards[theirs].add(ours)
+        return [
+            (tensor, other)
+            for tensor, others in found.items()
+            for other in others
+            if len(others) == len(backwards[other]) == 1
+        ]
+
     def tells_nothing(self, leaf: Leaf) -> bool:
         """Return whether this sight of a tensor says nothing about its other sights."""
         return _hands_on(leaf) or (leaf.role == "input" and self.differs(leaf.op))
@@ -269,7 +290,7 @@ class _Rows:
         agree = pair.how == SEQUENCE or agree_by_slot(pair.target, pair.golden)
         for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
             begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
-            if not (self.one_framework or begun) and _hooked_elsewhere(pair, role):
+            if _share_otherwise(pair, role) or (not (self.one_framework or begun) and _hooked_elsewhere(pair, role)):
                 continue
             for layout in (_shape, _elements):  # the same layout comes first, then another layout of the same tensor
                 for left, right in self.groups(pair, role, layout):
@@ -591,14 +612,24 @@ def _hooked_elsewhere(pair: Pair, role: str) -> bool:
     """
     if pair.target.kind != "api" or pair.target.direction != "backward" or role != "output":
         return False
-    shapes = [
-        Counter((leaf.shape, leaf.kind) for leaf in op.leaves if leaf.role == role) for op in (pair.target, pair.golden)
-    ]
-    if shapes[0] != shapes[1]:
+    if _forms(pair.target, role) != _forms(pair.golden, role):
         return True
     inputs = {leaf.slot: leaf for leaf in pair.golden.leaves if leaf.role == "input"}
     came_in = [same_values(leaf, inputs[leaf.slot]) for leaf in pair.target.leaves if leaf.slot in inputs]
     return bool(came_in) and all(came_in)
+
+
+def _share_otherwise(pair: Pair, role: str) -> bool:
+    """Return whether two modules give out gradients of different numbers or shapes of inputs.
+
+    One that takes a tensor as query, key and value has three shares of its gradient, where the other has the sum.
+    """
+    is_gradient = pair.target.kind == "module" and pair.target.direction == "backward" and role == "output"
+    return is_gradient and _forms(pair.target, role) != _forms(pair.golden, role)
+
+
+def _forms(op: Op, role: str) -> Counter[Hashable]:
+    return Counter(_shape(leaf) for leaf in op.leaves if leaf.role == role)
 
 
 def _fits(leaf: Leaf, other: Leaf) -> bool:

@@ -136,9 +136,7 @@ WITH
             ) AS condition,
             coalesce(
                 if(
-                    is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND regexp_matches(
-                        api, '(?i)__i?r?add__|__i?r?sub__|\badd_?\b|\bsub_?\b|\bcat\b|concat|stack|lerp|biasadd'
-                    ),
+                    is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND is_sum(api),
                     summed,
                     largest
                 ),

@@ -8,7 +8,8 @@
 --   source: an input that no recorded op made differs by more than another order of summation explains, or is another
 --     constant
 --   made: the inputs agree to the last bit (between implementations those of a matrix product up to rounding), and the
---     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds
+--     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds; or the norm
+--     of a sum moves far more than its terms
 -- row: the leaf that shows it
 WITH
     recorded AS (
@@ -315,6 +316,19 @@ WITH
                 WHEN is_low_precision(spacing) THEN spacing
                 ELSE getvariable('noise_factor') * spacing
             END
+        UNION ALL
+        -- the norm of a sum moves no further than its terms err and it rounds, as where the rows of one are in another order
+        SELECT number, 'made', NULL
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        JOIN norms USING (number)
+        WHERE
+            is_leaf
+            AND side = 'pair'
+            AND phase = 'forward'
+            AND is_sum(api)
+            AND moved > 100 * spacing
+            AND moved > 100 * error_in
     )
 SELECT found.*, place, is_leaf, phase
 FROM found

@@ -8,8 +8,10 @@
 -- error: the relative error per element that explains the difference of the two sides, if the errors of elements are
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
---   error is the median of these four estimates (docs/noise.md). NULL with fewer than three.
+--   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with fewer than three.
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
+-- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
+--   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
 -- upper: the root mean square of the estimates: the error that an op may have taken in
 -- is_other_constant: all elements are one number on each side, written into the program, and the two differ; a single
 --   element by more than 1 %, as a computed number may have few digits by chance
@@ -150,6 +152,7 @@ WITH
             greatest(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS high_moment,
             least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
             greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third,
+            greatest(coalesce(by_norm, 0), coalesce(by_mean, 0)) / sqrt(n) AS least_error,
             -- the error where nothing has to be estimated
             CASE
                 WHEN values_equal THEN 0.0
@@ -189,10 +192,10 @@ SELECT
     is_measured,
     CASE
         WHEN known IS NOT NULL THEN known
-        WHEN parts = 4 THEN least(2.0, (second + third) / 2)
-        WHEN parts = 3 THEN least(2.0, second)
+        WHEN parts = 4 THEN least(2.0, greatest((second + third) / 2, least_error))
+        WHEN parts = 3 THEN least(2.0, greatest(second, least_error))
     END AS error,
-    if(known IS NULL AND parts >= 3, least(2.0, second), error) AS lower,
+    if(known IS NULL AND parts >= 3, least(2.0, greatest(second, least_error)), error) AS lower,
     CASE
         WHEN known IS NOT NULL THEN known
         WHEN

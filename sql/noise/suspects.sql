@@ -10,8 +10,25 @@
 --   highest scores, or an error as large as that of the highest, the earliest.
 -- module: for a backward op that of its forward op, because backward hooks of modules may run late
 WITH
+    -- an op of one side that counts in place, as a normalisation does in training: its result goes nowhere
+    counters AS (
+        SELECT number
+        FROM (
+            SELECT o.number, is_float
+            FROM noise_ops AS o
+            JOIN noise_leaves AS l ON l.target_seq = o.target_seq
+            WHERE o.side = 'target' AND o.api LIKE '%\_' ESCAPE '\'
+            UNION ALL
+            SELECT o.number, is_float
+            FROM noise_ops AS o
+            JOIN noise_leaves AS l ON l.golden_seq = o.golden_seq
+            WHERE o.side = 'golden' AND o.api LIKE '%\_' ESCAPE '\'
+        )
+        GROUP BY number
+        HAVING NOT bool_or(is_float)
+    ),
     certain AS (
-        SELECT number, evidence, row, 1 AS class
+        SELECT number, evidence, row, if(evidence = 'missing' AND number IN (FROM counters), 2, 1) AS class
         FROM noise_evidence
         QUALIFY
             row_number() OVER (

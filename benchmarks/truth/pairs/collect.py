@@ -36,6 +36,7 @@ PAIRS = {
     "llama_torch": ("llama_torch", "llama_fused_torch"),
     "mixer_torch": ("mixer_torch", "mixer_steps_torch"),
     "unet": ("unet_torch", "unet_mindspore"),
+    "translate": ("translate_torch", "translate_mindspore"),
 }
 
 
