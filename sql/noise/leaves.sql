@@ -8,7 +8,8 @@
 -- error: the relative error per element that explains the difference of the two sides, if the errors of elements are
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
---   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with fewer than three.
+--   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with two. Beside a mask
+--   only one extreme tells.
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
 --   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
@@ -129,12 +130,12 @@ WITH
             if(is_estimated, finite_part(max_apart / magnitude), NULL) AS by_max,
             if(is_estimated, finite_part(min_apart / magnitude), NULL) AS by_min,
             if(
-                is_estimated,
+                is_estimated AND norm IS NOT NULL,
                 finite_part(sqrt(n) * greatest(0, abs(target_norm - golden_norm) / norm - rounding)),
                 NULL
             ) AS by_norm,
             if(
-                is_estimated,
+                is_estimated AND norm IS NOT NULL,
                 finite_part(n * greatest(0, abs(target_mean - golden_mean) / norm - rounding / sqrt(n))),
                 NULL
             ) AS by_mean
@@ -194,6 +195,7 @@ SELECT
         WHEN known IS NOT NULL THEN known
         WHEN parts = 4 THEN least(2.0, greatest((second + third) / 2, least_error))
         WHEN parts = 3 THEN least(2.0, greatest(second, least_error))
+        WHEN parts = 1 THEN least(2.0, low_extreme)
     END AS error,
     if(known IS NULL AND parts >= 3, least(2.0, greatest(second, least_error)), error) AS lower,
     CASE

@@ -40,7 +40,7 @@ WITH
         FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1
     ),
-    -- the norm of an op whose inputs err far more than ops round tells nothing
+    -- the norm of an op whose inputs err far more than ops round tells nothing, unless it moves further than they do
     shifted AS (
         SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
         FROM shifts
@@ -48,7 +48,7 @@ WITH
         CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
         WHERE
             score >= getvariable('outstanding_score')
-            AND (is_law OR error_in < least(0.05, 50 * floor))
+            AND (is_law OR error_in < least(0.05, 50 * floor) OR (error_in < 0.2 AND abs(shift - usual) > error_in))
             AND NOT is_bitwise
     ),
     added AS (
@@ -66,13 +66,20 @@ WITH
                 ELSE 3
             END AS class
         FROM noise_added
+        JOIN (SELECT number, spacing FROM noise_errors) AS spacings USING (number)
         LEFT JOIN noise_gradients USING (number)
         LEFT JOIN shifted USING (number)
         WHERE
             noise_gradients.number IS NOT NULL
             OR (
                 score >= getvariable('outstanding_score')
-                - if(error_in < most AND error_out > 5 * most AND lower_out > most, 1, 0)
+                - if(
+                    error_in < most
+                    AND error_out > if(is_low_precision(spacing), greatest(8 * spacing, most), 5 * most)
+                    AND lower_out > most,
+                    1,
+                    0
+                )
                 AND (NOT is_gradient OR error_out > 0.3)
                 AND error_in < 0.05
                 AND error_out > 3 * kind_floor
