@@ -1,13 +1,12 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation or softmax, or one matrix product where there are at least five, in the forward pass
+-- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in the forward pass
 -- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind, or of all matrix products if the kind has less than five members; 0 for a small
---   number of normalisations
+-- usual: the median shift of its kind; 0 for a small number of normalisations
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors on
 --   a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), what is left of golden's error
 --   beside a repeat, and the precision of the statistics; after a step of the optimizer errors are not independent, so
@@ -58,33 +57,18 @@ WITH
         GROUP BY number, kind, is_softmax, is_normalisation
         HAVING count(*) FILTER (WHERE NOT is_input) > 0
     ),
-    -- of a kind of few members all matrix products tell
-    kin AS (
-        SELECT
-            count(*) AS kin,
-            median(shift) AS kin_usual,
-            1.4826 * mad(shift) AS kin_spread,
-            median(error_out) AS kin_error
-        FROM ops
-        JOIN noise_errors USING (number)
-        WHERE NOT is_normalisation
-    ),
     kinds AS (
         SELECT
             kind,
             count(*) AS members,
-            members >= 5 AS has_members,
-            NOT has_members AND NOT bool_and(is_normalisation) AS is_borrowed,
-            has_members OR is_borrowed AS is_population,
-            CASE WHEN has_members THEN median(shift) WHEN is_borrowed THEN any_value(kin_usual) ELSE 0 END AS usual,
-            CASE WHEN has_members THEN 1.4826 * mad(shift) WHEN is_borrowed THEN 2 * any_value(kin_spread) ELSE 0 END
-                AS spread,
-            if(is_borrowed, any_value(kin_error), median(error_out)) AS error_out
+            members >= 5 AS is_population,
+            if(is_population, median(shift), 0) AS usual,
+            if(is_population, 1.4826 * mad(shift), 0) AS spread,
+            median(error_out) AS error_out
         FROM ops
         JOIN noise_errors USING (number)
-        CROSS JOIN kin
         GROUP BY kind
-        HAVING NOT is_borrowed OR any_value(kin) >= 5
+        HAVING is_population OR bool_and(is_normalisation)
     )
 SELECT
     ops.number,

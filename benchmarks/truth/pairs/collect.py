@@ -37,6 +37,7 @@ PAIRS = {
     "mixer_torch": ("mixer_torch", "mixer_steps_torch"),
     "unet": ("unet_torch", "unet_mindspore"),
     "translate": ("translate_torch", "translate_mindspore"),
+    "mobile": ("mobile_torch", "mobile_mindspore"),
 }
 
 
@@ -48,7 +49,7 @@ def side(pair: str, number: int) -> Any:
 def batch(pair: str) -> dict[str, Any]:
     """The same numbers on both sides: images, or tokens with their targets."""
     random = numpy.random.RandomState(1)
-    if pair in ("vit", "resnet", "mixer_torch", "unet"):
+    if pair in ("vit", "resnet", "mixer_torch", "unet", "mobile"):
         return {"x": random.randn(4, 3, 16, 16).astype("f4"), "y": random.randint(0, 10, 4).astype("i4")}
     tokens = random.randint(1, 50, (2, 13)).astype("i4")
     mask = numpy.ones((2, 12), "i4")
