@@ -37,6 +37,7 @@ PAIRS = {
     "mixer_torch": ("mixer_torch", "mixer_steps_torch"),
     "unet": ("unet_torch", "unet_mindspore"),
     "translate": ("translate_torch", "translate_mindspore"),
+    "translate_torch": ("translate_torch", "translate_steps_torch"),
     "mobile": ("mobile_torch", "mobile_mindspore"),
 }
 
