@@ -1,8 +1,8 @@
 # make demo: sets up, compares two bundled dumps, then trains a model twice, compares that, and writes a page of it.
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
 # make test: sets up and passes all tests, in both environments.
-# make fuzz: the tests of Hypothesis with all of their examples, and new ones each time; then SECONDS of damaged files for
-#   every reader, and of statements for the sandbox of rules.
+# make fuzz: tests with random inputs or noise, with all of their examples, and new ones each time; then SECONDS of
+#   damaged files for every reader, and of statements for the sandbox of rules.
 # make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).
 # make coverage: which lines of the package the tests run.
 # make docs: builds the site of the docs in .site, and checks its links.
@@ -17,7 +17,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
 
-.PHONY: demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
+.PHONY: environments demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,8 +39,11 @@ demo: $(VENV)/ready
 	@$(BIN)/lakeprobe view trained_target_vs_trained_golden --lake .demo --output $(CURDIR)/.demo-results/page.html
 
 # Tests of a file run in one worker, so that what they begin with is made once; tests/conftest.py orders the files, long
-# ones first. Workers have a core each, so torch has one thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# ones first. Workers have a core each, so torch has one thread. Most of their time goes into planning small statements of
+# DuckDB, and an eighth of that into glibc's malloc: jemalloc takes its place where it is installed.
+ALLOCATOR := $(firstword $(wildcard /usr/lib/*/libjemalloc.so.2))
+PYTEST := OMP_NUM_THREADS=1 LD_PRELOAD=$(ALLOCATOR) $(BIN)/python -m pytest --numprocesses auto --dist loadfile \
+  --no-loadscope-reorder
 
 test: $(VENV)/ready
 	$(PYTEST)
@@ -49,7 +52,7 @@ check: lint
 	$(PYTEST) $(FAST)
 
 fuzz: $(VENV)/ready
-	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rl '^from hypothesis' tests --include='test_*.py')
+	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rlE '^from (hypothesis|sampling)' tests --include='test_*.py')
 	$(BIN)/python tests/fuzz/readers.py $(SECONDS)
 	$(BIN)/python tests/hostile/test_statements.py $(SECONDS) $$(date +%s)
 
@@ -68,7 +71,9 @@ packages: $(VENV)/ready
 # the oldest releases that pyproject.toml allows, and without pandas. MindSpore is not made for Python 3.13 on.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 13))'),True)
 test: test-mindspore
+environments: $(MINDSPORE)/ready
 endif
+environments: $(VENV)/ready
 
 $(MINDSPORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(MINDSPORE)

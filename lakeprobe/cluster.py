@@ -25,6 +25,8 @@ Report = TypeVar("Report")
 
 _MOST_RETRIES = 3
 """How often a task is run again after its worker was lost. An error of the task itself ends the work at once."""
+_SECONDS_TO_END = 30.0
+"""How long a cancelled task may go on. A statement of DuckDB ends before its worker hears of it."""
 _PASSED_ON = "LAKEPROBE_"
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no report to anybody
@@ -64,11 +66,19 @@ def run_all(
                     reports[places[reference]] = _report(ray, reference)
                 progress(len(reports), len(tasks))
         finally:
-            for reference in left:
-                ray.cancel(reference)
+            _end(ray, left)
             for task in tasks:
                 _remove_attempts(task)
     return [reports[place] for place in range(len(tasks))]
+
+
+def _end(ray: Any, references: Sequence[Any]) -> None:
+    """Cancel tasks, and wait until none of them holds a lock or writes. Those that do not end lose their workers."""
+    for force, seconds in ((False, _SECONDS_TO_END), (True, None)):
+        for reference in references:
+            ray.cancel(reference, force=force)
+        if references:
+            _, references = ray.wait(references, num_returns=len(references), timeout=seconds)
 
 
 @contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,15 +28,27 @@ def start(program: str, ranks: int, *words: str) -> list[tuple[int, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    command = [sys.executable, program]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), port, *words], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(ranks)
-    ]
-    said = [process.communicate(timeout=240)[1] for process in processes]
-    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+    with TemporaryDirectory() as said:
+        command = [sys.executable, __file__, said, str(ranks), program, port, *words]
+        done = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, timeout=240, check=True)
+        texts = [(Path(said) / str(rank)).read_text() for rank in range(ranks)]
+    return list(zip(json.loads(done.stdout), texts, strict=True))
+
+
+def _fork(said: str, ranks: str, program: str, *words: str) -> None:
+    """Run each rank in a fork of this process, which imports torch once for all of them. Prints their exit codes."""
+    import torch.distributed  # noqa: F401
+
+    processes = []
+    for rank in range(int(ranks)):
+        if not (process := os.fork()):
+            os.dup2(os.open(Path(said) / str(rank), os.O_WRONLY | os.O_CREAT), 2)
+            os.dup2(2, 1)
+            sys.argv = [program, str(rank), *words]
+            runpy.run_path(program, run_name="__main__")
+            os._exit(0)
+        processes.append(process)
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]))
 
 
 def join(rank: str, port: str, ranks: int) -> None:
@@ -176,3 +190,7 @@ def watched_as_unwatched(program: str, ranks: int, folder: Path) -> Path:
     alone = trained(program, ranks, "nobody", folder)
     assert trained(program, ranks, "lakeprobe", folder) == alone
     return folder
+
+
+if __name__ == "__main__":
+    _fork(*sys.argv[1:])

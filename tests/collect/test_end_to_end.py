@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_unit_sink import notes, rows, violations, wait_for_unit
+from test_unit_sink import rows, violations
 
 from lakeprobe.collect.debugger import PrecisionDebugger
 from lakeprobe.collect.session import collect
-from lakeprobe.lake import layout
 
 torch = pytest.importorskip("torch")
-
-
-def test_four_ranks_fill_one_lake_and_the_one_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = [sys.executable, str(Path(__file__).parent / "ranks.py"), str(lake)]
-    ranks = [subprocess.Popen([*program, str(rank), "4", str(port), "2"]) for rank in range(4)]
-    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, -signal.SIGKILL, 0]
-    wait_for_unit(lake, "npu", 2, step=1)
-    assert len(layout.units(lake)) == 8
-    ops = {
-        (key.step, key.rank): [row[2] for row in rows(lake, "ops", "npu", key.step, key.rank)]
-        for key in layout.units(lake)
-    }
-    cut = ops.pop((1, 2))
-    assert all(found == ops[step, 0] for (step, _), found in ops.items())
-    assert cut == ops[1, 0][: len(cut)]
-    assert len(cut) > 500
-    for step, rank in ops:
-        assert notes(lake, "npu", rank, step) == []
-    assert notes(lake, "npu", 2, 1)[0].startswith("incomplete")
-    assert violations(lake) == []
 
 
 def model_and_input() -> tuple[torch.nn.Module, torch.Tensor]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jobs
 import pytest
-from test_unit_sink import rows, wait_for_unit
+from test_unit_sink import notes, rows, wait_for_unit
 
 import lakeprobe
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH
@@ -87,6 +87,9 @@ def test_all_units_are_there_and_one_is_incomplete(lake: Path) -> None:
     with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT step, rank, complete FROM dumps WHERE run = 'cut' ORDER BY ALL").fetchall()
     assert found == [(step, rank, (step, rank) != (1, KILLED)) for step in range(2) for rank in range(RANKS)]
+    for step, rank, is_complete in found:
+        noted = notes(lake, "cut", rank, step)
+        assert not noted if is_complete else noted[0].startswith("incomplete")
 
 
 def test_whole_units_are_as_those_of_a_job_that_nobody_killed(lake: Path) -> None:

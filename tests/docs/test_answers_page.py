@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
 from lakeprobe.reports.blame_text import blame_json
-from lakeprobe.reports.first_difference_text import first_difference_text
+from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 from lakeprobe.session import Lake
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -32,6 +32,9 @@ EXPECTED = {
     "structure only": (Verdict.STRUCTURE_ONLY, (1, 1, 1)),
     "another dump than last time": (Verdict.DIFFERENT, (1, 1, 1)),
 }
+
+BOOKS = ("equal within noise", "nothing compared", "unreadable")
+"""The cases whose workbook is written too: its summary has the lines that the text has, whatever they say."""
 
 
 def _answers() -> ModuleType:
@@ -52,12 +55,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         said = answers.said(case, lake, sides)
         with Lake(lake) as opened:
             result = opened.comparison("_vs_".join(Path(side).name for side in sides))
-            forms = ("csv", "json", "xlsx")
+            forms = ("csv", "json", *(["xlsx"] if case in BOOKS else []))
             files = {form: result.write(folder / case, form, layout="msprobe") for form in forms}
             first = result.first_difference()
             texts = (first_difference_text(first), str(result))
-            command = ["first-diff", result.name, "--format", "json", "--lake", str(lake)]
-            rows = [json.loads(line) for line in CliRunner().invoke(app, command).stdout.splitlines()]
+            columns, leaves = with_leaves(first)
+            rows = [dict(zip(columns, row, strict=True)) for row in leaves]
             blame = json.loads(blame_json(result.blame()))
             found[case] = (said, result.verdict, files, first.is_equal, texts, rows, blame)
     return found
@@ -86,7 +89,7 @@ def test_compare_exits_as_the_page_says(told: dict[str, Any], case: str) -> None
 def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> None:
     said, verdict, files, *_ = told[case]
     covered = said.coverage
-    [table], [rows_file], [book] = files["csv"], files["json"], files["xlsx"]
+    [table], [rows_file] = files["csv"], files["json"]
     rows = json.loads(rows_file.read_text())["rows"]
     judged = [row for row in rows if row["outcome"] in ("compared", "equal") and row["verdict"] != "skipped"]
     assert [sum(row["difference"] == word for row in judged) for word in ("equal", "noise", "different")] == [
@@ -98,8 +101,9 @@ def test_the_files_agree_with_the_verdict(told: dict[str, Any], case: str) -> No
         results = [row["Result"] for row in csv.DictReader(file)]
     assert results == [row["verdict"] for row in rows]
     assert {name: results.count(name) for name in covered.findings} == covered.findings
-    summary = load_workbook(book, read_only=True)["summary"].iter_rows(max_row=8, values_only=True)
-    assert ("Verdict", verdict) in [row[:2] for row in summary]
+    for book in files.get("xlsx", ()):
+        summary = load_workbook(book, read_only=True)["summary"].iter_rows(max_row=8, values_only=True)
+        assert ("Verdict", verdict) in [row[:2] for row in summary]
 
 
 @pytest.mark.parametrize("case", EXPECTED)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,28 @@ def test_the_error_of_a_task_is_raised_as_it_is(on_ray: None) -> None:
     with pytest.raises(DumpError, match=r"^1 cannot be read$"):
         work.run_all(fails_at_1, [0, 1, 2], jobs=1)
     assert work.run_all(fails_at_1, [5, 4, 3, 2], jobs=1) == [25, 16, 9, 4]
+
+
+def fails_or_goes_on(folder: Path) -> None:
+    begun = folder.parent / "begun"
+    if folder.name == "goes on":
+        begun.touch()
+        try:
+            for _ in range(600):  # each is begun in Python, which hears of it that the task is cancelled
+                time.sleep(0.1)
+        finally:
+            time.sleep(0.5)
+            begun.unlink()
+    while not begun.exists():
+        time.sleep(0.02)
+    raise DumpError(f"{folder.name} cannot be read")
+
+
+@needs_ray
+def test_no_task_goes_on_after_an_error(on_ray: None, tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="fails cannot be read"):
+        work.run_all(fails_or_goes_on, [tmp_path / "goes on", tmp_path / "fails"], jobs=1)
+    assert not (tmp_path / "begun").exists()
 
 
 @needs_ray

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import lakeprobe
+from lakeprobe import resources
 from lakeprobe.lake import audits
+from lakeprobe.session import Lake
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 RELEASES = sorted(path.name for path in (DATA / "golden_lake").iterdir() if path.is_dir())
@@ -51,3 +54,37 @@ def test_what_is_compared_now_stands_beside_it(lake: Path) -> None:
                 for each in (name, f"{name} again")
             )
             assert then == now
+
+
+ROWS = {
+    "dumps": 4, "ops": 47, "tensors": 125, "stacks": 15, "undumped": 0, "contents": 51, "values": 52, "results": 106,
+    "suspects": 2, "pairs": 38, "noise": 30, "series": 10, "verifications": 17, "perturbations": 32, "layouts": 28,
+    "compare_result_20261123000000": 34,
+}  # fmt: skip
+"""The tables of the whole lake of release 0.2. Another table makes another lake."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    made = shutil.copytree(DATA / "whole_lake" / "0.2", tmp_path_factory.mktemp("whole") / "lake")
+    with lakeprobe.open(made) as opened:
+        yield opened
+
+
+def test_every_table_is_read(whole: Lake) -> None:
+    assert ROWS.keys() >= {file.stem for file in resources.folder("schemas").glob("*.yaml")}
+    assert {table: len(whole.sql(f"FROM {table}").fetchall()) for table in ROWS} == ROWS
+    assert whole.check() == []
+
+
+def test_every_table_says_what_it_said(whole: Lake) -> None:
+    [(mean,)] = whole.sql("SELECT avg(value) FROM series").fetchall()
+    assert mean == pytest.approx(0.9233606703933752)
+    for table, column, said in (
+        ("verifications", "status", {"pass": 17}),
+        ("perturbations", "status", {"stable": 28, "skip": 4}),
+        ("results", "verdict", {"error": 5, "pass": 93, "skipped": 8}),
+    ):
+        assert dict(whole.sql(f"SELECT {column}, count(*) FROM {table} GROUP BY ALL").fetchall()) == said
+    assert whole["apart"].summary().verdict.value == "different"
+    assert whole.tensor("whole", "Functional.linear.0.forward", "input.1").shape == (3, 4)
