@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from lakeprobe.shown import shown
 
@@ -57,13 +57,20 @@ def set_apart() -> Iterator[dict[str, Table]]:
 
 
 def terminal_width() -> int:
-    """Return the width to write for: $COLUMNS, that of the terminal, or UNBOUND if stdout is none."""
+    """Return the width to write answers for: $COLUMNS, that of the terminal, or UNBOUND if stdout is none."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return max(int(columns), 40)
-    if sys.stdout.isatty():
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 40)  # 0: the terminal does not know
-    return UNBOUND
+    return max(int(columns), 40) if columns.isdecimal() and int(columns) else stream_width(sys.stdout)
+
+
+def stream_width(stream: TextIO) -> int:
+    """Return the width of the terminal that `stream` is, or UNBOUND if it is none."""
+    if not stream.isatty():
+        return UNBOUND
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # it is a terminal for Python only
+        columns = 0
+    return max(columns or 80, 40)  # 0: the terminal does not know
 
 
 def aligned(

@@ -112,10 +112,11 @@ def drift(
 
 def _write_series(lake: Lake, golden: str, run: str, threshold: float, most: int, format: Format) -> None:
     """Write where the series of a run leave golden: the first as a sentence, then `most` of them as a table."""
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
 
-    found = lake.series_drift(golden, run, threshold)
-    rows = found.fetchall()
+    with diagnostics.working("following the series"):
+        found = lake.series_drift(golden, run, threshold)
+        rows = found.fetchall()
     if format is not Format.TABLE:
         output.rows(found.columns, rows, format)
     elif not rows:
