@@ -39,16 +39,28 @@ def test_alone_it_shows_the_overview(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert len(lines) <= 11
-    assert "  Compare two runs:    lakeprobe compare TARGET GOLDEN" in lines
+    assert "  Compare them:        lakeprobe compare TARGET GOLDEN" in lines
     assert f"There is no lake at {tmp_path / 'none'} yet; the first command makes it." in lines
     assert not (tmp_path / "none").exists()
 
 
 def test_the_road_has_the_users_own_runs(lake: Path) -> None:
     lines = lakeprobe(LAKEPROBE_LAKE=lake).out.splitlines()
-    assert "✓ Compare two runs:    lakeprobe compare npu gpu" in lines
+    assert "✓ Compare them:        lakeprobe compare npu gpu" in lines
     assert "  What causes it:      lakeprobe blame npu_vs_gpu" in lines
+    assert "  Is the op wrong:     lakeprobe verify npu --of npu_vs_gpu" in lines
     assert f"The lake {lake} has 2 runs: lakeprobe ls" in lines
+
+
+def test_a_lake_without_runs_is_empty_and_one_run_wants_a_second(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    dump = write_dump(tmp_path / "npu", dump_text(add=1.0))
+    assert lakeprobe("ingest", dump, "--lake", lake).code == 0
+    one = lakeprobe(LAKEPROBE_LAKE=lake).out
+    assert f"The lake {lake} has 1 run; compare it with a second: lakeprobe ls" in one
+    assert "✓" not in one
+    assert lakeprobe("rm", "npu", "--yes", "--lake", lake).code == 0
+    assert f"The lake {lake} is empty; collect a run, or read a dump." in lakeprobe(LAKEPROBE_LAKE=lake).out
 
 
 def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
@@ -57,6 +69,8 @@ def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
         (("first-diff", "npu_vs_gpu"), "lakeprobe blame npu_vs_gpu"),
         (("blame", "npu_vs_gpu"), "lakeprobe show Torch.mul.0.forward"),
         (("ls",), "lakeprobe first-diff npu_vs_gpu"),
+        (("unmatched", "npu_vs_gpu"), "lakeprobe first-diff npu_vs_gpu"),
+        (("drift", "gpu", "npu", "--op", "Torch"), "lakeprobe compare npu gpu --step 0"),
     ):
         done = lakeprobe(*words, "--lake", lake)
         assert done.out.splitlines()[-1].endswith(last), words
@@ -75,11 +89,22 @@ def test_the_help_has_groups_and_whole_sentences(spelling: str) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["compare", "rules list", "sql"])
-def test_the_help_of_a_command_ends_with_an_example(command: str) -> None:
-    done = lakeprobe(*command.split(), "-h")
-    assert done.out.splitlines()[-1].startswith(f"Example: lakeprobe {command}")
-    assert "--quiet" in done.out
+def test_the_help_of_every_command_is_whole_and_ends_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = {"rules": ("list", "show", "new"), "preflight": ("pack", "compare")}
+    inner = [f"{name} {command}" for name, names in groups.items() for command in names]
+    for command in [*(name for names in GROUPS.values() for name in names), *inner]:
+        text = lakeprobe(*command.split(), "-h").out
+        usage, *lines = text.splitlines()
+        assert usage.startswith(f"Usage: lakeprobe {command} "), usage
+        assert not set("{}<") & set(usage), usage
+        assert re.match(r"[A-Z].*", lines[1]), command
+        assert lines[-1].startswith(f"Example: lakeprobe {command} ".rstrip()), command
+        assert "..." not in re.sub(r"\b[A-Z]+\.\.\.|\[ARGS\]\.\.\.", "", text), command
+        assert not re.search(r" <(?:str|path|int|float)", text), command
+        assert max(map(len, lines[:-1])) <= 80, command
+        if command not in groups:
+            assert "--quiet" in text, command
 
 
 def test_every_command_is_in_a_group() -> None:

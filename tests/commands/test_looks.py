@@ -153,6 +153,18 @@ def test_equal_runs_that_do_not_drift_have_no_blank_columns(narrow: dict[str, st
     assert blank == []
 
 
+def test_runs_of_one_step_are_tables_and_no_blocks(narrow: dict[str, str], lake: Path) -> None:
+    """What is the same in all rows stands above, so that the rest fits; numbers stand on the right."""
+    drift = lakeprobe("drift", "golden", "target", "--lake", lake).out
+    assert "\nrun target, rank 0, worst_at 0, steps 1:\nname  " in drift
+    assert len(re.findall(r"^── \d", drift, re.MULTILINE)) == 1  # where the run leaves
+    assert re.search(r" +0 +0\.003416 +0\.003416 +1$", drift, re.MULTILINE)
+    comm = lakeprobe("comm", "ranks", "--lake", lake).out
+    assert "── 1 ──" not in comm
+    assert "step 0:\nkind            members       meetings  overwritten  elements  bytes  undecided\n" in comm
+    assert comm.endswith("\nWhich rank it came from: lakeprobe first-diff ranks\n")
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_names_the_choices_and_cuts_no_sentence(narrow: dict[str, str], flag: str) -> None:
     top = lakeprobe(flag).out
