@@ -268,8 +268,10 @@ def _option(name: str, kind: Any, info: OptionInfo, default: Any) -> str:
     value = "" if kind is bool else " " + ("\\|".join(choices) or (info.metavar or name.upper()).replace("|", "\\|"))
     if isinstance(info.show_default, str):
         shown = info.show_default
+    elif default is inspect.Parameter.empty:
+        shown = "required"
     else:
-        shown = "required" if default is inspect.Parameter.empty else "" if default in (None, False) else f"`{default.value if isinstance(default, Enum) else default}`"
+        shown = "" if default in (None, False) else f"`{default.value if isinstance(default, Enum) else default}`"
     if info.envvar:
         shown = f"`${info.envvar}`, else {shown}"
     text = ", ".join(f"`{spelling}{value}`" for spelling in spellings)
