@@ -58,7 +58,16 @@ def test_findings_are_coloured_sentences_with_percent_formats(book: Workbook) ->
     assert row[4].value.endswith(".")
     assert row[4].value[0].isupper()
     norm = row[headers.index("NormRelativeErr")]
-    assert (norm.value, norm.number_format, norm.data_type) == (2.0, "0.0000%", "n")
+    assert (norm.value, norm.number_format, norm.data_type) == (2.0, "0.0000%_)", "n")
+
+
+def test_heads_stand_over_their_numbers_in_one_font(book: Workbook) -> None:
+    sheet = book["overview"]
+    (head,) = (row for row in sheet.iter_rows() if row[0].value == "Step")
+    first = sheet[head[0].row + 2]
+    assert [cell.alignment.horizontal for cell in head[:8]] == ["right"] * 7 + ["left"]
+    assert first[7].fill.fgColor.rgb != "00000000"
+    assert {cell.font.name for row in sheet.iter_rows() for cell in row if cell.value is not None} == {"Calibri"}
 
 
 def test_all_rows_of_all_ranks_are_on_one_sheet(book: Workbook, result: ComparisonResult) -> None:
