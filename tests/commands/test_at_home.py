@@ -300,7 +300,7 @@ def test_the_time_left_is_said_only_where_duckdbs_share_moves_steadily(shares: l
     assert diagnostics.estimate([(place / 4, share) for place, share in enumerate(shares)]) == said
 
 
-def test_thepace_of_parts() -> None:
+def test_the_pace_of_parts() -> None:
     """3 of 8 units in 6 s: 0.5 a second, 10 s for the rest."""
     assert diagnostics.pace(3, 8, 6.0) == "0.5/s, about 10 s left"
     assert diagnostics.pace(0, 8, 6.0) == diagnostics.pace(8, 8, 6.0) == ""

@@ -87,8 +87,12 @@ def test_it_is_made_to_be_read_and_printed(book: Workbook) -> None:
         printed = sheet.page_setup
         assert (printed.orientation, printed.fitToWidth, printed.fitToHeight) == ("landscape", 1, 0)
         assert sheet.sheet_properties.pageSetUpPr.fitToPage
-    assert (book["rows"].freeze_panes, book["rows"].print_title_rows) == ("C2", "$1:$1")
-    assert book["rows"].auto_filter.ref.startswith("A1:")
+    for sheet in (book["findings"], book["rows"]):
+        assert (sheet.freeze_panes, sheet.print_title_rows) == ("C2", "$1:$1")
+        assert sheet.auto_filter.ref.startswith("A1:")
+        texts = [[str(cell.value) for cell in column[1:] if cell.data_type == "s"] for column in sheet.iter_cols()]
+        widths = [sheet.column_dimensions[column[0].column_letter].width for column in sheet.iter_cols()]
+        assert all(width >= len(text) for width, texts in zip(widths[:4], texts, strict=False) for text in texts)
 
 
 def test_msprobes_layout_is_a_file_per_rank(result: ComparisonResult, tmp_path: Path) -> None:
