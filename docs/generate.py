@@ -265,9 +265,11 @@ def _option(name: str, kind: Any, info: OptionInfo, default: Any) -> str:
     given = [part for part in (info.default, *(info.param_decls or ())) if isinstance(part, str)]
     spellings = sorted(given or [f"--{name.replace('_', '-')}"], key=len, reverse=True)
     choices = [member.value for part in (kind, *get_args(kind)) for member in _members(part)]
-    value = "" if kind is bool else " " + ("\\|".join(choices) or name.upper())
+    value = "" if kind is bool else " " + ("\\|".join(choices) or (info.metavar or name.upper()).replace("|", "\\|"))
     if isinstance(info.show_default, str):
         shown = info.show_default
+    elif default is inspect.Parameter.empty:
+        shown = "required"
     else:
         shown = "" if default in (None, False) else f"`{default.value if isinstance(default, Enum) else default}`"
     if info.envvar:

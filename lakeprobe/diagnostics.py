@@ -5,18 +5,23 @@ stdout carries results only. A message is one line. stderr does not repeat what 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeprobeError, UsageError
-from lakeprobe.output import shown
+from lakeprobe.shown import shown
+from lakeprobe.table_text import fold, stream_width
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress as Display
 
     from lakeprobe.work import Progress
@@ -62,13 +67,20 @@ def speak(volume: Volume) -> None:
 def note(text: str) -> None:
     """Write a message that is not an error, unless the user wants none (--quiet)."""
     if _volume is not Volume.QUIET:
-        print(shown(text), file=sys.stderr)
+        _say(text)
 
 
 def detail(text: str) -> None:
     """Write a message that only --verbose shows."""
     if _volume is Volume.VERBOSE:
-        print(shown(text), file=sys.stderr)
+        _say(text)
+
+
+def _say(text: str) -> None:
+    """Write a message; on a terminal it is folded between words, and a command to copy stays whole."""
+    message, colon, command = shown(text).partition(": lakeprobe ")
+    lines = fold(message, stream_width(sys.stderr))
+    print("\n".join(lines) + colon + command, file=sys.stderr)
 
 
 def fail(error: LakeprobeError) -> int:
@@ -104,53 +116,112 @@ _PATIENCE = 1.0
 def progress(what: str) -> Iterator[Progress | None]:
     """Yield a function that moves a progress bar on stderr, or None if nobody watches.
 
-    The bar appears after a second, with what is done, the rate and the time left.
+    The bar appears after a second, with what is done, the seconds, and as soon as a part is done the rate and the time
+    left.
     """
     if not _is_watched():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    rate, left = TextColumn("{task.fields[rate]}"), TimeRemainingColumn(elapsed_when_finished=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, left)
+    columns = (
+        TextColumn(what),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[pace]}"),
+    )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None, rate="")
-    begun = time.monotonic()
+    task = bar.add_task(what, total=None, pace="")
+    begun, parts = time.monotonic(), 0
 
     def move(done: int, total: int) -> None:
-        seconds = time.monotonic() - begun
-        bar.update(task, completed=done, total=total, rate=f"{done / seconds:.3g}/s" if done and seconds else "")
+        nonlocal begun, parts
+        if total != parts and parts:  # dumps were read, and units are compared now
+            begun = time.monotonic()
+        parts = total
+        bar.update(task, completed=done, total=total, pace=pace(done, total, time.monotonic() - begun))
 
     with _shown_later(bar):
         yield move
 
 
+def pace(done: int, total: int, seconds: float) -> str:
+    """Return the rate and the time left as text, once a part is done: 0.5/s, about 10 s left."""
+    if not 0 < done < total or not seconds:
+        return ""
+    left = (total - done) * seconds / done
+    return f"{done / seconds:.3g}/s, about {duration(left)} left"
+
+
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say on stderr what is being done, with the seconds, if it takes more than one; --verbose says it in any case."""
+def working(what: str, share: Callable[[], float] | None = None) -> Iterator[None]:
+    """Say on stderr what is being done, with the seconds, if it takes more than one; --verbose says it in any case.
+
+    `share` returns how much is done, from 0 to 1. While it moves steadily, it is shown, with the time left.
+    """
     begun = time.monotonic()
     if not _is_watched():
         yield
     else:
         from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.live import Live
+        from rich.text import Text
 
-        bar = Progress(
-            SpinnerColumn(), TextColumn(what), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-        )
-        bar.add_task(what, total=None)
-        with _shown_later(bar):
+        seen: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
+
+        def line() -> Text:
+            seconds = time.monotonic() - begun
+            if share is not None:
+                seen.append((seconds, share()))
+            return Text(f"{what}: {duration(seconds)}{estimate(seen)}", no_wrap=True, overflow="ellipsis")
+
+        with _shown_later(
+            Live(get_renderable=line, console=Console(stderr=True), transient=True, refresh_per_second=_LOOKS_A_SECOND)
+        ):
             yield
     detail(f"{what}: {time.monotonic() - begun:.2f} s")
 
 
+_LOOKS_A_SECOND = 4
+_LOOKS = 4 * _LOOKS_A_SECOND
+"""The last looks at the share that is done, from which the time left is estimated."""
+
+
+def estimate(seen: Sequence[tuple[float, float]]) -> str:
+    """Return the share that is done and the time left as text, from (seconds, share) in the last seconds.
+
+    DuckDB's share rests and jumps. The text is empty unless the share has grown all the time, and not mostly at once:
+    nothing can be told from it then.
+    """
+    if len(seen) < _LOOKS // 2:
+        return ""
+    steps = [later - sooner for (_, sooner), (_, later) in pairwise(seen)]
+    (first, before), (last, now) = seen[0], seen[-1]
+    gained = now - before
+    if min(steps) < 0 or steps.count(0) > len(steps) // 2 or max(steps) > gained / 2 or not 0 < now < 1:
+        return ""
+    return f", about {100 * now:.0f} % done, {duration((1 - now) * (last - first) / gained)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: 8 s, 2 min 5 s, 3 h 20 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def _is_watched() -> bool:
-    return sys.stderr.isatty() and _volume is not Volume.QUIET
+    """Return whether a line that moves can be shown: TERM=dumb has no way back to the beginning of a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and _volume is not Volume.QUIET
 
 
 @contextmanager
-def _shown_later(bar: Display) -> Iterator[None]:
+def _shown_later(bar: Display | Live) -> Iterator[None]:
     """Show `bar` from now + _PATIENCE to the end of the block."""
     timer = threading.Timer(_PATIENCE, bar.start)
     timer.daemon = True

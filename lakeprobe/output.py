@@ -16,12 +16,13 @@ from lakeprobe import colours, forms
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.shown import shown as shown
 from lakeprobe.table_text import aligned as aligned
+from lakeprobe.table_text import aligned_below as aligned_below
 from lakeprobe.table_text import fold, terminal_width
 
 Row = Sequence[Any]
 
 
-_PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x"}
+_PLAIN = {"─": "-", "–": "-", "−": "-", "…": "...", "×": "x", "✓": "*"}
 """Replacements for our characters that the encoding of a stream lacks."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ from lakeprobe.journals import settle as settling
 from lakeprobe.lake import audits, guard, layout, log, shards, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.lake.connection import connect, query_errors
+from lakeprobe.lake.connection import connect, query_errors, share_done
 from lakeprobe.lake.shards import Pending
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
@@ -529,6 +529,10 @@ class Lake:
                 return rows
             guard.write(self._connection, rows, Path(into), self.path)
         return None
+
+    def share_done(self) -> Callable[[], float]:
+        """Return a function that estimates, in another thread, how much of the running query is done: from 0 to 1."""
+        return share_done(self._connection)
 
     def _define_tensor_metrics(self, query: str) -> None:
         """Give SQL the functions on tensors where `query` may name one: they take numpy, 0.1 s."""

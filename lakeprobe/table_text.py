@@ -8,11 +8,11 @@ import secrets
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from lakeprobe.shown import shown
 
@@ -57,13 +57,20 @@ def set_apart() -> Iterator[dict[str, Table]]:
 
 
 def terminal_width() -> int:
-    """Return the width to write for: $COLUMNS, that of the terminal, or UNBOUND if stdout is none."""
+    """Return the width to write answers for: $COLUMNS, that of the terminal, or UNBOUND if stdout is none."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return max(int(columns), 40)
-    if sys.stdout.isatty():
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 40)  # 0: the terminal does not know
-    return UNBOUND
+    return max(int(columns), 40) if columns.isdecimal() and int(columns) else stream_width(sys.stdout)
+
+
+def stream_width(stream: TextIO) -> int:
+    """Return the width of the terminal that `stream` is, or UNBOUND if it is none."""
+    if not stream.isatty():
+        return UNBOUND
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # it is a terminal for Python only
+        columns = 0
+    return max(columns or 80, 40)  # 0: the terminal does not know
 
 
 def aligned(
@@ -93,6 +100,19 @@ def aligned(
     below = "\n".join(fold(f"without any value: {', '.join(empty)}", width)) + "\n" if empty and tell_empty else ""
     widths = _narrowed(names, table, numeric, width)
     return (_grid(names, table, widths, numeric) if widths else _blocks(names, table, width)) + below
+
+
+def aligned_below(columns: Sequence[str], rows: Sequence[Sequence[Any]], where: Collection[str]) -> str:
+    """Return rows as `aligned` does; those columns of `where` that are the same in all rows are a line above."""
+    same = {place for place, name in enumerate(columns) if name in where and _is_repeated([row[place] for row in rows])}
+    above = ", ".join(f"{columns[place]} {_text(rows[0][place])}" for place in sorted(same))
+    left = [place for place in range(len(columns)) if place not in same]
+    table = aligned([columns[place] for place in left], [[row[place] for place in left] for row in rows])
+    return f"{above}:\n{table}" if above else table
+
+
+def _is_repeated(values: Sequence[Any]) -> bool:
+    return len(values) > 1 and all(value == values[0] for value in values)
 
 
 def columns_wide(text: str) -> int:

@@ -182,4 +182,6 @@ def test_a_comparison_and_its_answers_have_tables(magic: Any, tmp_path: Path) ->
     blame = comparison.blame()
     heads = [table[0] for table in Cells(html.lookup(blame)(blame)).tables]
     assert ["rank", "from there to the loss", "input error", "output error", "how"] in heads
+    first = comparison.first_difference()
+    assert "First difference: Functional.layer_norm.3.forward (step 0)" in Cells(html.lookup(first)(first)).outside
     assert Cells(lake._repr_html_()).tables[1][1][:2] == ["demo", "different"]

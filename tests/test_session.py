@@ -213,6 +213,8 @@ def test_methods_have_real_signatures_and_say_what_they_do(owner: type) -> None:
         signature = inspect.signature(method)
         assert not any(part.kind is part.VAR_KEYWORD for part in signature.parameters.values()), name
         assert signature.return_annotation is not inspect.Signature.empty, name
+        for part in list(signature.parameters.values())[1:]:
+            assert part.annotation not in (inspect.Parameter.empty, "Any"), (name, part.name)
 
 
 def test_every_command_has_a_method() -> None:

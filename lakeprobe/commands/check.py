@@ -32,7 +32,8 @@ def check(
     path = store.check(store.choose(lake))
     if repair:
         _repair(path)
-    unfit = staging.unfit(path)
+    with diagnostics.working("looking at the files"):
+        unfit = staging.unfit(path)
     if unfit:
         output.text("\n".join(unfit))
         diagnostics.note(f"{len(unfit)} things do not fit the log; mend it: lakeprobe check --repair")
@@ -55,6 +56,7 @@ def _repair(lake: Path) -> None:
     from lakeprobe import diagnostics
     from lakeprobe.lake import staging
 
-    with staging.unchanged(lake):
-        for line in staging.repair(lake):
-            diagnostics.note(line)
+    with staging.unchanged(lake), diagnostics.working("repairing the lake"):
+        done = list(staging.repair(lake))
+    for line in done:
+        diagnostics.note(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -50,6 +51,8 @@ def comm(
             found = opened.communication(name, steps=numbers(step))
         if format is Format.TABLE:
             output.text(communication_text(found, most))
+            if found.changed is not None and len(found.changed):
+                output.text(f"\nWhich rank it came from: lakeprobe first-diff {quote(name)}")
         else:
             rows = found.laws if laws else found.summary if found.changed is None else found.changed
             output.rows(rows.columns, rows.fetchall(), format.value)

@@ -17,12 +17,13 @@ def doctor(lake: LakeOption = None) -> None:
 
     Example: lakeprobe doctor
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
 
     path = store.choose(lake)
     facts = [*_program(), *_extras(), *_terminal(), ("lake", str(path))]
-    facts += _lake(path) if store.exists(path) else [("", "is not there yet; lakeprobe ingest makes it")]
+    with diagnostics.working("looking at the lake and its disk"):
+        facts += _lake(path) if store.exists(path) else [("", "is not there yet; lakeprobe ingest makes it")]
     output.text(output.aligned(("what", "is"), facts))
 
 

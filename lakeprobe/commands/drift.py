@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -104,7 +105,7 @@ def drift(
         if picture is not None:
             diagnostics.note(f"written: {found.write(picture)}")
         if table is None and format is Format.TABLE:
-            output.text(_overview(found, most, bool(op)))
+            output.text(_overview(found, most, bool(op)) + _next(found))
         else:
             relation = _tables(found)[table or Table.STEPS]
             output.rows(relation.columns, relation.fetchall(), format)
@@ -112,10 +113,11 @@ def drift(
 
 def _write_series(lake: Lake, golden: str, run: str, threshold: float, most: int, format: Format) -> None:
     """Write where the series of a run leave golden: the first as a sentence, then `most` of them as a table."""
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
 
-    found = lake.series_drift(golden, run, threshold)
-    rows = found.fetchall()
+    with diagnostics.working("following the series"):
+        found = lake.series_drift(golden, run, threshold)
+        rows = found.fetchall()
     if format is not Format.TABLE:
         output.rows(found.columns, rows, format)
     elif not rows:
@@ -155,8 +157,20 @@ def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
     return "\n".join(parts)
 
 
+def _next(found: DriftReport) -> str:
+    """Return what to ask about the first run that leaves golden, and its step."""
+    away = [row[:2] for row in found.by_run.project("leaves_at, run").fetchall() if row[0] is not None]
+    if not away:
+        return ""
+    step, run = min(away)
+    return f"\nWhat differs in that step: lakeprobe compare {quote(run)} {quote(found.golden)} --step {step}\n"
+
+
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return rows without the columns that say nothing, as when no run leaves golden, or that the name says too."""
+    """Return rows without the columns that say nothing, as when no run leaves golden, or that the name says too.
+
+    What is the same in all rows, such as the only run, stands in a line above them.
+    """
     from lakeprobe import output
 
     told = {"role", "module"} if "name" in columns else set()
@@ -165,8 +179,12 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
         for place, name in enumerate(columns)
         if name not in told and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
     ]
-    return output.aligned([columns[place] for place in used], _short([row[place] for place in used] for row in rows))
+    short = _short([row[place] for place in used] for row in rows)
+    return output.aligned_below([columns[place] for place in used], list(short), _WHERE)
 
+
+_WHERE = frozenset(("run", "rank", "steps", "units", "worst_at"))
+"""Columns that a single run, rank or step makes the same in all rows."""
 
 _RARE = frozenset(("units_missing", "steps_missing"))
 """Counts that are mostly 0."""
@@ -175,7 +193,7 @@ _RARE = frozenset(("units_missing", "steps_missing"))
 def _short(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     """Yield numbers with four digits, which are enough to read a distance."""
     for row in rows:
-        yield [f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row]
+        yield [float(f"{cell:.4g}") if isinstance(cell, float) else cell for cell in row]
 
 
 def _missing(found: DriftReport) -> Iterator[str]:

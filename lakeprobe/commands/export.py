@@ -87,7 +87,7 @@ def _export_series(lake: Path | None, run: str, out: Path, format: Format, digit
     from lakeprobe.lake import store
     from lakeprobe.session import Lake
 
-    with Lake(store.check(store.choose(lake))) as opened:
+    with Lake(store.check(store.choose(lake))) as opened, diagnostics.working("writing"):
         files = opened.export_series(run, out, format.value, digits=digits, steps_in_file=steps_in_file)
     diagnostics.note(f"written: {out}: {len(files)} files")
 

@@ -28,8 +28,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
 _WIDTH = 80
 
 
-class Group(TyperGroup):
-    """The program's help: whole sentences, in groups, with an example for each group."""
+class Commands(TyperGroup):
+    """A command of commands: its help lists them in whole sentences."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help as that of a command is written."""
+        _write_help(self, ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section of all commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(command.help)) for name, command in self.commands.items()])
+
+
+class Group(Commands):
+    """The program: its help lists the commands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
@@ -43,19 +56,30 @@ class Command(TyperCommand):
 
     def __init__(self, *arguments: Any, params: list[Any] | None = None, **options: Any) -> None:
         """Make the command of its own parameters and those of every command."""
+        for parameter in params or ():
+            if parameter.metavar is None and not hasattr(parameter.type, "choices"):
+                parameter.metavar = f"{parameter.name.upper()}{'...' if parameter.nargs == -1 else ''}"
         super().__init__(*arguments, params=[*(params or ()), *_common()], **options)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line: RUN is required, [RUN] is not; typer would write {RUN}."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with a paragraph as it is written, and the example last."""
-        self.format_usage(ctx, formatter)
-        text, _, example = inspect.cleandoc(self.help or "").partition("Example: ")
-        for paragraph in text.strip().split("\n\n"):
-            formatter.write_paragraph()
-            formatter.write("\n".join(fold(" ".join(paragraph.split()), _WIDTH, "")) + "\n")
-        self.format_options(ctx, formatter)
-        if example:
-            formatter.write_paragraph()
-            formatter.write(f"Example: {example.strip()}\n")
+        _write_help(self, ctx, formatter)
+
+
+def _write_help(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
+    command.format_usage(ctx, formatter)
+    text, _, example = inspect.cleandoc(command.help or "").partition("Example: ")
+    for paragraph in text.strip().split("\n\n"):
+        formatter.write_paragraph()
+        formatter.write("\n".join(fold(" ".join(paragraph.split()), _WIDTH, "")) + "\n")
+    command.format_options(ctx, formatter)
+    if example:
+        formatter.write_paragraph()
+        formatter.write(f"Example: {example.strip()}\n")
 
 
 def _common() -> Iterator[TyperOption]:

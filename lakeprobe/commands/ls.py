@@ -10,12 +10,14 @@ def ls(lake: LakeOption = None) -> None:
 
     Example: lakeprobe ls --lake ./lake
     """
-    from lakeprobe import output
+    from lakeprobe import diagnostics, output
     from lakeprobe.journals.settle import tell_set_aside
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        output.text(opened.ls())
+        with diagnostics.working("listing the lake"):
+            listed = opened.ls()
+        output.text(listed)
         tell_set_aside(opened.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -64,4 +65,8 @@ def map(
     for line in proposal.summary():
         diagnostics.note(line)
     if output is not None:
-        diagnostics.note(f"written: {output}")
+        diagnostics.note(f"written: {output}; read it, then use it: {_use(target, golden, kind, output)}")
+
+
+def _use(target: str, golden: str, kind: Kind, file: Path) -> str:
+    return f"lakeprobe compare {quote(target)} {quote(golden)} --{kind}-mapping {quote(str(file))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -46,3 +47,4 @@ def merge_layout(
         report = opened.merge_layout(run, name, like=like, layout=layout, steps=numbers(step) or (), replace=replace)
     for line in merged_lines(report):
         diagnostics.note(line)
+    diagnostics.note(f"compare it with a whole run: lakeprobe compare {quote(name)} {quote(like or 'GOLDEN')}")

@@ -56,7 +56,7 @@ NoiseOption = Annotated[
         autocompletion=noise_names,
     ),
 ]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Read again what the lake already has.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Do again what the lake already has.")]
 ShardOption = Annotated[
     str | None,
     typer.Option(

@@ -18,27 +18,39 @@ def show() -> None:
     if snapshot and last:
         stored = comparison.load(snapshot, last)
         sides = (stored.target, stored.golden)
-    output.text("\n".join(lines(path, layout.runs(snapshot) if snapshot else [], last, sides)))
+    output.text("\n".join(lines(path, layout.runs(snapshot) if snapshot else None, last, sides)))
 
 
-def lines(lake: Path, runs: list[str], comparison: str | None, sides: tuple[str, str] | None = None) -> list[str]:
-    """Return the steps, with a tick at those done. `sides` are the runs of `comparison`, the last one made."""
-    target, golden = sides or ((runs[1], runs[0]) if len(runs) > 1 else ("TARGET", "GOLDEN"))
+def lines(
+    lake: Path, runs: list[str] | None, comparison: str | None, sides: tuple[str, str] | None = None
+) -> list[str]:
+    """Return the steps, with a tick at those done. `sides` are the runs of `comparison`, the last one made.
+
+    `runs` is None if there is no lake.
+    """
+    many = len(runs or ())
+    target, golden = sides or ((runs[1], runs[0]) if runs and many > 1 else ("TARGET", "GOLDEN"))
     name = comparison or f"{target}_vs_{golden}"
     steps = (
-        (len(runs) > 0, "Collect a training,", "lakeprobe run --config config.json -- python train.py"),
-        (len(runs) > 1, "or read its dump:", "lakeprobe ingest PATH"),
-        (comparison is not None, "Compare two runs:", f"lakeprobe compare {quote(target)} {quote(golden)}"),
+        (many > 1, "Collect two runs,", "lakeprobe run --config config.json -- python train.py"),
+        (many > 1, "or read two dumps:", "lakeprobe ingest PATH"),
+        (comparison is not None, "Compare them:", f"lakeprobe compare {quote(target)} {quote(golden)}"),
         (False, "Where it begins:", f"lakeprobe first-diff {quote(name)}"),
         (False, "What causes it:", f"lakeprobe blame {quote(name)}"),
-        (False, "Look at an op:", "lakeprobe show OP"),
+        (False, "Is the op wrong:", f"lakeprobe verify {quote(target)} --of {quote(name)}"),
     )
-    contents = f"The lake {lake} has {len(runs)} run{'s' if len(runs) > 1 else ''}: lakeprobe ls"
     return [
         "lakeprobe finds the op at which two trainings begin to differ.",
         "",
         *(f"{'✓' if done else ' '} {what:<20} {command}" for done, what, command in steps),
         "",
-        contents if runs else f"There is no lake at {lake} yet; the first command makes it.",
+        f"There is no lake at {lake} yet; the first command makes it." if runs is None else _contents(lake, many),
         "All commands: lakeprobe --help",
     ]
+
+
+def _contents(lake: Path, runs: int) -> str:
+    if not runs:
+        return f"The lake {lake} is empty; collect a run, or read a dump."
+    one_more = "; compare it with a second" if runs == 1 else ""
+    return f"The lake {lake} has {runs} run{'s' if runs > 1 else ''}{one_more}: lakeprobe ls"

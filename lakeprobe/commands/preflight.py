@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
+from lakeprobe.commands.layout import Command, Commands
 from lakeprobe.commands.options import LakeOption
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Write down what a run begins with, and compare it: environment, packages, devices, switches, random "
-    "generators, settings, first batches, weights.",
+    "generators, settings, first batches, weights.\n\n"
+    "Example: lakeprobe preflight pack -o gpu_start -- python train.py",
 )
 
 
-@app.command("pack")
+@app.command("pack", cls=Command)
 def pack(
     out: Annotated[Path, typer.Option("--output", "-o", help="Folder for rankR/preflight.json.")],
     command: Annotated[
@@ -36,13 +40,14 @@ def pack(
 
     if not command:
         diagnostics.note(f"written: {preflight.write(preflight.gather(), out.absolute())}")
+        diagnostics.note(f"compare it with another: lakeprobe preflight compare TARGET {quote(str(out))}")
         return
     from lakeprobe.collect.running import launched
 
     raise typer.Exit(launched(command, {preflight.FOLDER: str(out.absolute())}))
 
 
-@app.command("compare")
+@app.command("compare", cls=Command)
 def compare(
     target: Annotated[str, typer.Argument(help="What the suspect run begins with: a folder of pack, or a run.")],
     golden: Annotated[str, typer.Argument(help="What the trusted run begins with.")],

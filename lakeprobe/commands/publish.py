@@ -40,6 +40,6 @@ def publish(
         return
     from lakeprobe.session import Lake
 
-    with Lake(path) as opened:
+    with Lake(path) as opened, diagnostics.working(f"publishing {name}"):
         units = opened.publish(name)
     diagnostics.note(f"{name} is in the lake: {units} {'unit' if units == 1 else 'units'}")

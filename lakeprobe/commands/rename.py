@@ -29,5 +29,6 @@ def rename(
     kept = upkeep.find(path, name)
     users = upkeep.users_of(path, name) if kept.what == "run" else []
     if yes or not users or diagnostics.agreed(f"rename {name} to {new}, in {', '.join(users)} too?"):
-        upkeep.rename(path, name, new)
+        with diagnostics.working(f"renaming {name}"):
+            upkeep.rename(path, name, new)
         diagnostics.note(f"renamed: the {kept.what} {name} is {new}")

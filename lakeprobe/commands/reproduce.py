@@ -41,12 +41,13 @@ def reproduce(
     from lakeprobe.checks.reproduce import reproduce as write_script
     from lakeprobe.checks.reproduce import reproduce_config
 
-    if config is not None:
-        script = reproduce_config(config, out)
-    elif run is None or op is None:
-        raise UsageError("name a run and an op, or a file with --config")
-    else:
-        script = write_script(
-            run, op, out, lake=lake, step=step, rank=rank, backward=not no_backward, random=random, seed=seed
-        )
+    with diagnostics.working("writing the script"):
+        if config is not None:
+            script = reproduce_config(config, out)
+        elif run is None or op is None:
+            raise UsageError("name a run and an op, or a file with --config")
+        else:
+            script = write_script(
+                run, op, out, lake=lake, step=step, rank=rank, backward=not no_backward, random=random, seed=seed
+            )
     diagnostics.note(f"wrote {script.path} and {script.data}; run it: python {script.path} --device cpu")

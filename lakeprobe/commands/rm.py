@@ -35,5 +35,6 @@ def rm(
             others = [*upkeep.companions_of(path, kept.name), *upkeep.checks_of(path, kept.name)]
             consequence += f" with {', '.join(others)}" if others else ""
         if yes or diagnostics.agreed(f"remove the {kept.what} {kept.name}{consequence}?"):
-            upkeep.remove(path, kept.name)
+            with diagnostics.working(f"removing {kept.name}"):
+                upkeep.remove(path, kept.name)
             diagnostics.note(f"removed: the {kept.what} {kept.name}")

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from lakeprobe.commands.complete import rule_names
-from lakeprobe.commands.layout import Command
+from lakeprobe.commands.layout import Command, Commands
 
 app = typer.Typer(
-    help="The bundled rules: list them, show one, copy one to edit.",
+    cls=Commands,
+    help="The bundled rules: list them, show one, copy one to edit.\n\nExample: lakeprobe rules list",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,11 +24,12 @@ def list_rules() -> None:
 
     Example: lakeprobe rules list
     """
-    from lakeprobe import output, resources
+    from lakeprobe import diagnostics, output, resources
     from lakeprobe.compare import rule as rules
 
     rows = [(name, _purpose(resources.sql(f"rules/{name}"))) for name in rules.bundled()]
     output.text(output.aligned(("rule", "purpose"), rows))
+    diagnostics.note("copy one to edit it: lakeprobe rules new FILE --from RULE")
 
 
 @app.command("show", cls=Command)

@@ -38,11 +38,15 @@ def signs(
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        found = opened.signs(golden, run)
-        table = (
-            found.rows.project("rank, step, name, elements, same, similarity, change") if parameters else found.summary
-        )
-        output.rows(table.columns, table.fetchall(), format)
+        with diagnostics.working("comparing the signs"):
+            found = opened.signs(golden, run)
+            table = (
+                found.rows.project("rank, step, name, elements, same, similarity, change")
+                if parameters
+                else found.summary
+            )
+            rows = table.fetchall()
+        output.rows(table.columns, rows, format)
         if out is not None:
             from lakeprobe.reports import signs as files
 

@@ -47,7 +47,7 @@ def sql(
         raise UsageError("the query is empty; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        with diagnostics.working("running the query"):
+        with diagnostics.working("running the query", opened.share_done()):
             relation = opened.read(query, write)
             rows = relation.fetchall() if relation is not None else []
         if relation is not None:

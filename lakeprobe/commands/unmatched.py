@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -30,8 +31,13 @@ def unmatched(
             paired, alone = result.coverage(), result.unmatched(most)
             kinds, ops = paired.fetchall(), alone.fetchall()
         output.text(output.aligned(paired.columns, kinds) + "\n")
+        if not ops:
+            output.text(f"Every op has a counterpart.\n\nWhere it begins: lakeprobe first-diff {quote(comparison)}")
+            return
         output.rows(alone.columns, ops, "table")
         without = paired.filter("paired_by = 'without counterpart'").project("target_ops + golden_ops").fetchall()
         left_out = sum(count for (count,) in without) - len({op[:4] for op in ops})
         if left_out > 0:
             output.text(f"… and {left_out} more ops: raise --most to see them\n")
+        sides = f"{quote(result.stored.target)} {quote(result.stored.golden)}"
+        output.text(f"\nA mapping of the names that differ: lakeprobe map {sides}")

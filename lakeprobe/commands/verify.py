@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -116,6 +117,9 @@ def verify(
         wrong = any(row["status"] == "error" for row in rows)
         if format is Format.TABLE and against is None:
             results.text(verification_text(report, rows))
+            if wrong:
+                op = next(row["op"] for row in rows if row["status"] == "error")
+                results.text(f"\nThe op as a script of its own: lakeprobe reproduce {quote(run)} {quote(op)}")
         else:
             results.rows(relation.columns, [list(row.values()) for row in rows], format.value)
         for path in made.write(output) if output is not None else ():

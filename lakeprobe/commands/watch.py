@@ -68,12 +68,14 @@ def watch(
 
 def _look(lake: Lake, run: str, rules: Sequence[str], every: float | None) -> tuple[list[Anomaly], Ranks]:
     """Return what the rules find: now, or, with `every` seconds between two looks, when something is found or ended."""
+    from lakeprobe import diagnostics
     from lakeprobe.analysis import watch as watching
 
     while True:
         ranks = watching.ranks(lake.path, run)
         has_begun = bool(ranks.running or ranks.ended or ranks.dead)
-        found = lake.watch(run, rules) if has_begun or every is None else []
+        with diagnostics.working("looking at the series"):
+            found = lake.watch(run, rules) if has_begun or every is None else []
         if every is None or found or ranks.dead or (has_begun and not ranks.running):
             return found, ranks
         time.sleep(every)

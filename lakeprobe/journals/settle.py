@@ -21,7 +21,8 @@ def recover(lake: Path, *, again: bool = False) -> int:
     """Make units of what is left in `lake`. `again` also retries what was set aside. Returns a command's exit code."""
     from lakeprobe.journals import recovery
 
-    made, errors = recovery.recover(lake, again=again)
+    with diagnostics.working("reading what interrupted processes collected"):
+        made, errors = recovery.recover(lake, again=again)
     for unit in made:
         state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
         diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")

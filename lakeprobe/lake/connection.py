@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,16 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config=_CONFIG | ({"threads": threads} if threads else {}))
     define_macros(connection, _MACROS)
     return interruptible(connection)
+
+
+def share_done(connection: duckdb.DuckDBPyConnection) -> Callable[[], float]:
+    """Let DuckDB follow the queries of `connection`; returns what it estimates to be done of one, from 0 to 1.
+
+    The function is for another thread, while the query runs. DuckDB prints nothing itself.
+    """
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    return lambda: max(connection.query_progress(), 0.0) / 100
 
 
 KEYBOARD = "Query interrupted"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
     from lakeprobe.analysis.summary import Summary
 
-_PERCENT, _NUMBER, _COUNT = "0.0000%", "0.0000E+00", "#,##0"
+_PERCENT, _NUMBER, _COUNT = "0.0000%_)", "0.0000E+00_)", "#,##0_)"  # _) leaves room before the next column
 _A4_LANDSCAPE = 9
 _LARGEST_INTEGER = 2**53
 
@@ -133,7 +133,11 @@ def _overview(book: Workbook, comparison: StoredComparison, summary: Summary, fo
     """Write the verdict, the origin, and a line for each step and rank."""
     sheet = _sheet(book, "overview", [10, 8, 10, 10, 10, 11, 10, 60])
     title = WriteOnlyCell(sheet, "")
-    title.value, title.data_type, title.font = f"{comparison.target} against {comparison.golden}", "s", Font(size=16)
+    title.value, title.data_type, title.font = (
+        f"{comparison.target} against {comparison.golden}",
+        "s",
+        Font(workbook.FONT, 16),
+    )
     sheet.append([title])
     sheet.append([workbook.styled_cell(sheet, f"compared by the rule {comparison.rule}")])
     sheet.append([])
@@ -149,7 +153,8 @@ def _overview(book: Workbook, comparison: StoredComparison, summary: Summary, fo
 
 def _units(sheet: Worksheet, summary: Summary, found: FirstDifference) -> None:
     headers = ("Step", "Rank", "Rows", "Errors", "Warnings", "Unmatched", "Different", "First difference")
-    sheet.append([workbook.styled_cell(sheet, header, "header") for header in headers])
+    *counted, last = headers
+    sheet.append([*(_head(sheet, header, Alignment("right")) for header in counted), _head(sheet, last, _APART)])
     firsts = {(rank["step"], rank["rank"]): rank["op"] for rank in records(found.ranks)}
     for step, rank in sorted({(outcome.step, outcome.rank) for outcome in summary.outcomes}):
         here = [outcome for outcome in summary.outcomes if (outcome.step, outcome.rank) == (step, rank)]
@@ -158,7 +163,10 @@ def _units(sheet: Worksheet, summary: Summary, found: FirstDifference) -> None:
             for verdict in ("error", "warning", "unmatched")
         }
         numbers = (sum(outcome.rows for outcome in here), *counts.values(), sum(one.different_rows for one in here))
-        first = workbook.styled_cell(sheet, firsts.get((step, rank)) or "–", _gravest(counts), always_text=True)
+        first = WriteOnlyCell(sheet, "")
+        first.value, first.data_type = firsts.get((step, rank)) or "–", "s"  # a name may begin with =
+        first.style = _gravest(counts) or "Normal"
+        first.alignment = _APART
         sheet.append([*(_number(sheet, number, _COUNT) for number in (step, rank, *numbers)), first])
 
 
@@ -175,7 +183,7 @@ def _table(
     for number, piece in enumerate(workbook.pieces(rows, workbook.ROWS_PER_SHEET), start=1):
         sheet = _sheet(book, title if number == 1 else f"{title} {number}", [column.width for column in columns], "C2")
         sheet.print_title_rows = "1:1"
-        sheet.append([_head(sheet, column.header) for column in columns])
+        sheet.append([_head(sheet, column.header, Alignment(wrap_text=True, vertical="top")) for column in columns])
         last = 1 + _append(sheet, piece, columns)
         sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{last}"
 
@@ -207,10 +215,14 @@ def _number(sheet: Worksheet, value: float, format: str) -> Any:
     return cell
 
 
-def _head(sheet: Worksheet, header: str) -> Any:
+_APART = Alignment("left", indent=1)
+"""For a text to the right of a number."""
+
+
+def _head(sheet: Worksheet, header: str, alignment: Alignment) -> Any:
     cell = WriteOnlyCell(sheet, header)
     cell.style = "header"
-    cell.alignment = Alignment(wrap_text=True, vertical="top")
+    cell.alignment = alignment
     return cell
 
 

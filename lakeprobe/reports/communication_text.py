@@ -52,15 +52,19 @@ def _table(relation: duckdb.DuckDBPyRelation, most: int) -> str:
     rows = [[_short(cell) for cell in row] for row in relation.limit(most).fetchall()]
     empty = {name for place, name in enumerate(columns) if name in _RARE and not any(row[place] for row in rows)}
     told = {"kind"} if "meeting" in columns else set()  # a meeting's name begins with its kind
+    if "complete" in columns and not relation.filter("complete <> meetings"):
+        told.add("complete")
     used = [place for place, name in enumerate(columns) if name not in empty | told]
-    shown = output.aligned([columns[place] for place in used], [[row[place] for place in used] for row in rows])
+    shown = output.aligned_below(
+        [columns[place] for place in used], [[row[place] for place in used] for row in rows], {"step"}
+    )
     more = len(relation) - most
     return shown + (f"… and {more} more (--most)\n" if more > 0 else "")
 
 
-_RARE = frozenset(("overwritten", "broken", "undecided"))
+_RARE = frozenset(("overwritten", "broken", "undecided", "broken_laws"))
 """Counts that are mostly 0."""
 
 
 def _short(cell: Any) -> Any:
-    return f"{cell:.3g}" if isinstance(cell, float) else cell
+    return float(f"{cell:.3g}") if isinstance(cell, float) else cell

@@ -51,6 +51,9 @@ WIDTHS = {
 }  # fmt: skip
 """Widths in characters of the columns that are wider than their header."""
 
+FONT = "Calibri"
+"""The font of cells without a style; a style that names none has another in LibreOffice."""
+
 FILLS = {"error": "FFC7CE", "warning": "FFF2CC", "unmatched": "E7E6E6", "unreadable": "E7E6E6"}
 """The colours of a row's Result and names: light red, light yellow, light grey."""
 
@@ -126,9 +129,9 @@ def _shortened(text: str) -> str:
 
 def add_styles(workbook: Workbook) -> None:
     """Add the named styles: one for headers, and one per coloured Result."""
-    workbook.add_named_style(NamedStyle("header", font=Font(bold=True)))
+    workbook.add_named_style(NamedStyle("header", font=Font(FONT, 11, bold=True)))
     for name, colour in FILLS.items():
-        workbook.add_named_style(NamedStyle(name, fill=PatternFill("solid", fgColor=colour)))
+        workbook.add_named_style(NamedStyle(name, font=Font(FONT, 11), fill=PatternFill("solid", fgColor=colour)))
 
 
 def _findings(kind: str, own_metrics: Iterable[str]) -> str:

@@ -10,12 +10,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
 from program import dump_text, lakeprobe, write_dump
 
+import lakeprobe as lakeprobe_of_python
 from lakeprobe import commands, diagnostics
 from lakeprobe.commands.layout import GROUPS
 from lakeprobe.lake.connection import query_errors
@@ -38,16 +39,28 @@ def test_alone_it_shows_the_overview(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert len(lines) <= 11
-    assert "  Compare two runs:    lakeprobe compare TARGET GOLDEN" in lines
+    assert "  Compare them:        lakeprobe compare TARGET GOLDEN" in lines
     assert f"There is no lake at {tmp_path / 'none'} yet; the first command makes it." in lines
     assert not (tmp_path / "none").exists()
 
 
 def test_the_road_has_the_users_own_runs(lake: Path) -> None:
     lines = lakeprobe(LAKEPROBE_LAKE=lake).out.splitlines()
-    assert "✓ Compare two runs:    lakeprobe compare npu gpu" in lines
+    assert "✓ Compare them:        lakeprobe compare npu gpu" in lines
     assert "  What causes it:      lakeprobe blame npu_vs_gpu" in lines
+    assert "  Is the op wrong:     lakeprobe verify npu --of npu_vs_gpu" in lines
     assert f"The lake {lake} has 2 runs: lakeprobe ls" in lines
+
+
+def test_a_lake_without_runs_is_empty_and_one_run_wants_a_second(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    dump = write_dump(tmp_path / "npu", dump_text(add=1.0))
+    assert lakeprobe("ingest", dump, "--lake", lake).code == 0
+    one = lakeprobe(LAKEPROBE_LAKE=lake).out
+    assert f"The lake {lake} has 1 run; compare it with a second: lakeprobe ls" in one
+    assert "✓" not in one
+    assert lakeprobe("rm", "npu", "--yes", "--lake", lake).code == 0
+    assert f"The lake {lake} is empty; collect a run, or read a dump." in lakeprobe(LAKEPROBE_LAKE=lake).out
 
 
 def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
@@ -56,6 +69,8 @@ def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
         (("first-diff", "npu_vs_gpu"), "lakeprobe blame npu_vs_gpu"),
         (("blame", "npu_vs_gpu"), "lakeprobe show Torch.mul.0.forward"),
         (("ls",), "lakeprobe first-diff npu_vs_gpu"),
+        (("unmatched", "npu_vs_gpu"), "lakeprobe first-diff npu_vs_gpu"),
+        (("drift", "gpu", "npu", "--op", "Torch"), "lakeprobe compare npu gpu --step 0"),
     ):
         done = lakeprobe(*words, "--lake", lake)
         assert done.out.splitlines()[-1].endswith(last), words
@@ -74,11 +89,22 @@ def test_the_help_has_groups_and_whole_sentences(spelling: str) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["compare", "rules list", "sql"])
-def test_the_help_of_a_command_ends_with_an_example(command: str) -> None:
-    done = lakeprobe(*command.split(), "-h")
-    assert done.out.splitlines()[-1].startswith(f"Example: lakeprobe {command}")
-    assert "--quiet" in done.out
+def test_the_help_of_every_command_is_whole_and_ends_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = {"rules": ("list", "show", "new"), "preflight": ("pack", "compare")}
+    inner = [f"{name} {command}" for name, names in groups.items() for command in names]
+    for command in [*(name for names in GROUPS.values() for name in names), *inner]:
+        text = lakeprobe(*command.split(), "-h").out
+        usage, *lines = text.splitlines()
+        assert usage.startswith(f"Usage: lakeprobe {command} "), usage
+        assert not set("{}<") & set(usage), usage
+        assert re.match(r"[A-Z].*", lines[1]), command
+        assert lines[-1].startswith(f"Example: lakeprobe {command} ".rstrip()), command
+        assert "..." not in re.sub(r"\b[A-Z]+\.\.\.|\[ARGS\]\.\.\.", "", text), command
+        assert not re.search(r" <(?:str|path|int|float)", text), command
+        assert max(map(len, lines[:-1])) <= 80, command
+        if command not in groups:
+            assert "--quiet" in text, command
 
 
 def test_every_command_is_in_a_group() -> None:
@@ -148,28 +174,27 @@ def test_a_question_that_ctrl_c_ends_is_no_bug() -> None:
         raise RuntimeError("another")
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_ctrl_c_ends_a_cross_product(lake: Path) -> None:
+def test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it(lake: Path) -> None:
     """Its task of DuckDB takes hours, and DuckDB looks for signals between tasks only."""
     query = "with t as materialized (select range as row from range(2438)) select count(*) from t a, t b, t c, t d"
-    command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake), "-v"]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake)]
+    ours, theirs = pty.openpty()
+    variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=variables)
+    os.close(theirs)
+    said = b""
     try:
-        while processor_time(program.pid) < 2:  # the start takes less, so by then the query runs
-            assert program.poll() is None
-            time.sleep(0.05)
+        while b"running the query: 1 s" not in said:  # DuckDB thinks at once that nearly all is done: no share is shown
+            said += os.read(ours, 4096)
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=30)
+        out, _ = program.communicate(timeout=30)
     finally:
         program.kill()
-    assert (program.returncode, out) == (130, "")
-    assert "Traceback" not in err
-
-
-def processor_time(process: int) -> float:
-    """The seconds that a process has used so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    said += os.read(ours, 4096)
+    os.close(ours)
+    assert (program.returncode, out) == (130, b"")
+    assert b"Traceback" not in said
+    assert b"done" not in said
 
 
 @pytest.mark.parametrize(("stdout", "code", "said"), [
@@ -238,8 +263,16 @@ def test_progress_appears_after_a_second_on_a_terminal_only(monkeypatch: pytest.
         while "1/4" not in shown.getvalue():
             move(1, 4)
     with diagnostics.working("looking"):
-        while "looking" not in shown.getvalue():
+        while "looking: 0 s" not in shown.getvalue():
             pass
+    monkeypatch.setenv("TERM", "dumb")  # which cannot write a line again
+    with diagnostics.progress("reading") as move:
+        assert move is None
+    monkeypatch.delenv("TERM")
+    diagnostics.speak(diagnostics.Volume.QUIET)
+    with diagnostics.progress("reading") as move:
+        assert move is None
+    diagnostics.speak(diagnostics.Volume.USUAL)
     monkeypatch.setattr(diagnostics, "_PATIENCE", 60.0)
     brief = Terminal()
     monkeypatch.setattr(sys, "stderr", brief)
@@ -250,6 +283,65 @@ def test_progress_appears_after_a_second_on_a_terminal_only(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with diagnostics.progress("reading") as move:
         assert move is None
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([], ""),
+        ([0.1 + place / 100 for place in range(12)], ", about 21 % done, 20 s left"),  # 1 % every quarter of a second
+        ([0.19] * 12, ""),  # a join builds its table
+        ([0.42] * 8 + [0.79] * 4, ""),  # the next part of the plan begins
+        ([0.9997] * 12, ""),  # a cross product of hours
+        ([0.3 - place / 100 for place in range(12)], ""),
+    ],
+)
+def test_the_time_left_is_said_only_where_duckdbs_share_moves_steadily(shares: list[float], said: str) -> None:
+    assert diagnostics.estimate([(place / 4, share) for place, share in enumerate(shares)]) == said
+
+
+def test_the_pace_of_parts() -> None:
+    """3 of 8 units in 6 s: 0.5 a second, 10 s for the rest."""
+    assert diagnostics.pace(3, 8, 6.0) == "0.5/s, about 10 s left"
+    assert diagnostics.pace(0, 8, 6.0) == diagnostics.pace(8, 8, 6.0) == ""
+    assert [diagnostics.duration(seconds) for seconds in (0.4, 59.6, 3599, 12000)] == [
+        "0 s",
+        "1 min 0 s",
+        "59 min 59 s",
+        "3 h 20 min",
+    ]
+
+
+def test_the_share_of_a_query_grows_from_0_to_1(lake: Path) -> None:
+    query = "select count(*) from (from range(60_000_000) t(a) where hash(a) % 7 = 3)"
+    with lakeprobe_of_python.open(lake) as opened:
+        share = opened.share_done()
+        seen, ended = [], threading.Event()
+
+        def look() -> None:
+            while not ended.wait(0.01):
+                seen.append(share())
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        opened.sql(query).fetchall()
+        ended.set()
+        looking.join()
+    assert all(0 <= one <= 1 for one in seen)
+    assert any(0 < one < 1 for one in seen)
+
+
+def test_a_note_folds_on_a_terminal_and_its_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()  # which knows no width, so it has 80 columns
+    diagnostics.speak(diagnostics.Volume.USUAL)
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        diagnostics.note(f"{'so many words ' * 7}end: lakeprobe compare {'a' * 50} {'b' * 50}")
+    lines = os.read(ours, 4096).decode().splitlines()
+    os.close(ours)
+    assert len(lines) == 2
+    assert len(lines[0]) <= 80
+    assert lines[1].endswith(f"end: lakeprobe compare {'a' * 50} {'b' * 50}")
 
 
 # ---- the terminal -----------------------------------------------------------------------------------------

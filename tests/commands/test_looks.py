@@ -20,7 +20,8 @@ test_show_puts_the_forward_first_and_both_sides_beside_each_other |
 | `drift` prints blank columns | no empty field | test_equal_runs_that_do_not_drift_have_no_blank_columns |
 | curves without names | a legend of golden and every run | test_picture.py: test_a_panel_has_golden_and_every_run |
 | no `-h`, cut sentences, hidden choices, two spellings | mended | test_help_names_the_choices_and_cuts_no_sentence |
-| help without groups | groups | test_at_home.py: test_the_help_has_groups_and_whole_sentences |
+| help without groups | groups | test_at_home.py: test_the_help_has_groups_and_whole_sentences, \
+test_the_help_of_every_command_is_whole_and_ends_with_an_example |
 | no completion | bash, zsh, fish complete names | test_shells.py: test_names_are_completed |
 | workbook: a file per rank, no overview | one file; the overview names the origin | test_book.py: \
 test_the_overview_names_the_origin, test_all_rows_of_all_ranks_are_on_one_sheet |
@@ -34,7 +35,11 @@ test_methods_have_real_signatures_and_say_what_they_do |
 | Python: commands without a method | a method each | test_session.py: test_every_command_has_a_method |
 | `dir(lakeprobe)` lists what is imported | what is public | test_session.py: test_the_module_shows_what_is_public |
 | no HTML, no names to complete in a notebook | both | test_session.py: test_an_answer_in_html; \
-test_jupyter.py: test_lake_completes_lakes_and_forms |
+test_jupyter.py: test_lake_completes_lakes_and_forms, test_a_comparison_and_its_answers_have_tables |
+| a typing error in a magic makes a lake | it makes nothing | test_jupyter.py: test_a_typo_opens_and_makes_nothing |
+| no progress of what takes long | the seconds, rate and time left | test_at_home.py: \
+test_progress_appears_after_a_second_on_a_terminal_only, test_the_pace_of_parts, \
+test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it |
 | no `rm`, no `rename` | both | test_upkeep.py: test_removing, test_renaming_a_run_takes_its_comparisons_along |
 | steps of one run cannot be compared | `run@step1` is a side | test_commands.py: \
 test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes |
@@ -151,6 +156,18 @@ def test_equal_runs_that_do_not_drift_have_no_blank_columns(narrow: dict[str, st
     blank = [line for line in text.splitlines() if re.fullmatch(r"[a-z_]+ *", line)]
     assert "again" in text
     assert blank == []
+
+
+def test_runs_of_one_step_are_tables_and_no_blocks(narrow: dict[str, str], lake: Path) -> None:
+    """What is the same in all rows stands above, so that the rest fits; numbers stand on the right."""
+    drift = lakeprobe("drift", "golden", "target", "--lake", lake).out
+    assert "\nrun target, rank 0, worst_at 0, steps 1:\nname  " in drift
+    assert len(re.findall(r"^── \d", drift, re.MULTILINE)) == 1  # where the run leaves
+    assert re.search(r" +0 +0\.003416 +0\.003416 +1$", drift, re.MULTILINE)
+    comm = lakeprobe("comm", "ranks", "--lake", lake).out
+    assert "── 1 ──" not in comm
+    assert "step 0:\nkind            members       meetings  overwritten  elements  bytes  undecided\n" in comm
+    assert comm.endswith("\nWhich rank it came from: lakeprobe first-diff ranks\n")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

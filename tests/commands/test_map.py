@@ -57,7 +57,8 @@ def test_writes_a_file_and_never_over_one(lake: Path, tmp_path: Path) -> None:
     path = tmp_path / "cells.yaml"
     written = lakeprobe("map", "ours", "theirs", "--kind", "cell", "-o", path, LAKEPROBE_LAKE=lake)
     assert (written.code, written.out) == (0, "")
-    assert written.err.endswith(f"written: {path}\n")
+    use = f"lakeprobe compare ours theirs --cell-mapping {path}"
+    assert written.err.endswith(f"written: {path}; read it, then use it: {use}\n")
     assert yaml.safe_load(path.read_text()) == {"fc.Dense": "fc.Linear"}
     before = path.read_text()
     again = lakeprobe("map", "ours", "theirs", "-o", path, "--lake", lake)

@@ -41,6 +41,14 @@ def test_any_encoding_of_stdout(lake: Path, encoding: str) -> None:
     )
 
 
+def test_our_own_signs_have_a_form_in_ascii(lake: Path) -> None:
+    command = [sys.executable, "-m", "lakeprobe"]
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LAKEPROBE_LAKE": str(lake)}
+    done = subprocess.run(command, capture_output=True, env={**os.environ, **ascii_only})
+    assert b"* Collect two runs,    lakeprobe run --config" in done.stdout
+    assert b"\\u" not in done.stdout
+
+
 CRASH = """
 import sys
 from lakeprobe import cli, output

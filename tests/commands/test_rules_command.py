@@ -41,7 +41,8 @@ def test_help_has_examples() -> None:
 
 def test_list() -> None:
     listed = rules("list")
-    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert listed.exit_code == 0
+    assert listed.stderr == "copy one to edit it: lakeprobe rules new FILE --from RULE\n"
     head, line, *lines = listed.stdout.splitlines()
     assert head.split() == ["rule", "purpose"]
     assert set(line) == {"─", " "}

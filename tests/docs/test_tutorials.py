@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -51,3 +52,12 @@ def test_the_pictures_are_those_of_the_tour() -> None:
         assert (DOCS / "pictures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     shown = set(re.findall(r"pictures/(\w+)\.svg", "".join(path.read_text() for path in DOCS.glob("*.md"))))
     assert shown <= set(names)
+
+
+def test_the_site_shows_every_block_as_a_block() -> None:
+    """A second word at a fence, such as ```sql rule, made text of the block and swallowed the headings below it."""
+    module = runpy.run_path(str(DOCS / "site.py"))
+    for path in DOCS.glob("*.md"):
+        shown = module["on_page_markdown"](path.read_text(encoding="utf-8"))
+        assert not re.search(r"^```\w+ ", shown, re.MULTILINE), path.name
+        assert "](../" not in shown, path.name

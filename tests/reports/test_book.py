@@ -58,7 +58,16 @@ def test_findings_are_coloured_sentences_with_percent_formats(book: Workbook) ->
     assert row[4].value.endswith(".")
     assert row[4].value[0].isupper()
     norm = row[headers.index("NormRelativeErr")]
-    assert (norm.value, norm.number_format, norm.data_type) == (2.0, "0.0000%", "n")
+    assert (norm.value, norm.number_format, norm.data_type) == (2.0, "0.0000%_)", "n")
+
+
+def test_heads_stand_over_their_numbers_in_one_font(book: Workbook) -> None:
+    sheet = book["overview"]
+    (head,) = (row for row in sheet.iter_rows() if row[0].value == "Step")
+    first = sheet[head[0].row + 2]
+    assert [cell.alignment.horizontal for cell in head[:8]] == ["right"] * 7 + ["left"]
+    assert first[7].fill.fgColor.rgb != "00000000"
+    assert {cell.font.name for row in sheet.iter_rows() for cell in row if cell.value is not None} == {"Calibri"}
 
 
 def test_all_rows_of_all_ranks_are_on_one_sheet(book: Workbook, result: ComparisonResult) -> None:
@@ -78,8 +87,12 @@ def test_it_is_made_to_be_read_and_printed(book: Workbook) -> None:
         printed = sheet.page_setup
         assert (printed.orientation, printed.fitToWidth, printed.fitToHeight) == ("landscape", 1, 0)
         assert sheet.sheet_properties.pageSetUpPr.fitToPage
-    assert (book["rows"].freeze_panes, book["rows"].print_title_rows) == ("C2", "$1:$1")
-    assert book["rows"].auto_filter.ref.startswith("A1:")
+    for sheet in (book["findings"], book["rows"]):
+        assert (sheet.freeze_panes, sheet.print_title_rows) == ("C2", "$1:$1")
+        assert sheet.auto_filter.ref.startswith("A1:")
+        texts = [[str(cell.value) for cell in column[1:] if cell.data_type == "s"] for column in sheet.iter_cols()]
+        widths = [sheet.column_dimensions[column[0].column_letter].width for column in sheet.iter_cols()]
+        assert all(width >= len(text) for width, texts in zip(widths[:4], texts, strict=False) for text in texts)
 
 
 def test_msprobes_layout_is_a_file_per_rank(result: ComparisonResult, tmp_path: Path) -> None:
