@@ -52,6 +52,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to replace a unit that the lake already has."""
     version: str
     """The version of lakeprobe."""
+    owner: str = ""
+    """The collecting process (`lakeprobe.system.owner`)."""
 
     @property
     def key(self) -> UnitKey:

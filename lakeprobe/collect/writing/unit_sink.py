@@ -29,6 +29,7 @@ from lakeprobe.journals.journal import Head, Journal, Op
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.values import LARGEST_VALUE
+from lakeprobe.system import owner
 from lakeprobe.version import __version__
 
 OPS_PER_BATCH = 128
@@ -220,6 +221,7 @@ class UnitSink:
             },
             replace=self._replace,
             version=__version__,
+            owner=owner.me(),
         )
 
     def _stack(self, stack: Sequence[str]) -> int:
