@@ -118,8 +118,17 @@ def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
     try:
         return encoder.encode(op)
     except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits, or half of a surrogate pair
-        text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
-        return encoder.encode(Op(op.op, text.decode(), op.parent, op.stack, op.began))
+        body = valid(json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook))
+        parent = None if op.parent is None else valid(op.parent)
+        return encoder.encode(Op(valid(op.op), body, parent, op.stack, op.began))
+
+
+def valid(text: str) -> str:
+    """Return `text` with a question mark for each half of a surrogate pair.
+
+    Names of files that are not UTF-8 have such halves, and modules may have any name.
+    """
+    return text.encode(errors="replace").decode()
 
 
 class Journal:

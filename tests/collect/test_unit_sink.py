@@ -178,6 +178,30 @@ def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> N
     assert [value for (value,) in found] == expected
 
 
+def test_names_and_frames_that_are_not_unicode_arrive_with_question_marks(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/train\udcff.py"])
+    sink = UnitSink(lake, "npu", Settings())
+    sink.begin(0, 0)
+    parent, stack = "Module.a\ud800.Linear.forward.0", ("File /train\udcff.py, line 1, in f, \n x",)
+    sink.add("Functional.linear.0.forward", {"output": []}, parent=parent, stack=stack)
+    sink.add(parent, {"output": [{"type": "int", "value": 1}]}, parent=None, stack=stack)
+    sink.note("of \ud800")
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        ops = opened.sql("SELECT op, parent, frames FROM ops JOIN stacks USING (stack) ORDER BY seq").fetchall()
+        [(source, said)] = opened.sql("SELECT source, notes FROM dumps").fetchall()
+    assert [op[:2] for op in ops] == [
+        ("Functional.linear.0.forward", "Module.a?.Linear.forward.0"),
+        ("Module.a?.Linear.forward.0", None),
+    ]
+    assert "/train?.py" in str(ops[0][2])
+    assert source.startswith("/train?.py (process ")
+    assert said == ["of ?"]
+
+
 def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_arguments(lake: Path, sink: UnitSink) -> None:
     measured = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "wide": (0.5, 1.0, 0, 1, 2, 3)}
     number = {"type": "int", "value": 3}

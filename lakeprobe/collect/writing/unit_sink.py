@@ -126,6 +126,7 @@ class UnitSink:
 
     def note(self, text: str) -> None:
         """Add `text` to the notes of the unit."""
+        text = journal.valid(text)
         if text not in self._batch.notes:
             self._batch.notes.append(text)
 
@@ -211,7 +212,9 @@ class UnitSink:
             framework=self._framework,
             task=settings.task,
             level=settings.level,
-            source=f"{Path(sys.argv[0] or '.').absolute()} (process {os.getpid()} on {socket.gethostname()})",
+            source=journal.valid(
+                f"{Path(sys.argv[0] or '.').absolute()} (process {os.getpid()} on {socket.gethostname()})"
+            ),
             head={
                 "task": settings.task,
                 "level": settings.level,
@@ -228,7 +231,7 @@ class UnitSink:
         known = self._stacks.get(id(stack))
         if known is None:
             known = self._stacks[id(stack)] = len(self._stacks), stack  # kept alive, so that its id is not reused
-            self._batch.stacks.append(list(stack))
+            self._batch.stacks.append([journal.valid(frame) for frame in stack])
         return known[0]
 
     def _write_batch(self) -> None:
