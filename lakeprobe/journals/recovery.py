@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -384,9 +384,15 @@ def _side_files(head: Head) -> str:
 def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
     body = json.loads(op.body) if isinstance(op.body, str) else op.body
     _adapt(body, of_name)
-    name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
+    name = names.debug_point(op.op) if op.op.endswith(".debug") else _parsed(op.op)
     stack = None if op.stack is None else stacks[op.stack]
     tables.add(op.op, name, body, parent=op.parent, began=op.began, stack=stack)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(op: str) -> names.OpName:
+    """Return the parts of the name of an op. The steps of a run have mostly the same ops."""
+    return names.parse(op)
 
 
 def _adapt(value: Any, of_name: dict[str, str]) -> None:
