@@ -15,6 +15,7 @@ a unit of it (`lakeprobe.journals.recovery`).
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ from lakeprobe.system import files
 
 _REASON = "set_aside"
 """The file next to a journal that says why no unit can be made of it."""
+FOLDER = re.compile(r"run=(?P<run>.+),step=(?P<step>\d+),rank=(?P<rank>\d+)")
+"""The name of the folder of a journal (`folder_of`)."""
 _LENGTH = struct.Struct("<Q")
 _encoder = msgspec.msgpack.Encoder()
 

@@ -80,10 +80,24 @@ def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[L
 
     Journals that were set aside, because no unit can be made of them, are retried only with `again`.
     """
-    folders = [(lake, folder) for folder in journal.folders(lake) if again or journal.set_aside(folder) is None]
-    ended = run_all(_ended, folders, 1)
-    made = [it for it in ended if isinstance(it, Recovered)]
+    folders = [folder for folder in journal.folders(lake) if again or journal.set_aside(folder) is None]
+    made: list[Recovered] = []
+    for portion in _portions(_by_rank(folders)):
+        with suppress(LakeprobeError):  # building them one by one tells of it
+            made += build_together(lake, portion) if len(portion) > 1 else []
+    ended = run_all(_ended, [(lake, folder) for folder in folders if folder.exists()], 1)
+    made += [it for it in ended if isinstance(it, Recovered)]
     return made, [it for it in ended if isinstance(it, LakeprobeError)]
+
+
+def _by_rank(folders: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield the folders of the journals of each rank of a run, by step."""
+    ranks: dict[tuple[str, str], list[tuple[int, Path]]] = {}
+    for folder in folders:
+        if found := journal.FOLDER.fullmatch(folder.name):
+            ranks.setdefault((found["run"], found["rank"]), []).append((int(found["step"]), folder))
+    for steps in ranks.values():
+        yield [folder for _, folder in sorted(steps)]
 
 
 def _ended(place: tuple[Path, Path]) -> Recovered | LakeprobeError | None:
@@ -157,14 +171,15 @@ def _recovered(path: Path, head: Head, row: dict[str, Any]) -> Recovered:
     return Recovered(head.key, row["complete"], row["ops"], is_going_on)
 
 
-def build_together(lake: Path, folders: Sequence[Path]) -> list[Recovered]:
+def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -> list[Recovered]:
     """Make units of journals of one rank in one publication, and remove their folders.
 
     Many are written as a compacted rank, unless the lake has one already. Journals that need a closer look, such as
-    those with contents, stay for `build`. Waits for the processes that hold them. Raises DumpError and LakeError.
+    those with contents, stay for `build`, and those that a process holds, unless it `wait`s for them. Raises DumpError
+    and LakeError.
     """
     with staging.unchanged(lake), ExitStack() as held:
-        paths = [held.enter_context(journal.taken(folder, wait=True)) for folder in folders]
+        paths = [held.enter_context(journal.taken(folder, wait)) for folder in folders]
         journals = [(path, head) for path in paths if path is not None and (head := _plain_head(path))]
         heads = [head for _, head in journals]
         ranks = {layout.rank_name(head.run, head.rank) for head in heads}
@@ -463,7 +478,7 @@ def main() -> int:
     for folders in _portions(_due(_lines())):
         if len(folders) > 1:
             with suppress(LakeprobeError):  # building them one by one tells of it
-                built.update((unit.key.run, unit.key.rank) for unit in build_together(lake, folders))
+                built.update((unit.key.run, unit.key.rank) for unit in build_together(lake, folders, wait=True))
         for folder in folders:
             try:
                 if unit := build_or_set_aside(lake, folder, wait=True):

@@ -625,6 +625,25 @@ def test_a_few_steps_that_wait_come_in_one_publication(lake: Path) -> None:
     assert read_values(lake) == [(step, str(step)) for step in range(3)]
 
 
+def test_steps_that_a_killed_builder_left_come_together_by_rank_and_one_that_is_held_stays(lake: Path) -> None:
+    folders = journaled(lake, range(4))
+    other = UnitSink(lake, "many", Settings())
+    other._start_builder = lambda: None  # type: ignore[method-assign]
+    for step in range(2):
+        other.begin(step, 1)
+        add(other, "Torch.add.0.forward", {"output": []})
+        other.end()
+        other.finish()
+    with journal.taken(folders[3], wait=False) as held:
+        assert held is not None
+        made, errors = recovery.recover(lake)
+    assert errors == []
+    assert [(unit.key.step, unit.key.rank) for unit in made] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    said = [json.loads(path.read_text())["what"] for path in sorted((lake / "log").iterdir())]
+    assert said[1:] == ["collect 3 steps of run=many/rank=0", "collect 2 steps of run=many/rank=1"]
+    assert [path.name for path in (lake / ".collecting").iterdir()] == [folders[3].name]
+
+
 @pytest.mark.parametrize(
     ("odd", "together"), [("contents", []), ("known", []), ("other rank", []), ("without ops", [0, 1, 2])]
 )
