@@ -242,7 +242,11 @@ def _seconds(work: Any) -> float:
 def _take_away(tool: str, folder: Path, number: int) -> int:
     """The size of a step's files, once they are all there. They are removed, so that no disk runs full."""
     made = folder / "dump" / f"step{number}" if tool == "msprobe" else folder / f"lake/run=dump/step={number}"
-    while not made.exists():  # a unit comes into the lake by a process of its own
+    if tool == "lakeprobe":
+        from lakeprobe.journals import recovery
+
+        recovery.recover(folder / "lake")  # as a command that opens the lake does
+    while not made.exists():  # unless the builder process is at it
         time.sleep(0.01)
     size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
     shutil.rmtree(made)

@@ -55,7 +55,7 @@ _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """Errors that a malformed op can raise."""
-_LONGEST_WAIT = 5.0
+_LONGEST_WAIT = 30.0
 """Seconds after which the steps that have begun by then are built, if they have ended."""
 _MOST_WAITING = 256
 """The number of ended steps that are built whatever the time."""
@@ -463,7 +463,7 @@ def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
 def main() -> int:
     """Build the journals whose folders stdin names, one per line, and at the end also all journals that nobody holds.
 
-    The first unit is made when its step has ended, later ones a few seconds afterwards and many at a time, because most
+    The first unit is made when its step has ended, later ones within half a minute and many at a time, because most
     of what a small unit costs is its files. A command that opens the lake does not wait for that (`settle`).
     Many small units of a run are put together at the end (`lakeprobe.lake.compaction`).
 
