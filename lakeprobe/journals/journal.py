@@ -15,6 +15,7 @@ a unit of it (`lakeprobe.journals.recovery`).
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ from lakeprobe.system import files
 
 _REASON = "set_aside"
 """The file next to a journal that says why no unit can be made of it."""
+FOLDER = re.compile(r"run=(?P<run>.+),step=(?P<step>\d+),rank=(?P<rank>\d+)")
+"""The name of the folder of a journal (`folder_of`)."""
 _LENGTH = struct.Struct("<Q")
 _encoder = msgspec.msgpack.Encoder()
 
@@ -52,6 +55,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to replace a unit that the lake already has."""
     version: str
     """The version of lakeprobe."""
+    owner: str = ""
+    """The collecting process (`lakeprobe.system.owner`)."""
 
     @property
     def key(self) -> UnitKey:
@@ -116,8 +121,17 @@ def encoded(op: Op, encoder: msgspec.msgpack.Encoder) -> bytes:
     try:
         return encoder.encode(op)
     except (OverflowError, UnicodeEncodeError):  # an integer of more than 64 bits, or half of a surrogate pair
-        text = json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook).encode(errors="replace")
-        return encoder.encode(Op(op.op, text.decode(), op.parent, op.stack, op.began))
+        body = valid(json.dumps(op.body, ensure_ascii=False, default=encoder.enc_hook))
+        parent = None if op.parent is None else valid(op.parent)
+        return encoder.encode(Op(valid(op.op), body, parent, op.stack, op.began))
+
+
+def valid(text: str) -> str:
+    """Return `text` with a question mark for each half of a surrogate pair.
+
+    Names of files that are not UTF-8 have such halves, and modules may have any name.
+    """
+    return text.encode(errors="replace").decode()
 
 
 class Journal:

@@ -7,36 +7,44 @@ does the work. Nothing here imports a framework.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
 import sys
+import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import xxhash
 
 from lakeprobe import diagnostics
+from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head, Op
-from lakeprobe.lake import compaction, layout, staging
+from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
-from lakeprobe.lake.unit import UnitWriter, read_dump
+from lakeprobe.lake.unit import UnitWriter, as_rows, read_dump
 from lakeprobe.readers import names
 from lakeprobe.readers.dump import COLLECTED, CONSTRUCT_FILE, MISSING, STACK_FILE
-from lakeprobe.readers.source import Source
+from lakeprobe.readers.source import Emit, Source
 from lakeprobe.readers.tables import Tables
-from lakeprobe.system import files, own_process
+from lakeprobe.system import files, own_process, owner
 from lakeprobe.system.files import blocks
 from lakeprobe.work import run_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT = "lakeprobe"
 """The value of dumps.format for a collected unit."""
@@ -47,6 +55,12 @@ _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """Errors that a malformed op can raise."""
+_LONGEST_WAIT = 30.0
+"""Seconds after which the steps that have begun by then are built, if they have ended."""
+_MOST_WAITING = 256
+"""The number of ended steps that are built whatever the time."""
+_LARGEST_PORTION = 32 * MIB
+"""Bytes of journals that are built at once. Their rows take a few times as much memory."""
 _NOT_KEPT = "the tensor was not kept when it was collected"
 
 
@@ -57,6 +71,8 @@ class Recovered:
     key: UnitKey
     complete: bool
     ops: int
+    is_going_on: bool = field(default=False, compare=False)
+    """Whether the process that collected it still runs."""
 
 
 def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[LakeprobeError]]:
@@ -64,10 +80,24 @@ def recover(lake: Path, *, again: bool = False) -> tuple[list[Recovered], list[L
 
     Journals that were set aside, because no unit can be made of them, are retried only with `again`.
     """
-    folders = [(lake, folder) for folder in journal.folders(lake) if again or journal.set_aside(folder) is None]
-    ended = run_all(_ended, folders, 1)
-    made = [it for it in ended if isinstance(it, Recovered)]
+    folders = [folder for folder in journal.folders(lake) if again or journal.set_aside(folder) is None]
+    made: list[Recovered] = []
+    for portion in _portions(_by_rank(folders)):
+        with suppress(LakeprobeError):  # building them one by one tells of it
+            made += build_together(lake, portion) if len(portion) > 1 else []
+    ended = run_all(_ended, [(lake, folder) for folder in folders if folder.exists()], 1)
+    made += [it for it in ended if isinstance(it, Recovered)]
     return made, [it for it in ended if isinstance(it, LakeprobeError)]
+
+
+def _by_rank(folders: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield the folders of the journals of each rank of a run, by step."""
+    ranks: dict[tuple[str, str], list[tuple[int, Path]]] = {}
+    for folder in folders:
+        if found := journal.FOLDER.fullmatch(folder.name):
+            ranks.setdefault((found["run"], found["rank"]), []).append((int(found["step"]), folder))
+    for steps in ranks.values():
+        yield [folder for _, folder in sorted(steps)]
 
 
 def _ended(place: tuple[Path, Path]) -> Recovered | LakeprobeError | None:
@@ -133,7 +163,106 @@ def _build(lake: Path, path: Path, head: Head) -> Recovered | None:
         for written in put.values():
             files.sync_tree(written)
         staging.publish(session, f"collect {head.key}", put, before=partial(_check, head))
-    return Recovered(head.key, row["complete"], row["ops"])
+    return _recovered(path, head, row)
+
+
+def _recovered(path: Path, head: Head, row: dict[str, Any]) -> Recovered:
+    is_going_on = bool(head.owner) and owner.is_alive(head.owner, path)
+    return Recovered(head.key, row["complete"], row["ops"], is_going_on)
+
+
+def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -> list[Recovered]:
+    """Make units of journals of one rank in one publication, and remove their folders.
+
+    Many are written as a compacted rank, unless the lake has one already. Journals that need a closer look, such as
+    those with contents, stay for `build`, and those that a process holds, unless it `wait`s for them. Raises DumpError
+    and LakeError.
+    """
+    with staging.unchanged(lake), ExitStack() as held:
+        paths = [held.enter_context(journal.taken(folder, wait)) for folder in folders]
+        journals = [(path, head) for path in paths if path is not None and (head := _plain_head(path))]
+        heads = [head for _, head in journals]
+        ranks = {layout.rank_name(head.run, head.rank) for head in heads}
+        if len(ranks) != 1 or not _are_new(log.read(lake), heads):
+            return []
+        try:
+            read = [(path, head, *_tables_of(path, head)) for path, head in journals]
+        except _MALFORMED:
+            return []
+        units = {head.key: tables for _, head, row, tables in read if row["ops"]}
+        if not units:
+            return []
+        with staging.staged(lake, "recover") as session:
+            (rank,) = ranks
+            is_rank = len(units) >= compaction.MANY_UNITS and rank not in log.read(lake).places
+            put = _write_rank(session.folder, rank, units) if is_rank else _write_units(session.folder, units)
+            for written in put.values():
+                files.sync_tree(written)
+
+            def check(snapshot: Snapshot) -> None:
+                if not _are_new(snapshot, heads) or (is_rank and rank in snapshot.places):
+                    raise LakeError(f"{rank} came into {lake} while it was collected")
+
+            staging.publish(session, f"collect {len(units)} steps of {rank}", put, before=check)
+        made = [_recovered(path, head, row) for path, head, row, _ in read if head.key in units]
+        for path, *_ in read:
+            shutil.rmtree(path.parent)
+        return made
+
+
+_Tables = dict[str, list["pa.RecordBatch"]]
+"""The rows of the tables of a unit."""
+
+
+def _write_rank(folder: Path, rank: str, units: Mapping[UnitKey, _Tables]) -> dict[str, Path]:
+    """Write units as a compacted rank below `folder`. Returns its folder by its name."""
+    compaction.write_rank(folder / "rank", units)
+    return {rank: folder / "rank"}
+
+
+def _write_units(folder: Path, units: Mapping[UnitKey, _Tables]) -> dict[str, Path]:
+    """Write units below `folder`. Returns the folder of each by its name."""
+    put = {}
+    for key, tables in units.items():
+        own = put[layout.unit_name(key)] = folder / str(key.step)
+        own.mkdir()
+        with UnitWriter(own) as writer:
+            for table, batches in tables.items():
+                for batch in batches:
+                    writer.write(table, batch)
+            writer.close()
+    return put
+
+
+def _plain_head(path: Path) -> Head | None:
+    """Return the head of a journal whose unit has tables only. None if it has more, or no head."""
+    has_values = any((path.parent / "unit").iterdir())
+    head = None if has_values else journal.head(path)
+    return None if head is None or head.task == PERTURB else head
+
+
+def _are_new(snapshot: Snapshot, heads: Sequence[Head]) -> bool:
+    """Return whether the heads are of different units, none of which is in the lake."""
+    keys = {head.key for head in heads}
+    return len(keys) == len(heads) and not any(layout.has_unit(snapshot, key) for key in keys)
+
+
+def _tables_of(path: Path, head: Head) -> tuple[dict[str, Any], _Tables]:
+    """Return the row of dumps of a journal's unit, and the rows of all of its tables."""
+    left_out: dict[int, str] = {}
+    while True:
+        tables: _Tables = {}
+        try:
+            row = _write_without(left_out, path.parent, path, head, partial(_append, tables))
+        except _RefusedError as refused:
+            left_out[refused.place] = refused.reason
+            continue
+        _append(tables, "dumps", as_rows("dumps", [row | {"fingerprint": _hash(path)}]))
+        return row, tables
+
+
+def _append(tables: _Tables, name: str, batch: pa.RecordBatch) -> None:
+    tables.setdefault(name, []).append(batch)
 
 
 def _write_perturbations(folder: Path, path: Path, head: Head) -> Path:
@@ -189,12 +318,20 @@ def _write_tables(folder: Path, path: Path, head: Head) -> dict[str, Any]:
     left_out: dict[int, str] = {}
     while True:
         try:
-            return _write_without(left_out, folder, path, head)
+            with UnitWriter(folder) as writer:
+                row = _write_without(left_out, folder, path, head, writer.write)
+                writer.close()
         except _RefusedError as refused:  # start over, because some of its rows are in the batch already
             left_out[refused.place] = refused.reason
+        else:
+            return row
 
 
-def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: Head) -> dict[str, Any]:
+def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: Head, emit: Emit) -> dict[str, Any]:
+    """Hand the rows of all tables of a unit except dumps to `emit`, and return the row of dumps.
+
+    Its values are linked into `folder`.
+    """
     contents: list[dict[str, Any]] = []
     of_name: dict[str, str] = {}
     stacks: list[int] = []
@@ -206,23 +343,21 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
         content = of_name.pop(str(name), "") or None
         return content, None if content else _NOT_KEPT
 
-    with UnitWriter(folder) as writer:
-        tables = Tables(Source(FORMAT, folder, folder, head.step, head.rank), path, content_of, writer.write)
-        for batch in journal.batches(path):
-            contents += batch.contents
-            stacks += [tables.stack(frames) for frames in batch.stacks]
-            for encoded in batch.ops:
-                if place not in left_out:
-                    try:
-                        _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
-                    except _MALFORMED as error:
-                        raise _RefusedError(place, str(error)) from error
-                place += 1
-            ended = batch.ended
-            notes += batch.notes
-        summary = tables.close()
-        writer.write_rows("contents", contents)
-        writer.close()
+    tables = Tables(Source(FORMAT, folder, folder, head.step, head.rank), path, content_of, emit)
+    for batch in journal.batches(path):
+        contents += batch.contents
+        stacks += [tables.stack(frames) for frames in batch.stacks]
+        for encoded in batch.ops:
+            if place not in left_out:
+                try:
+                    _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
+                except _MALFORMED as error:
+                    raise _RefusedError(place, str(error)) from error
+            place += 1
+        ended = batch.ended
+        notes += batch.notes
+    summary = tables.close()
+    emit("contents", as_rows("contents", contents))
     _link_values(path.parent / "unit", folder, contents)
     if not ended:
         notes.insert(0, f"incomplete: collecting was cut off in the middle of the step, after {place} ops")
@@ -264,9 +399,15 @@ def _side_files(head: Head) -> str:
 def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
     body = json.loads(op.body) if isinstance(op.body, str) else op.body
     _adapt(body, of_name)
-    name = names.debug_point(op.op) if op.op.endswith(".debug") else names.parse(op.op)
+    name = names.debug_point(op.op) if op.op.endswith(".debug") else _parsed(op.op)
     stack = None if op.stack is None else stacks[op.stack]
     tables.add(op.op, name, body, parent=op.parent, began=op.began, stack=stack)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(op: str) -> names.OpName:
+    """Return the parts of the name of an op. The steps of a run have mostly the same ops."""
+    return names.parse(op)
 
 
 def _adapt(value: Any, of_name: dict[str, str]) -> None:
@@ -322,21 +463,28 @@ def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
 def main() -> int:
     """Build the journals whose folders stdin names, one per line, and at the end also all journals that nobody holds.
 
-    Many small units of a run are then put together (`lakeprobe.lake.compaction`).
+    The first unit is made when its step has ended, later ones within half a minute and many at a time, because most
+    of what a small unit costs is its files. A command that opens the lake does not wait for that (`settle`).
+    Many small units of a run are put together at the end (`lakeprobe.lake.compaction`).
 
     stdin ends when the collecting process ends, for whatever reason. Errors go to stderr, one line each.
     """
     lake = Path(sys.argv[1])
     own_process.prepare()
     os.nice(10)  # the training has priority
+    gc.disable()  # there are many objects and no cycles
     code = 0
     built: Counter[tuple[str, int]] = Counter()
-    for line in sys.stdin:
-        try:
-            if unit := build_or_set_aside(lake, Path(line.rstrip("\n")), wait=True):
-                built[unit.key.run, unit.key.rank] += 1
-        except LakeprobeError as error:
-            code = diagnostics.fail(error)
+    for folders in _portions(_due(_lines())):
+        if len(folders) > 1:
+            with suppress(LakeprobeError):  # building them one by one tells of it
+                built.update((unit.key.run, unit.key.rank) for unit in build_together(lake, folders, wait=True))
+        for folder in folders:
+            try:
+                if unit := build_or_set_aside(lake, folder, wait=True):
+                    built[unit.key.run, unit.key.rank] += 1
+            except LakeprobeError as error:
+                code = diagnostics.fail(error)
     for failed in recover(lake)[1]:
         code = diagnostics.fail(failed)
     for (run, rank), units in built.items():
@@ -344,6 +492,67 @@ def main() -> int:
             with suppress(LakeprobeError, OSError):  # it only makes reading faster, and the lake is as it was
                 compaction.gather(lake, run, rank)
     return code
+
+
+def _portions(due: Iterable[list[Path]]) -> Iterator[list[Path]]:
+    """Yield the same folders in the same order, at most so many together as fit into memory."""
+    for folders in due:
+        portion: list[Path] = []
+        size = 0
+        for folder in folders:
+            length = _size(folder / "journal")
+            if portion and size + length > _LARGEST_PORTION:
+                yield portion
+                portion, size = [], 0
+            portion.append(folder)
+            size += length
+        yield portion
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # another process has built it
+        return 0
+
+
+def _lines() -> SimpleQueue[str]:
+    """Return a queue of the lines of stdin as they come. An empty text is the end."""
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line.rstrip("\n"))
+        lines.put("")
+
+    Thread(target=read, daemon=True).start()
+    return lines
+
+
+def _due(lines: SimpleQueue[str]) -> Iterator[list[Path]]:
+    """Yield the folders that should be built now, until an empty line says that no more come."""
+    if not (line := lines.get()):
+        return
+    yield [Path(line)]
+    waiting: list[Path] = []
+    due = 0.0
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, due - time.monotonic()) if waiting else None)
+        except Empty:
+            *ended, latest = waiting  # a process begins a step when the one before has ended
+            yield ended or [latest]
+            waiting, due = [latest] if ended else [], time.monotonic() + _LONGEST_WAIT
+            continue
+        if not line:
+            break
+        due = due if waiting else time.monotonic() + _LONGEST_WAIT
+        waiting.append(Path(line))
+        if len(waiting) > _MOST_WAITING:
+            yield waiting[:-1]
+            waiting, due = waiting[-1:], time.monotonic() + _LONGEST_WAIT
+    if waiting:
+        yield waiting
 
 
 if __name__ == "__main__":

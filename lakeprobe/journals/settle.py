@@ -24,6 +24,8 @@ def recover(lake: Path, *, again: bool = False) -> int:
     with diagnostics.working("reading what interrupted processes collected"):
         made, errors = recovery.recover(lake, again=again)
     for unit in made:
+        if unit.is_going_on and unit.complete:
+            continue  # its builder would have made it a little later
         state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
         diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")
     return max((diagnostics.fail(error) for error in errors), default=0)

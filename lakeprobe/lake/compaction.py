@@ -14,7 +14,7 @@ that they hold go. The views and `layout.unit_place` read a unit in all forms, s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -36,8 +36,9 @@ from lakeprobe.system import files
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
-MANY_UNITS = 32
+MANY_UNITS = 16
 """A process that collected so many units compacts them when it ends."""
 SMALL_UNIT = 1 << 20
 """Bytes of the tables of a unit, on average, up to which its rank is compacted when collecting ends."""
@@ -89,6 +90,21 @@ def gather(lake: Path, run: str, rank: int) -> CompactReport | None:
     if size > SMALL_UNIT * len(places):
         return None
     return _change(lake, run, "compact", _gathered, "rank", rank)
+
+
+def write_rank(folder: Path, units: Mapping[UnitKey, Mapping[str, Sequence[pa.RecordBatch]]]) -> None:
+    """Write a compacted rank of new units, each with the rows of its tables, into `folder`, which does not exist yet.
+
+    None of them may have copied contents.
+    """
+    folder.mkdir()
+    with UnitWriter(folder) as writer:
+        for table in _TABLES:
+            rows = {key: tables[table] for key, tables in units.items() if table in tables}
+            if rows:
+                writer.write_together(table, rows)
+        writer.close()
+    log.write_held(folder, Place("", (), tuple(sorted(key.step for key in units))))
 
 
 def split(lake: Path, run: str) -> CompactReport:

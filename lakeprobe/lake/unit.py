@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +25,10 @@ _ENCODINGS = {
 """Encodings of columns that grow from row to row, or that share a prefix with the row before."""
 _HARDLY_REPEAT = frozenset(("content", "max", "min", "mean", "norm"))
 """Columns that zstd compresses better than a dictionary does."""
-_SEARCHED = ("row", "seq", "part", "op", "name", "content", "stack")
-"""Columns with min and max per row group, for readers that look for a row."""
-
 PLACES = ("step", "rank")
 """The columns of compacted files that say which unit a row is of."""
+_SEARCHED = (*PLACES, "row", "seq", "part", "op", "name", "content", "stack")
+"""Columns with min and max per row group, for readers that look for a row."""
 
 
 class UnitWriter:
@@ -49,9 +48,15 @@ class UnitWriter:
 
     def write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Append `rows` to the table `name`."""
+        self.write(name, as_rows(name, rows))
+
+    def write_together(self, name: str, batches: Mapping[UnitKey, Sequence[pa.RecordBatch]]) -> None:
+        """Write the table `name` of several units, by step and rank, as a compacted file has it."""
         import pyarrow as pa
 
-        self.write(name, pa.RecordBatch.from_pylist(rows, schema=arrow_schema(name)))
+        placed = [_placed(batch, key) for key in sorted(batches) for batch in batches[key]]
+        rows = pa.Table.from_batches(placed).unify_dictionaries().combine_chunks()
+        self._writer(name, rows.schema).write_table(rows)
 
     def _writer(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
@@ -60,10 +65,11 @@ class UnitWriter:
         if writer is None:
             encodings = _ENCODINGS.get(name, {})
             columns = [column.name for column in table(name).columns]
+            searched = [column for column in schema.names if column in _SEARCHED]
             writer = self._writers[name] = pq.ParquetWriter(
                 self.folder / f"{name}.parquet", schema, compression="zstd", compression_level=3,
                 use_dictionary=[column for column in columns if column not in (*encodings, *_HARDLY_REPEAT)],
-                column_encoding=encodings, write_statistics=[column for column in columns if column in _SEARCHED],
+                column_encoding=encodings, write_statistics=searched,
                 store_schema=False,
             )  # fmt: skip
         return writer
@@ -79,6 +85,22 @@ class UnitWriter:
     def __exit__(self, *_: object) -> None:
         for writer in self._writers.values():
             writer.is_open = False  # otherwise its destructor would write on, perhaps to a full disk
+
+
+def as_rows(name: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Return `rows` as a batch of the table `name`."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(name))
+
+
+def _placed(batch: pa.RecordBatch, unit: UnitKey) -> pa.RecordBatch:
+    """Return the rows of a unit with the columns that say so."""
+    import numpy as np
+    import pyarrow as pa
+
+    places = [pa.array(np.full(batch.num_rows, getattr(unit, name), dtype=np.int32)) for name in PLACES]
+    return pa.record_batch([*places, *batch.columns], names=[*PLACES, *batch.schema.names])
 
 
 def read_dump(unit: UnitPlace) -> dict[str, Any]:

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 from torch import _dynamo, nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
+from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
@@ -90,6 +91,24 @@ def test_it_works_gives_the_same_and_what_runs_afterwards_is_recorded(memory: Me
     new = [name for name in bodies(memory) if name not in before and ".Linear.forward" in name]
     assert len(new) >= (0 if level == "L1" else 2)
     assert any("linear" in name.lower() for name in bodies(memory))
+
+
+def test_what_runs_in_a_loop_is_recorded_and_gives_the_same(memory: Memory) -> None:
+    def work() -> tuple[Any, Any]:
+        _, turned = while_loop(lambda turn, _: turn < 3, lambda turn, y: (turn + 1, y.sin()), (torch.tensor(0), X))
+        return turned, scan(lambda carry, y: (carry + y, carry * y.cos()), torch.zeros(4), X)[1]
+
+    alone = work()
+    watched = capture(memory, None, level="L1")
+    watched.start()
+    seen = work()
+    watched.close()
+    assert all(torch.equal(one, other) for one, other in zip(alone, seen, strict=True))
+    ops = bodies(memory)
+    assert [name for name in ops if name.startswith("Tensor.sin.")] == [f"Tensor.sin.{n}.forward" for n in range(3)]
+    assert [name for name in ops if name.startswith("Tensor.cos.")] == [f"Tensor.cos.{n}.forward" for n in range(2)]
+    (last,) = ops["Tensor.sin.2.forward"]["output"]
+    assert last["Norm"] == torch.linalg.vector_norm(alone[0]).item()
 
 
 def test_a_script_module_in_a_model_is_one_op(memory: Memory) -> None:

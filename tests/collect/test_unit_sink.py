@@ -27,7 +27,7 @@ from sampling import examples
 import lakeprobe
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.settle import settle
 from lakeprobe.lake import audits, compaction, layout, log
@@ -176,6 +176,30 @@ def test_values_that_msgpack_cannot_hold_arrive(lake: Path, sink: UnitSink) -> N
         found = opened.sql("SELECT value FROM tensors ORDER BY row").fetchall()
     expected = [str(2**70), str(-(2**200)), "NaN", "-Infinity", "?", "é", str(2**63), "true", "1.5"]
     assert [value for (value,) in found] == expected
+
+
+def test_names_and_frames_that_are_not_unicode_arrive_with_question_marks(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/train\udcff.py"])
+    sink = UnitSink(lake, "npu", Settings())
+    sink.begin(0, 0)
+    parent, stack = "Module.a\ud800.Linear.forward.0", ("File /train\udcff.py, line 1, in f, \n x",)
+    sink.add("Functional.linear.0.forward", {"output": []}, parent=parent, stack=stack)
+    sink.add(parent, {"output": [{"type": "int", "value": 1}]}, parent=None, stack=stack)
+    sink.note("of \ud800")
+    sink.end()
+    sink.close()
+    with lakeprobe.open(lake) as opened:
+        ops = opened.sql("SELECT op, parent, frames FROM ops JOIN stacks USING (stack) ORDER BY seq").fetchall()
+        [(source, said)] = opened.sql("SELECT source, notes FROM dumps").fetchall()
+    assert [op[:2] for op in ops] == [
+        ("Functional.linear.0.forward", "Module.a?.Linear.forward.0"),
+        ("Module.a?.Linear.forward.0", None),
+    ]
+    assert "/train?.py" in str(ops[0][2])
+    assert source.startswith("/train?.py (process ")
+    assert said == ["of ?"]
 
 
 def test_wide_statistics_become_columns_and_arguments_of_such_names_stay_arguments(lake: Path, sink: UnitSink) -> None:
@@ -550,3 +574,135 @@ def test_many_small_steps_share_files_once_collecting_has_ended(tmp_path: Path, 
     with lakeprobe.open(tmp_path / "lake") as lake:
         assert lake.sql("SELECT step, rank FROM ops ORDER BY step").fetchall() == [(step, 0) for step in range(steps)]
         assert lake.check() == []
+
+
+def journaled(lake: Path, steps: range, body: Any = None) -> list[Path]:
+    """Journals of complete steps, of which no unit has been made."""
+    sink = UnitSink(lake, "many", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    for step in steps:
+        sink.begin(step, 0)
+        add(sink, "Torch.add.0.forward", {"input_args": [{"type": "int", "value": step}]})
+        add(sink, "Torch.mul.0.forward", {"output": [] if body is None else [body]})
+        sink.end()
+        sink.finish()
+    return [journal.folder_of(lake, UnitKey("many", step, 0)) for step in steps]
+
+
+def read_values(lake: Path) -> list[tuple[int, str]]:
+    with lakeprobe.open(lake) as opened:
+        assert opened.check() == []
+        return opened.sql("SELECT step, value FROM tensors WHERE value IS NOT NULL ORDER BY step").fetchall()
+
+
+def test_steps_that_wait_are_made_at_once_and_say_the_same_as_one_by_one(lake: Path, tmp_path: Path) -> None:
+    steps = range(compaction.MANY_UNITS)
+    folders = journaled(lake, steps)
+    made = recovery.build_together(lake, folders)
+    assert [(unit.key.step, unit.complete, unit.ops) for unit in made] == [(step, True, 2) for step in steps]
+    assert list(log.read(lake).places) == ["run=many/rank=0"]
+    assert not list((lake / ".collecting").iterdir())
+    alone = tmp_path / "alone"
+    for folder in journaled(alone, steps):
+        recovery.build(alone, folder)
+    queries = [f"SELECT * FROM {table} ORDER BY ALL" for table in ("ops", "tensors", "stacks")]
+    queries.append("SELECT * EXCLUDE (source, fingerprint, dump_bytes) FROM dumps ORDER BY step")
+    with lakeprobe.open(lake) as together, lakeprobe.open(alone) as apart:
+        assert together.check() == []
+        for query in queries:
+            assert together.sql(query).fetchall() == apart.sql(query).fetchall()
+    later = journaled(lake, range(len(steps), 2 * len(steps)))
+    assert len(recovery.build_together(lake, later)) == len(steps)
+    assert len(log.read(lake).places) == 1 + len(steps)  # the rank is compacted already
+    assert read_values(lake) == [(step, str(step)) for step in range(2 * len(steps))]
+
+
+def test_a_few_steps_that_wait_come_in_one_publication(lake: Path) -> None:
+    folders = journaled(lake, range(3))
+    assert len(recovery.build_together(lake, folders)) == 3
+    assert sorted(log.read(lake).places) == [f"run=many/step={step}/rank=0" for step in range(3)]
+    assert len(list((lake / "log").iterdir())) == 2  # one of them made the lake
+    assert read_values(lake) == [(step, str(step)) for step in range(3)]
+
+
+def test_steps_that_a_killed_builder_left_come_together_by_rank_and_one_that_is_held_stays(lake: Path) -> None:
+    folders = journaled(lake, range(4))
+    other = UnitSink(lake, "many", Settings())
+    other._start_builder = lambda: None  # type: ignore[method-assign]
+    for step in range(2):
+        other.begin(step, 1)
+        add(other, "Torch.add.0.forward", {"output": []})
+        other.end()
+        other.finish()
+    with journal.taken(folders[3], wait=False) as held:
+        assert held is not None
+        made, errors = recovery.recover(lake)
+    assert errors == []
+    assert [(unit.key.step, unit.key.rank) for unit in made] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    said = [json.loads(path.read_text())["what"] for path in sorted((lake / "log").iterdir())]
+    assert said[1:] == ["collect 3 steps of run=many/rank=0", "collect 2 steps of run=many/rank=1"]
+    assert [path.name for path in (lake / ".collecting").iterdir()] == [folders[3].name]
+
+
+@pytest.mark.parametrize(
+    ("odd", "together"), [("contents", []), ("known", []), ("other rank", []), ("without ops", [0, 1, 2])]
+)
+def test_steps_that_are_not_alike_are_made_one_by_one(lake: Path, odd: str, together: list[int]) -> None:
+    body = leaf(np.ones(3, np.float32), "a.pt") if odd == "contents" else None
+    folders = journaled(lake, range(3), body)
+    sink = UnitSink(lake, "many", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    if odd == "known":
+        recovery.build(lake, folders[0])
+        journaled(lake / "other", range(1))
+        (lake / "other" / ".collecting" / folders[0].name).rename(folders[0])
+    if odd in ("other rank", "without ops"):
+        key = UnitKey("many", 7, int(odd == "other rank"))
+        sink.begin(key.step, key.rank)
+        if odd == "other rank":
+            add(sink, "Torch.add.0.forward", {"output": []})
+        sink.end()
+        sink.finish()
+        folders.append(journal.folder_of(lake, key))
+    assert [unit.key.step for unit in recovery.build_together(lake, folders)] == together
+    assert [folder.exists() for folder in folders] == [not together] * len(folders)
+    recovery.recover(lake)
+    assert len(layout.units(lake)) == 3 + (odd == "other rank")
+    assert not list((lake / ".collecting").iterdir())
+
+
+def test_a_damaged_journal_fails_alone(lake: Path) -> None:
+    folders = journaled(lake, range(4))
+    (folders[2] / "journal").write_bytes((3).to_bytes(8, "little") + b"\x93\x01\x02")
+    with pytest.raises(DumpError, match="another release"):
+        recovery.build_together(lake, folders)
+    program = [sys.executable, "-m", recovery.__name__, str(lake)]
+    built = subprocess.run(program, input="".join(f"{path}\n" for path in folders), capture_output=True, text=True)
+    assert built.stderr.count("another release") == 1
+    assert built.returncode != 0
+    assert read_values(lake) == [(0, "0"), (1, "1"), (3, "3")]
+    assert folders[2].exists()
+
+
+def test_a_step_of_a_process_that_goes_on_is_not_called_left_behind(
+    lake: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    journaled(lake, range(2))
+    settle(lake)
+    assert capfd.readouterr().err == ""
+    assert len(layout.units(lake)) == 2
+
+
+def test_the_first_step_is_due_at_once_and_the_rest_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_MOST_WAITING", 3)
+    lines: recovery.SimpleQueue[str] = recovery.SimpleQueue()
+    for line in [*"abcdefg", ""]:
+        lines.put(line)
+    assert [[path.name for path in due] for due in recovery._due(lines)] == [["a"], ["b", "c", "d"], ["e", "f", "g"]]
+    monkeypatch.setattr(recovery, "_LONGEST_WAIT", 0.0)
+    lines.put("a")
+    lines.put("b")
+    due = recovery._due(lines)
+    assert [[path.name for path in next(due)] for _ in "ab"] == [["a"], ["b"]]  # b may be running: it is waited for
+    lines.put("")
+    assert list(due) == []

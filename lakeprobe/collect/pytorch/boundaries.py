@@ -180,6 +180,7 @@ class Boundary:
             self._open = True
             self._incoming: list[Any] = [None] * self._results
             self._outgoing: list[Any] = [None] * self._arguments
+            self._summed: set[int] = set()
             self._gave = self._took = 0
             self._boundaries.begins(self)
             self._on_begin()
@@ -195,12 +196,22 @@ class Boundary:
         if not self._open:
             return
         for place, index in places:
-            part, so_far = gradients[place], self._outgoing[index]
-            if part is not None:
-                self._outgoing[index] = part if so_far is None else so_far.detach() + part.detach()
+            if gradients[place] is not None:
+                self._add(index, gradients[place])
         self._took += 1
         if self._took == self._taking:
             self._boundaries.will_end(self)
+
+    def _add(self, index: int, part: Any) -> None:
+        """Add a part to the gradient of an argument. The first sum is a tensor of ours, which takes the other parts."""
+        so_far = self._outgoing[index]
+        if so_far is None:
+            self._outgoing[index] = part
+        elif index in self._summed and so_far.dtype is part.dtype and so_far.shape == part.shape:
+            so_far.add_(part.detach())
+        else:
+            self._outgoing[index] = so_far.detach() + part.detach()
+            self._summed.add(index)
 
     def ends(self) -> None:
         """End the module's backward, since no more gradients will come."""

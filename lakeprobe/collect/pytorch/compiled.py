@@ -21,6 +21,8 @@ from lakeprobe.collect.watching.recorder import Recorder
 _DYNAMO = "torch._dynamo"
 _HIGHER_ORDER = "torch._higher_order_ops.utils"
 """The module through which cond, map, while_loop, scan and associative_scan compile the functions that they get."""
+_LOOPS = ("while_loop", "scan", "associative_scan")
+"""The modules of those that give the same results when the functions run eagerly (torch 2.13)."""
 _EAGER = (
     "lakeprobe: torch.compile is used; what is compiled runs eagerly while it is collected, as slow and with the same "
     "numbers as without compiling, and as compiled afterwards; compiled='boundary' records compiled modules as one op"
@@ -82,10 +84,15 @@ class Compiled:
         return compile
 
     def _around_higher_order(self, function: Function) -> Function:
-        """Let these compile what they are given. Run eagerly, cond fails and map returns a tuple (torch 2.13)."""
+        """Run loops eagerly, so that what is in them is recorded. Let the others compile what they are given.
+
+        Run eagerly, cond fails and map returns a tuple (torch 2.13).
+        """
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._as_compiled(function, *args, **kwargs) if self.recorder.running else function(*args, **kwargs)
+            if not self.recorder.running or getattr(args[0], "__module__", "").rpartition(".")[2] in _LOOPS:
+                return function(*args, **kwargs)
+            return self._as_compiled(function, *args, **kwargs)
 
         return call
 

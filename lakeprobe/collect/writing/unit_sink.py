@@ -29,6 +29,7 @@ from lakeprobe.journals.journal import Head, Journal, Op
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.values import LARGEST_VALUE
+from lakeprobe.system import owner
 from lakeprobe.version import __version__
 
 OPS_PER_BATCH = 128
@@ -125,6 +126,7 @@ class UnitSink:
 
     def note(self, text: str) -> None:
         """Add `text` to the notes of the unit."""
+        text = journal.valid(text)
         if text not in self._batch.notes:
             self._batch.notes.append(text)
 
@@ -210,7 +212,9 @@ class UnitSink:
             framework=self._framework,
             task=settings.task,
             level=settings.level,
-            source=f"{Path(sys.argv[0] or '.').absolute()} (process {os.getpid()} on {socket.gethostname()})",
+            source=journal.valid(
+                f"{Path(sys.argv[0] or '.').absolute()} (process {os.getpid()} on {socket.gethostname()})"
+            ),
             head={
                 "task": settings.task,
                 "level": settings.level,
@@ -220,13 +224,14 @@ class UnitSink:
             },
             replace=self._replace,
             version=__version__,
+            owner=owner.me(),
         )
 
     def _stack(self, stack: Sequence[str]) -> int:
         known = self._stacks.get(id(stack))
         if known is None:
             known = self._stacks[id(stack)] = len(self._stacks), stack  # kept alive, so that its id is not reused
-            self._batch.stacks.append(list(stack))
+            self._batch.stacks.append([journal.valid(frame) for frame in stack])
         return known[0]
 
     def _write_batch(self) -> None:
