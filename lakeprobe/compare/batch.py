@@ -39,8 +39,9 @@ _RULE = "same_framework"
 _LEAST, _MOST = 4, 64
 """Pairs in a batch. Fewer gain little."""
 
-_BYTES = 4 << 20
-"""Bytes of the tables of tensors, of both sides of a batch: about 200 000 rows, so memory is that of a large pair."""
+_BYTES, _EMPTY = 768 << 10, 16 << 10
+"""Bytes of the tables of tensors, of both sides of a batch, and of a table with hardly any rows. A row takes 4.5 bytes
+or more besides (measured), so a batch has at most some 170 000 rows, and takes less than 500 MB."""
 
 _UNIT_ROWS = re.compile(
     r"unit_rows\((?:folder|getvariable\('(\w+)_unit'\)) \|\| '/(\w+)\.parquet', (?:held|getvariable\('\w+_held'\))\)"
@@ -69,13 +70,14 @@ def batches(tasks: Sequence[PairTask], jobs: int) -> list[tuple[PairTask, ...]]:
         for place in (task.target_place, task.golden_place):
             shared[place.folder] = shared.get(place.folder, 0) + 1
     dealt: list[list[PairTask]] = []
-    held = _BYTES
+    held = 0
     for task in tasks:
-        size = _BYTES
+        size = _BYTES + 1
         if _is_plain(task):
             places = (task.target_place, task.golden_place)
-            size = sum((place.folder / "tensors.parquet").stat().st_size // shared[place.folder] for place in places)
-        if held + size > _BYTES or len(dealt[-1]) == most:
+            sizes = ((place.folder / "tensors.parquet").stat().st_size // shared[place.folder] for place in places)
+            size = sum(max(0, size - _EMPTY) for size in sizes)
+        if not dealt or held + size > _BYTES or len(dealt[-1]) == most:
             dealt.append([])
             held = 0
         dealt[-1].append(task)
