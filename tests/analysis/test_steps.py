@@ -51,7 +51,8 @@ def test_blame(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: getattr(found, name).fetchall() for name in ("suspects", "path", "spread", "counts")}
 
     of_step = answers()
-    assert of_step["suspects"] and of_step["path"]
+    assert of_step["suspects"]
+    assert of_step["path"]
     monkeypatch.setattr(blame, "stage_connection", lambda connection, *limits: stage_connection(connection))
     assert answers() == of_step
 
