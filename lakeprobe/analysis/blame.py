@@ -88,7 +88,9 @@ def blame(
     steps = sorted({unit.step for unit in comparison.units})
     if step is not None and step not in steps:
         raise UsageError(f"the comparison {name} has no step {step}; it has {', '.join(map(str, steps))}")
-    with stage_connection(connection) as stages:
+    asked = [unit for unit in comparison.units if unit.step == step and not repeat]  # a repeat has steps of its own
+    run_steps = {number for unit in asked for number in (unit.step, unit.golden_step)}
+    with stage_connection(connection, run_steps, {unit.step for unit in asked}) as stages:
         set_thresholds(stages, comparison.thresholds)
         keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None

@@ -18,13 +18,13 @@ from lakeprobe.resources import file_pattern, quote_text
 if TYPE_CHECKING:
     import duckdb
 
-_MEASURED = ("nearest", "ops", "leaves")
+MEASURED = ("nearest", "ops", "leaves")
 """The queries of sql/noise that measure the error of each row, in order; each makes the table noise_NAME."""
 
-_TRACED = ("repeat", "makers")
+TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
-_JUDGED = (
+JUDGED = (
     "errors", "floors", "added", "shifts", "near_shifts", "gradients", "evidence", "suspects",
 )  # fmt: skip
 """The queries that decide from it which ops stand out."""
@@ -47,17 +47,17 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     out, and noise_error, the error up to which later rows are noise.
     Returns whether ops round differently in the two runs.
     """
-    _run(connection, _MEASURED)
+    _run(connection, MEASURED)
     (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
     if is_equal:
         connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
-    _run(connection, _TRACED)
+    _run(connection, TRACED)
     recorded = {"is_first": is_first, "step": step}
     (begins,) = connection.execute(resources.sql("noise/first_step"), recorded).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
-    _run(connection, _JUDGED)
+    _run(connection, JUDGED)
     is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
     set_variable(connection, "noise_error", error)

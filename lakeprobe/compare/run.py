@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
+from lakeprobe.compare.batch import batches, compare_batch
 from lakeprobe.compare.plan import Asked, Pair, Side, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
@@ -197,7 +198,7 @@ def _make(
         tasks = _tasks(there, shard.share(wanted.pairs) if shard else wanted.pairs, folder, wanted, jobs)
         signs = staging.renewing(session, progress)
         if wanted.seconds is None and wanted.memory is None:
-            reports = run_all(compare_units, tasks, jobs, signs, memory=_memory)
+            reports = _compare_all(tasks, jobs, signs)
         else:
             reports = run_all(compare_units_isolated, tasks, jobs, signs, isolated=True, memory=_memory)
         described = _described(wanted, reports)
@@ -212,6 +213,19 @@ def _make(
         check = partial(_check_free, name=wanted.name, runs=wanted.runs, pairs=wanted.pairs, replace=wanted.replace)
         staging.publish(session, f"compare {wanted.runs[0]} {wanted.runs[1]}", put, before=check)
     return reports, None
+
+
+def _compare_all(tasks: list[PairTask], jobs: int, progress: Progress) -> list[PairReport]:
+    """Compare all pairs, small ones many at once."""
+    dealt = batches(tasks, jobs)
+    if len(dealt) == len(tasks):
+        return run_all(compare_units, tasks, jobs, progress, memory=_memory)
+
+    def in_pairs(done: int, total: int) -> None:
+        progress(done * len(tasks) // total, len(tasks))
+
+    reports = run_all(compare_batch, dealt, jobs, in_pairs, memory=lambda batch: sum(map(_memory, batch)))
+    return [report for batch in reports for report in batch]
 
 
 def _memory(task: PairTask) -> int:

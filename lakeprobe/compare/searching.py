@@ -18,7 +18,7 @@ from lakeprobe.lake.layout import UnitPlace
 if TYPE_CHECKING:
     import duckdb
 
-_FEW = 0.6
+FEW = 0.6
 """If a smaller share of the smaller side's ops pairs by name, the runs count as two implementations."""
 
 
@@ -51,7 +51,7 @@ def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
     if usual_rule != "same_framework" or dumped != "ops":
         return False
     query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/share')})"
-    return float(connection.execute(query).fetchall()[0][0]) < _FEW
+    return float(connection.execute(query).fetchall()[0][0]) < FEW
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:

@@ -41,7 +41,7 @@ _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM com
 _LIKE_A_THRESHOLD = 0.85
 """A variable of a rule this similar to the name of a threshold (difflib's ratio) counts as a misspelling."""
 
-_MACROS = (
+MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
     "api_keys", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module", "distance_of",
 )  # fmt: skip
@@ -137,7 +137,7 @@ def compare_units(task: PairTask) -> PairReport:
             is_rounding = _find_suspects(writer, connection, task)
             searched = searching.write(writer, connection, task.staged) if searching.is_used(rule) else None
             rows = _write(writer, connection, rule, task.staged / RESULTS_FILE)
-            _copy_stacks(writer, target, task.staged / STACKS_FILE)
+            copy_stacks(writer, target, task.staged / STACKS_FILE)
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             dumped, is_structure, *whole = _rows(connection, _STATE)[0]
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -162,14 +162,13 @@ def _prepare(
 
     Returns the rule, and the stages that are not defined yet.
     """
-    define_macros(connection, _MACROS)
+    define_macros(connection, MACROS)
     _load(connection, task, target, golden)
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
         set_variable(connection, name, value)
-    _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
-    _create_table(connection, "same_contents", metrics.same_contents())
+    create_shared_tables(connection)
     connection.execute(
         "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
     )
@@ -177,7 +176,6 @@ def _prepare(
     if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
         usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
-    connection.execute(resources.sql("match/search_layouts"))
     if searching.is_used(rule):
         is_found = searching.create(connection, (target, golden) if task.search else None)
         other_names = other_names and not is_found
@@ -195,6 +193,13 @@ def _prepare(
     return rule, pending
 
 
+def create_shared_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables that are the same for every pair."""
+    _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
+    _create_table(connection, "same_contents", metrics.same_contents())
+    connection.execute(resources.sql("match/search_layouts"))
+
+
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPlace, golden: UnitPlace) -> None:
     """Create the tables of both sides, and find by what the two can be compared."""
     for side, unit in (("target", target), ("golden", golden)):
@@ -205,8 +210,12 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPla
     connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
     for side, unit in (("target", target), ("golden", golden)):
         _load_side(connection, side, unit)
-        joined = f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
-        connection.execute(f"CREATE VIEW {side} AS {joined}")
+        connection.execute(f"CREATE VIEW {side} AS {both_tables(side)}")
+
+
+def both_tables(side: str) -> str:
+    """Return the query for the leaves of a side with their ops."""
+    return f"SELECT *, row_name(op, slot) AS name FROM {side}_leaves JOIN {side}_ops USING (seq)"
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: str, unit: UnitPlace) -> None:
@@ -224,7 +233,7 @@ def _load_stacks(connection: duckdb.DuckDBPyConnection) -> None:
         _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM {rows}")
 
 
-def _copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) -> None:
+def copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) -> None:
     """Write the call stacks of the unit into `path`."""
     stacks = unit.folder / STACKS_FILE
     if unit.held is None:
@@ -240,13 +249,18 @@ def _define_tensor_metrics(connection: duckdb.DuckDBPyConnection, threads: int) 
     """Define the SQL functions on tensors. numpy is loaded only if there are tensors."""
     files = frozenset(file for (file,) in _rows(connection, resources.sql("compare/tensor_files")))
     if not files:
-        connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
-        connection.execute("CREATE MACRO tensor_order(target, golden) AS NULL::VARCHAR")
-        connection.execute(f"CREATE MACRO standard_measures(target, golden) AS NULL::{metrics.standard_type()}")
+        define_no_tensor_metrics(connection)
         return
     from lakeprobe.tensors.udf import register
 
     register(connection, threads, files)
+
+
+def define_no_tensor_metrics(connection: duckdb.DuckDBPyConnection) -> None:
+    """Define the SQL functions on tensors for units without contents."""
+    connection.execute(f"CREATE MACRO tensor_metrics(target, golden) AS NULL::{metrics.struct_type()}")
+    connection.execute("CREATE MACRO tensor_order(target, golden) AS NULL::VARCHAR")
+    connection.execute(f"CREATE MACRO standard_measures(target, golden) AS NULL::{metrics.standard_type()}")
 
 
 def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict[str, float]:

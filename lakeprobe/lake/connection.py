@@ -111,7 +111,12 @@ def write_parquet(
 
     `writer` is a connection to another database, which runs no SQL of users. Rows pass between them as an Arrow stream.
     """
-    writer.register("passed", connection.sql(query).__arrow_c_stream__())
+    write_rows(writer, connection.sql(query).__arrow_c_stream__(), path, row_group)
+
+
+def write_rows(writer: duckdb.DuckDBPyConnection, rows: object, path: Path, row_group: int) -> None:
+    """Write `rows`, an Arrow table or stream, to `path`, in their order."""
+    writer.register("passed", rows)
     form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {row_group}"
     writer.execute(f"COPY (FROM passed) TO {quote_text(str(path))} ({form})")
     writer.unregister("passed")

@@ -33,7 +33,7 @@ WITH
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
-                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence)
+                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence), row
             ) = 1
     ),
     shifts AS (
@@ -118,7 +118,9 @@ SELECT
                 class > 1,
                 if(class = 1, NOT o.is_leaf, o.phase <> 'forward'),
                 class,
-                o.place
+                o.place,
+                o.golden_seq,
+                o.target_seq
         )
     )::INTEGER AS nth,
     o.place,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands.program import lakeprobe
 
 import lakeprobe as package
+from lakeprobe.analysis import blame
+from lakeprobe.analysis.query import stage_connection
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.session import Lake
@@ -42,6 +45,18 @@ def test_communication(lake: Lake) -> None:
     assert lake.communication("c", steps=[1]).summary.order("ALL").fetchall() == whole
 
 
+def test_blame(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers() -> dict[str, list[tuple[Any, ...]]]:
+        found = lake.comparison("c").blame(step=1)
+        return {name: getattr(found, name).fetchall() for name in ("suspects", "path", "spread", "counts")}
+
+    of_step = answers()
+    assert of_step["suspects"]
+    assert of_step["path"]
+    monkeypatch.setattr(blame, "stage_connection", lambda connection, *limits: stage_connection(connection))
+    assert answers() == of_step
+
+
 def test_every_command_takes_a_list_of_steps(lake: Lake) -> None:
     merge = ("merge", "c", "--api", "Functional.gelu.1", "--metric", "Max diff")
     for words in (("show", "gelu.1"), ("overflow", "golden"), ("comm", "golden"), merge):
@@ -64,3 +79,4 @@ def test_no_other_step_is_read(lake: Lake) -> None:
             (folder / f"{table}.parquet").write_bytes(b"damaged")
     assert lake.comparison("c").first_difference(steps=[1]).ranks.fetchall() != []
     assert lake.communication("gelu_tanh", steps=[1]).summary.fetchall() != []
+    assert lake.comparison("c").blame(step=1).suspects.fetchall() != []

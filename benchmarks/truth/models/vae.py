@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.truth import defects
-from benchmarks.truth.defects import call, inside, within
+from benchmarks.truth.defects import call, inside
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
 from benchmarks.truth.planted import Defect, Model
 from benchmarks.truth.training import Batch, Training

@@ -92,6 +92,8 @@ def _after_the_sum(module: nn.Module, forward: Callable[..., Any]) -> Callable[.
     return rewired
 
 
+# labels, shifted by one, are what the decoder reads
+TAKES_LABELS = "embedding|copy_|__setitem__|clone|eq|masked_fill_|new_zeros"
 DEFECTS = (
     defects.setting("norm_eps", f"{DECODER}.0.encoder_attn_layer_norm", "eps", 1e-2, "layer_norm"),
     Defect("scaled", "argument", within(f"{DECODER}.1.encoder_attn", r"scaled_dot_product_attention|__?mul__?|matmul"),
@@ -106,7 +108,8 @@ DEFECTS = (
     defects.changed_forward("future", "wiring", f"{DECODER}.0.self_attn", _sees_the_future,
                             within(f"{DECODER}.0.self_attn", "scaled_dot_product_attention")),
     defects.changed_forward("normed_first", "wiring", f"{ENCODER}.1", _after_the_sum,
-                            (*within(f"{ENCODER}.1", "layer_norm"), Cause(rf"^Module\.{ENCODER}\.1\.final_layer_norm"))),
+                            (*within(f"{ENCODER}.1", "layer_norm"),
+                             Cause(rf"^Module\.{ENCODER}\.1\.final_layer_norm"))),
     Defect("positions", "weights", (*within("model.encoder", "__i?add__|add"),
                                     *inside("model.encoder.embed_positions", "embedding")), _positions),
     Defect("untied", "weights", inside("proj_out", "linear"), _untied),
@@ -115,16 +118,16 @@ DEFECTS = (
     defects.changed_weight("reinitialised", f"{DECODER}.1.fc1", "linear", defects.reinitialised),
     defects.swapped_weights("swapped", f"{DECODER}.0.encoder_attn.k_proj", f"{DECODER}.0.encoder_attn.v_proj"),
     defects.frozen("frozen", f"{ENCODER}.1.fc2", "linear"),
-    defects.other_data("ignored", (*call("cross_entropy"), *call("shift|new_zeros|masked_fill_|embedding|copy_|eq|__setitem__|clone")),
-                       _ignored),
-    defects.other_data("label", (*call("cross_entropy"), *call("embedding|copy_|__setitem__|clone|eq|masked_fill_")), _one_label),
+    defects.other_data("ignored", call(f"cross_entropy|{TAKES_LABELS}"), _ignored),
+    defects.other_data("label", call(f"cross_entropy|{TAKES_LABELS}"), _one_label),
     defects.other_data("quieter", inside("model.encoder.conv1", "conv1d"), _quieter, batch=1),
     defects.other_data("shifted", inside("model.encoder.conv1", "conv1d"), _shifted),
     defects.optimizer("betas", r"lerp_|mul_|addcmul_", betas=(0.9, 0.98)),
     defects.optimizer("decay", r"mul_", weight_decay=0.1),
     defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6),
     defects.no_clipping(),
-    defects.faulty_kernel("gelu_kernel", inside(f"{ENCODER}.0.activation_fn", "gelu"), ATEN.gelu, 2, scaled(1.002)),
+    defects.faulty_kernel("gelu_kernel", inside(f"{ENCODER}.0.activation_fn", "gelu"), ATEN.gelu, 2,
+                          scaled(1.002)),
 )  # fmt: skip
 
 
