@@ -23,7 +23,8 @@ _MACROS = (
     "statistic_text", "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference",
     "unit_contents", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of",
     "noise_of", "compacted_rows", "gathered_rows", "group_text", "verification_of", "perturbation_of",
-    "perturbation_status", "is_module", "is_normalisation", "is_sum", "pre_check", "standard_status", "is_recomputation",
+    "perturbation_status", "is_module", "is_normalisation", "is_sum", "pre_check", "standard_status",
+    "is_recomputation",
 )  # fmt: skip
 
 CELL_MACROS = (

@@ -11,7 +11,7 @@ DEFECTS = {
     "eps": r"decoder\.layers\.0\.norm2|layer_norm\.(5|7)\.",
     "causal": r"decoder\.layers\.1\.self_attn|scaled_dot_product_attention\.4\.|multi_head_attention_forward\.4\.",
     "norm_first": r"encoder\.layers\.1|layer_norm\.2\.",
-    "weight": r"decoder\.layers\.0\.multihead_attn|linear\.\d+\.|scaled_dot_product_attention\.3\.|multi_head_attention_forward\.3\.",
+    "weight": r"decoder\.layers\.0\.multihead_attn|linear\.\d+\.|(product_attention|attention_forward)\.3\.",
     "scale": r"__mul__\.0|mul\.0",
 }
 
