@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -64,13 +65,19 @@ class Hooks:
         """Measure a number of the script, such as the loss."""
         self.meter.numbers(name, "logged", {"value": value if isinstance(value, torch.Tensor) else float(value)}, None)
 
-    def before_update(self) -> None:
-        """Measure what the optimizer is going to use: gradients that are reduced, moments, parameters as they were."""
+    def before_update(self, optimizer: Any = None) -> None:
+        """Measure what the optimizer is going to use: gradients that are reduced, moments, parameters as they were.
+
+        With `optimizer`, one of several, only what it updates.
+        """
         meter = self.meter
         if not meter.on:
             return
         moments = dict(self._moments()) if meter.wants("moment1") or meter.wants("agreement") else {}
+        own = None if optimizer is None else _updated(optimizer)
         for name, parameter in self._parameters.items():
+            if own is not None and id(parameter) not in own:
+                continue
             gradient, moment = _gradient(parameter), moments.get(name)
             if gradient is not None:
                 meter.measure(name, "gradient", gradient)
@@ -81,7 +88,8 @@ class Hooks:
             meter.measure(name, "parameter", parameter)
         if meter.wants("moment2"):
             for name, moment in self._moments("exp_avg_sq"):
-                meter.measure(name, "moment2", moment)
+                if own is None or id(self._parameters[name]) in own:
+                    meter.measure(name, "moment2", moment)
 
     def after_update(self) -> None:
         """Measure what the optimizer made: parameters, and the direction of its update. Then the learning rate."""
@@ -107,6 +115,13 @@ class Hooks:
             self.after_update()
             ended()
 
+        if isinstance(optimizer, (list, tuple)):  # each measures its own parameters; the last one ends the step
+            for each in optimizer:
+                own = guard(functools.partial(self.before_update, each))
+                self._keep(each.register_step_pre_hook(lambda *_, own=own: own()))
+            ends = guard(after)
+            self._keep(optimizer[-1].register_step_post_hook(lambda *_: ends()))
+            return
         before_update, after_update = guard(self.before_update), guard(after)
         if optimizer is ANY:
             self._keep(hooking.register_optimizer_step_pre_hook(lambda *_: before_update()))
@@ -202,11 +217,18 @@ def _optimizers(optimizer: Any) -> list[Any]:
     """Return the optimizers with states inside one, which may be a chain or a wrapper of others."""
     if optimizer is None or optimizer is ANY:
         return []
+    if isinstance(optimizer, (list, tuple)):
+        return [inner for each in optimizer for inner in _optimizers(each)]
     chained = getattr(optimizer, "chained_optimizers", None)
     if chained is not None:
         return [inner for each in chained for inner in _optimizers(each)]
     inner = getattr(optimizer, "optimizer", None)
     return [optimizer if inner is None else inner]
+
+
+def _updated(optimizer: Any) -> set[int]:
+    """Return the identities of the parameters that `optimizer` updates."""
+    return {id(parameter) for group in _groups(optimizer) for parameter in group["params"]}
 
 
 def _groups(optimizer: Any) -> list[Mapping[str, Any]]:

@@ -2,10 +2,17 @@
 -- grain: one series, at the first of its steps that are zero
 WITH
     limits AS (
-        SELECT 3 AS least_steps  -- in a row, up to the last
+        SELECT 8 AS least_steps, -- in a row, up to the last, and
+            2 AS times_rest   -- longer than any rest before: an expert of a mixture is idle for a while
     ),
     norms AS (
-        SELECT *
+        SELECT
+            *,
+            step - max(step) FILTER (WHERE value <> 0) OVER (
+                PARTITION BY rank, name, point
+                ORDER BY step, micro_step
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) - 1 AS idle
         FROM watched
         WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced', 'output', 'output_gradient')
     )
@@ -20,9 +27,12 @@ SELECT
 FROM (
     SELECT
         *,
-        coalesce(max(step) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), -1) AS last_alive
+        coalesce(max(step) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), -1) AS last_alive,
+        coalesce(max(idle) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), 0) AS longest_rest
     FROM norms
 )
 CROSS JOIN limits
-GROUP BY rank, name, point, metric, least_steps
-HAVING count(*) FILTER (WHERE step > last_alive) >= least_steps
+GROUP BY rank, name, point, metric, least_steps, times_rest, longest_rest
+HAVING
+    count(*) FILTER (WHERE step > last_alive) >= least_steps
+    AND max(step) - any_value(last_alive) > times_rest * longest_rest

@@ -1,18 +1,25 @@
 -- jump: a norm, or a number of the script, that leaves the range of its last values at once, upwards or downwards.
 -- grain: one value of the series
+-- The range is that of the logarithms, by their median and their median absolute deviation: gradients have heavy tails,
+-- and a mean would move with the jump. Zeros are left out. A small value alone is no jump, because the norm of a single
+-- number comes near zero by chance: the next value has to be small too.
 WITH
     limits AS (
         SELECT
-            20 AS last_values,
-            20.0 AS deviations,  -- standard deviations from their mean, and
-            8.0 AS times         -- larger or smaller than it
+            20 AS least_known,  -- values before one is judged
+            8.0 AS deviations,  -- from the median of the last values, and
+            8.0 AS times,       -- larger or smaller than it, and
+            2.0 AS times_range  -- beyond the largest or smallest of all values before
     ),
     recent AS (
         SELECT
             *,
+            lead(value) OVER series AS next_value,
             count(*) OVER past AS known,
-            avg(value) OVER past AS mean,
-            stddev_pop(value) OVER past AS deviation
+            max(value) OVER past AS largest,
+            min(value) OVER past AS smallest,
+            median(ln(value)) OVER recent AS middle,
+            1.4826 * mad(ln(value)) OVER recent AS deviation
         FROM watched
         WHERE
             isfinite(value)
@@ -20,11 +27,18 @@ WITH
             AND metric IN ('norm', 'value')
             AND point NOT IN ('sent', 'received')
             AND NOT starts_with(name, 'learning_rate')
-        WINDOW past AS (
-            PARTITION BY rank, name, point, metric
-            ORDER BY step, micro_step
-            ROWS BETWEEN 20 PRECEDING AND 1 PRECEDING
-        )
+        WINDOW
+            series AS (PARTITION BY rank, name, point, metric ORDER BY step, micro_step),
+            past AS (
+                PARTITION BY rank, name, point, metric
+                ORDER BY step, micro_step
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            recent AS (
+                PARTITION BY rank, name, point, metric
+                ORDER BY step, micro_step
+                ROWS BETWEEN 100 PRECEDING AND 1 PRECEDING
+            )
     )
 SELECT
     rank,
@@ -33,10 +47,17 @@ SELECT
     point,
     metric,
     value,
-    format('{:.3g} on average before', mean) AS reason
+    format('{:.3g} is the median before', exp(middle)) AS reason
 FROM recent
 CROSS JOIN limits
+CROSS JOIN LATERAL (SELECT greatest(deviations * deviation, ln(times)) AS reach)
 WHERE
-    known = last_values
-    AND abs(value - mean) > deviations * deviation
-    AND (value > times * mean OR value * times < mean)
+    known >= least_known
+    AND (
+        (ln(value) - middle > reach AND value > times_range * largest)
+        OR (
+            middle - ln(greatest(value, next_value)) > reach
+            AND greatest(value, next_value) * times_range < smallest
+            AND next_value IS NOT NULL
+        )
+    )

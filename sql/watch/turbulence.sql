@@ -1,36 +1,40 @@
--- turbulence: a norm, or a number of the script, that jumps far above its own past.
--- grain: one value of the series
--- The past is the exponential moving average of the magnitudes before it: h₀ = |x₀|, hₜ = decay · hₜ₋₁ +
--- (1 − decay) · |xₜ|. It begins again every 20 000 values, before decay⁻ⁿ gets too large.
+-- turbulence: a norm, or a number of the script, that stays far above its own past for more than one value.
+-- grain: one value of the series, the first of two that are too large
+-- Zeros are no past: a gradient may begin at zero, or be zero in every other step. A schedule that starts again comes
+-- back to values that the series had before, which is why the largest of them counts too.
 WITH
     limits AS (
         SELECT
-            0.99 AS decay,
-            10.0 AS times_above,  -- of its past
-            5 AS warm_up          -- values that are not judged
+            20 AS least_known,      -- values before one is judged
+            10.0 AS times_average,  -- of the last values
+            2.0 AS times_largest    -- of all values before
     ),
-    numbered AS (
+    judged AS (
         SELECT
             *,
             abs(value) AS magnitude,
-            row_number() OVER (PARTITION BY rank, name, point, metric ORDER BY step, micro_step) - 1 AS place,
-            place // 20000 AS stretch,
-            place % 20000 AS n
+            lead(abs(value)) OVER series AS next_magnitude,
+            count(*) OVER past AS known,
+            max(abs(value)) OVER past AS largest,
+            avg(abs(value)) OVER recent AS average
         FROM watched
-        WHERE isfinite(value) AND metric IN ('norm', 'value') AND NOT starts_with(name, 'learning_rate')
-    ),
-    averaged AS (
-        SELECT
-            *,
-            first_value(magnitude) OVER (PARTITION BY rank, name, point, metric, stretch ORDER BY n) AS first_magnitude,
-            sum(if(n = 0, 0, magnitude * decay ** -n)) OVER (
-                PARTITION BY rank, name, point, metric, stretch
-                ORDER BY n
+        WHERE
+            isfinite(value)
+            AND value <> 0
+            AND metric IN ('norm', 'value')
+            AND NOT starts_with(name, 'learning_rate')
+        WINDOW
+            series AS (PARTITION BY rank, name, point, metric ORDER BY step, micro_step),
+            past AS (
+                PARTITION BY rank, name, point, metric
+                ORDER BY step, micro_step
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ) AS weighted,
-            decay ** (n - 1) * (first_magnitude + (1 - decay) * weighted) AS past
-        FROM numbered
-        CROSS JOIN limits
+            ),
+            recent AS (
+                PARTITION BY rank, name, point, metric
+                ORDER BY step, micro_step
+                ROWS BETWEEN 100 PRECEDING AND 1 PRECEDING
+            )
     )
 SELECT
     rank,
@@ -39,6 +43,11 @@ SELECT
     point,
     metric,
     value,
-    format('{:.3g} times its past', magnitude / past) AS reason
-FROM averaged
-WHERE n >= warm_up AND magnitude > times_above * past AND past > 0
+    format('{:.3g} times its past', magnitude / average) AS reason
+FROM judged
+CROSS JOIN limits
+WHERE
+    known >= least_known
+    AND least(magnitude, next_magnitude) > times_average * average
+    AND least(magnitude, next_magnitude) > times_largest * largest
+    AND next_magnitude IS NOT NULL

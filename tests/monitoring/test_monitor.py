@@ -150,6 +150,26 @@ def test_micro_steps_are_numbered(tmp_path: Path) -> None:
         assert lake.sql(query).fetchall() == [(step, micro) for step in range(2) for micro in range(3)]
 
 
+def test_two_models_with_an_optimizer_each(tmp_path: Path) -> None:
+    models = [network(), network()]
+    optimizers = [torch.optim.Adam(model.parameters()) for model in models]
+    norms = {}
+    with lakeprobe.monitor(models, optimizers, run="npu", lake=tmp_path / "lake", points=["gradient"]):
+        for step in range(3):
+            for number, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+                for other in optimizers:
+                    other.zero_grad()
+                model(torch.randn(4, 6)).square().mean().backward()
+                for name, parameter in model.named_parameters():
+                    norms[step, f"{number}:{name}"] = float(parameter.grad.double().norm())
+                optimizer.step()
+    query = "SELECT step, name, value FROM series WHERE point = 'gradient' AND metric = 'norm'"
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        rows = lake.sql(query).fetchall()
+    assert len(rows) == len(norms)
+    assert {(step, name): value for step, name, value in rows} == pytest.approx(norms, rel=1e-12)
+
+
 def nan(model: Any, step: int) -> None:
     if step == 20:
         model[2].weight.grad[0, 0] = float("nan")
