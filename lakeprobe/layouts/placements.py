@@ -40,6 +40,7 @@ _MEANS = re.compile(
 """Ops whose result is a mean over what they are given."""
 
 
+UNEXPLAINED = "which no axis explains"
 _OWN_WORDS = "each rank counts the words from its own first one"
 OWN_BOUNDS = "each rank counts from its own first one"
 
@@ -334,7 +335,7 @@ def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[i
             continue
         chosen = _axes_of(axes, leaf, left, dimension, part, alike)
         if chosen is None:
-            placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+            placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, {UNEXPLAINED}"
             return False
         if len(chosen) > 1 and leaf.totals is not None and leaf.totals[dimension] != part * leaf.members:
             placement.unknown = f"uneven parts along several axes lie in its axis {dimension}"
@@ -487,7 +488,7 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
         leaf.role == "parameters_grad"
         or (number in shards and (leaf.role != "input" or is_number or is_words) and not leaf.is_whole)
         or (leaf.direction == "backward" and axis.name[:2] in _DATA)
-        or (leaf.direction == "backward" and number in state.later.get(state.modules.get(leaf.key.op, ""), ()))
+        or (leaf.direction == "backward" and _keeps_gradients(state, leaf.key.op, number))
         or (leaf.role != "input" and _keeps_sums(state, op, number))
     ):
         mean = is_number and leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
@@ -496,6 +497,12 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
         placement.source, placement.certainty = "op", "inferred"
     else:
         _differ(placement, number, axis)
+
+
+def _keeps_gradients(state: _State, op: str, number: int) -> bool:
+    """Whether gradients are partial sums where an op is called: in its module, or around all modules."""
+    module = state.modules.get(op)
+    return any(number in state.later.get(path, ()) for path in ([module] if module else ["Module", "Cell"]))
 
 
 def _is_mean(op: Sequence[Leaf]) -> bool:
