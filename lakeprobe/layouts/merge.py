@@ -259,7 +259,7 @@ class _Step:
         """The programs of the ranks, each once, and which of them a rank runs."""
         asked = {"run": self._run, "step": self._step}
         programs = dict(self._query("layouts/programs", asked))
-        expert_axis = next((axis.name for axis in mesh.axes if axis.name.startswith("ep")), None)
+        expert_axis = self._expert_axis(mesh)
         found: dict[tuple[int, int, str], int] = {}
         pieces: list[Piece] = []
         piece_of = {}
@@ -273,6 +273,18 @@ class _Step:
                 pieces.append(self._piece(UnitKey(self._run, self._step, rank), key[0], key[1]))
             piece_of[rank] = found[key]
         return pieces, piece_of
+
+    def _expert_axis(self, mesh: Mesh) -> str | None:
+        """The axis along which ranks have other experts: one of its own, or that of the data."""
+        signatures = dict(self._query("layouts/experts", {"run": self._run, "step": self._step}))
+        for axis in sorted(mesh.cutting, key=lambda axis: not axis.name.startswith("ep")) if signatures else ():
+            lines: dict[tuple[int, ...], set[str]] = {}
+            for rank in self._ranks:
+                place = tuple(mesh.at(rank, other.name) for other in mesh.axes if other != axis)
+                lines.setdefault(place, set()).add(signatures.get(rank, ""))
+            if any(len(line) > 1 for line in lines.values()):
+                return axis.name
+        return None
 
     def _piece(self, key: UnitKey, stage: int, expert: int) -> Piece:
         asked = {"run": key.run, "step": key.step, "rank": key.rank}
@@ -508,7 +520,7 @@ class _Step:
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
              placed.certainty, placed.problem, placed.reason, placed.number,
              placed.added if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
-             placed.unknown)
+             placed.unknown, placed.is_reordered)
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
@@ -516,7 +528,7 @@ class _Step:
             {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
              "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
              "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_(),
-             "blocks": pa.list_(pa.int32()), "unknown": pa.string()},
+             "blocks": pa.list_(pa.int32()), "unknown": pa.string(), "is_reordered": pa.bool_()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
         places = f"[{', '.join(self._columns)}]::INTEGER[]"

@@ -47,7 +47,7 @@ class MoE(nn.Module):
             y = torch.cat([expert(piece) for expert, piece in zip(self.experts, pieces, strict=True)])
         else:
             y = self.dispatched(tokens, counts)
-        back = torch.empty_like(y)
+        back = torch.zeros_like(y)
         back[order] = y
         return (back * weight.unsqueeze(-1)).view(shape)
 
@@ -123,9 +123,11 @@ def train(watch: Any, defect: str) -> None:
         loss = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:])
         loss.backward()
         for name, p in model.named_parameters():
+            if n == 1:
+                continue
             if "experts" in name:
                 p.grad = p.grad / n if defect != "experts_not_divided" else p.grad
-            elif n > 1 and not (defect == "router_not_reduced" and "gate" in name):
+            elif not (defect == "router_not_reduced" and "gate" in name):
                 dist.all_reduce(p.grad)
                 p.grad /= n
         optimizer.step()
