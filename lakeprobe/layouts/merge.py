@@ -457,7 +457,7 @@ class _Step:
         rows = [(op.op, places[op.op]) for op in alone]
         self._register("golden_alone", rows, {"op": pa.string(), "place": pa.float64()})
         self._keep("alone_leaves", resources.sql("layouts/alone_leaves"), self._golden_key())
-        known = [self._numbers[key] for key, placed in decided.items() if placed.unknown is None and not placed.problem]
+        known = [self._numbers[key] for key, placed in decided.items() if parts.is_known(placed)]
         self._keep("beside", resources.sql("layouts/beside"), self._golden_key() | {"known": known})
         self._sql.execute(f"INSERT INTO cut_leaves BY NAME {resources.sql('layouts/alone_numbers')}")
         self._sql.execute(f"INSERT INTO cut_members BY NAME {resources.sql('layouts/alone_members')}")

@@ -79,5 +79,10 @@ def in_parts(decided: Mapping[Key, Placement], scopes: Scopes) -> set[str]:
     return {key.op for key in decided if _stem(key.op) in stems}
 
 
+def is_known(placed: Placement) -> bool:
+    """Whether a placement tells the value of the whole, be it that copies differ."""
+    return placed.unknown is None and placed.reason is None and UNEXPLAINED not in (placed.problem or "")
+
+
 def _stem(op: str) -> str:
     return op.removesuffix("forward").removesuffix("backward")

@@ -206,6 +206,7 @@ class _State:
     by_value: dict[int, Placement] = field(default_factory=dict)
     parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
     counted: dict[int, set[int]] = field(default_factory=dict)
+    gradients: set[int] = field(default_factory=set)
     sorts: set[int] = field(default_factory=set)
     reordered: set[int] = field(default_factory=set)
 
@@ -273,6 +274,8 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         if placement.resolved:
             placement.source, placement.certainty = "collective", "checked"
         state.by_value.setdefault(leaf.value, placement)
+        if leaf.role == "parameters_grad":
+            state.gradients.add(leaf.value)
         if leaf.role == "parameters":
             module = leaf.key.op.rpartition(".forward")[0]
             state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
@@ -547,11 +550,17 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
 
 
 def _is_of_own_data(state: _State, leaf: Leaf, op: Sequence[Leaf], number: int) -> bool:
-    """Whether a value is computed from a sum or mean over a rank's own data, otherwise than in proportion to it."""
+    """Whether a value is computed from a sum or mean over a rank's own data, otherwise than in proportion to it.
+
+    An optimizer that is given the gradient of a rank's own data is none of these: that is a finding.
+    """
     if leaf.role == "input":
         known = state.by_value.get(leaf.value)
         return known is not None and known.unknown == _OWN_DATA
-    given = [state.of[one.key] for one in op if one.role == "input" and one.key in state.of]
+    inputs = [one for one in op if one.role == "input" and one.key in state.of]
+    if any(one.value in state.gradients for one in inputs):
+        return False
+    given = [state.of[one.key] for one in inputs]
     return any(one.unknown == _OWN_DATA or one.ways[number] in (SUM, MEAN) for one in given)
 
 

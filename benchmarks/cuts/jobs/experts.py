@@ -60,11 +60,9 @@ class MoE(nn.Module):
         local = E // self.ep
         blocks = list(received.split(theirs.tolist()))  # of each process, of each expert
         own = [torch.cat(blocks[n::local]) for n in range(local)]
-        if self.defect == "swapped" and self.rank == 1:
-            own = own[::-1]
+        if self.defect == "own_alone" and self.rank == 1:  # what the other processes sent is taken for nothing
+            own = [torch.cat([t * (nth == self.rank) for nth, t in enumerate(blocks[n::local])]) for n in range(local)]
         done = [expert(t) for expert, t in zip(self.experts, own, strict=True)]
-        if self.defect == "swapped" and self.rank == 1:
-            done, own = done[::-1], own[::-1]
         parts = [done[n].split(theirs.view(self.ep, local)[:, n].tolist()) for n in range(local)]
         result = torch.cat([parts[n][r] for r in range(self.ep) for n in range(local)])
         return dfn.all_to_all_single(torch.empty_like(tokens), result, sent, got)
@@ -135,5 +133,5 @@ def train(watch: Any, defect: str) -> None:
 
 
 DEFECTS = {
-    "swapped": r"layers\.1\.moe", "experts_not_divided": "optimizer", "router_not_reduced": "optimizer",
+    "own_alone": r"layers\.1\.moe", "experts_not_divided": "optimizer", "router_not_reduced": "optimizer",
 }  # fmt: skip

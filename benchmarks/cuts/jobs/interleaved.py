@@ -129,5 +129,5 @@ def train(watch: Any, defect: str) -> None:
 
 
 DEFECTS = {
-    "not_divided": r"^$|Chunk", "wrong_layer": r"blocks\.1\b", "stale": r"blocks\.1\b|^$",
+    "not_divided": r"cross_entropy\.0\.backward", "wrong_layer": r"blocks\.1\b", "stale": r"blocks\.[12]\b.*backward",
 }  # fmt: skip

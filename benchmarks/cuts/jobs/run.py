@@ -127,8 +127,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"{case}: {share:.2%} of the rows compared, {first}", flush=True)
                 continue
             pattern = _job(CUTS[case.partition("+")[0]].job).DEFECTS[defect]
-            module = suspects[0][1] or suspects[0][0] if suspects else ""
-            is_named = bool(suspects) and bool(re.search(pattern, module) or re.search(pattern, suspects[0][0]))
+            is_named = bool(suspects) and bool(re.search(pattern, f"{suspects[0][0]}\n{suspects[0][1]}", re.M))
             total, named = total + 1, named + is_named
             print(f"{case}: {'named' if is_named else 'MISSED'}: {first}", flush=True)
     print(f"clean cuts without finding: {clean} of {sum('+' not in case for case in asked)}; causes: {named} of {total}")

@@ -96,5 +96,5 @@ def train(watch: Any, defect: str) -> None:
 
 
 DEFECTS = {
-    "not_summed": r"LM|^$", "label_not_summed": r"LM|^$", "no_backward_sum": r"final_norm|LM",
+    "not_summed": "cross_entropy", "label_not_summed": "cross_entropy", "no_backward_sum": r"final_norm|LM",
 }  # fmt: skip
