@@ -98,7 +98,8 @@ WITH
                     THEN 'different'
                 WHEN values_equal OR target_content = golden_content THEN 'equal'
                 WHEN
-                    noise > 0
+                    step IS NOT NULL
+                    AND noise > 0
                     AND is_within(coalesce(max_abs_error, greatest(abs(max_diff), abs(min_diff), abs(norm_diff) / root_elements)), step)
                     THEN 'noise'
                 WHEN NOT values_equal AND NOT is_unreadable
