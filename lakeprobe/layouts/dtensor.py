@@ -49,7 +49,9 @@ def said(leaf: Leaf, spans: Spans) -> Said | None:
     is_masked = any(way.way == SUM for way in ways.values()) and (
         "MaskPartial" in leaf.record or ".embedding." in leaf.key.op.lower()
     )
-    is_cut_loss = ".cross_entropy." in leaf.key.op and leaf.key.slot.startswith("output") and leaf.direction == "backward"
+    is_cut_loss = (
+        ".cross_entropy." in leaf.key.op and leaf.key.slot.startswith("output") and leaf.direction == "backward"
+    )
     is_of_scores = is_cut_loss and any(way.way == SHARD and way.dimension for way in ways.values())
     return Said(ways, SOURCE, _MASKED if is_masked else _OF_SCORES if is_of_scores else None) if ways else None
 

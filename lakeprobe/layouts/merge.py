@@ -336,7 +336,9 @@ class _Step:
         self._keep("cut_leaves", resources.sql("layouts/leaf_numbers"), asked)
         self._keep("cut_members", resources.sql("layouts/members"), asked)
         self._keep("golden_leaves", resources.sql("layouts/golden_leaves"), self._any_golden())
-        self._register("alone_leaves", [], {"leaf": pa.int32(), "op": pa.string(), "slot": pa.string(), "repeat": pa.int32()})
+        self._register(
+            "alone_leaves", [], {"leaf": pa.int32(), "op": pa.string(), "slot": pa.string(), "repeat": pa.int32()}
+        )
 
     def _keep_reductions(self, mesh: Mesh) -> None:
         """Create reductions: the values that collectives add up over an axis, and what they give."""
@@ -605,7 +607,9 @@ class _Step:
             "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(),
             "call": pa.int32(),
             "stem": pa.string()})  # fmt: skip
-        self._keep("whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step} | self._any_golden())
+        self._keep(
+            "whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step} | self._any_golden()
+        )
         self._keep("whole_stacks", resources.sql("layouts/whole_stacks"), {"run": self._run, "step": self._step})
         with UnitWriter(folder) as writer:
             for table in ("ops", "tensors", "stacks", "layouts"):
@@ -706,6 +710,7 @@ def _added(
     for key in decided:
         if key.op not in theirs and leaves[key].kind != "module":
             fresh.setdefault(key.op, []).append(key)
+    has_mesh = any('"device_mesh"' in (leaf.record or "") for leaf in leaves.values())
     added = set()
     for op, keys in fresh.items():
         is_local = any(
@@ -718,7 +723,7 @@ def _added(
             for key in keys
         )
         tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]
-        is_beside = scopes.has_parts(op) or scopes.has_parts(op.removesuffix("backward") + "forward")
+        is_beside = (has_mesh and scopes.of.get(op) == "") or scopes.has_parts(op) or scopes.has_parts(op.removesuffix("backward") + "forward")
         if is_local or is_beside or (tensors and all(leaf.is_unknown for leaf in tensors)):
             added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
     return added

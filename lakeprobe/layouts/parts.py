@@ -74,7 +74,7 @@ def in_parts(decided: Mapping[Key, Placement], scopes: Scopes) -> set[str]:
     stems = {
         _stem(key.op)
         for key, placed in decided.items()
-        if placed.problem is not None and UNEXPLAINED in placed.problem and scopes.has_parts(key.op)
+        if placed.problem is not None and UNEXPLAINED in placed.problem and scopes.has_parts(_stem(key.op) + "forward")
     }
     return {key.op for key in decided if _stem(key.op) in stems}
 

@@ -340,7 +340,7 @@ def _place_sorted(state: _State, op: Sequence[Leaf]) -> None:
         if leaf.is_whole and leaf.shape and _SORTS.search(leaf.key.op) and len(leaf.shape) - 1 in placement.dimensions:
             placement.unknown = OWN_BOUNDS
             state.sorts.add(leaf.value)
-        elif rows and not places or places and not rows and _TAKES.search(leaf.key.op):
+        elif (rows and not places) or (places and not rows and _TAKES.search(leaf.key.op)):
             placement.is_reordered = True
             state.reordered.add(leaf.value)
 
