@@ -603,7 +603,8 @@ class _Step:
             resources.sql("layouts/first_tensors"),
             {"run": self._run, "step": self._step, "ranks": ranks} | self._any_golden(),
         )
-        self._register("whole_parents", _parents([*named, self._alone]), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
+        self._register("whole_parents", _parents([*named, self._alone]), {
+            "op": pa.string(), "parent": pa.string(), "api": pa.string(),
             "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(),
             "call": pa.int32(),
             "stem": pa.string()})  # fmt: skip
@@ -723,7 +724,8 @@ def _added(
             for key in keys
         )
         tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]
-        is_beside = (has_mesh and scopes.of.get(op) == "") or scopes.has_parts(op) or scopes.has_parts(op.removesuffix("backward") + "forward")
+        forward = op.removesuffix("backward") + "forward"
+        is_beside = (has_mesh and scopes.of.get(op) == "") or scopes.has_parts(op) or scopes.has_parts(forward)
         if is_local or is_beside or (tensors and all(leaf.is_unknown for leaf in tensors)):
             added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
     return added

