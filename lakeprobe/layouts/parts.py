@@ -44,7 +44,7 @@ class Scopes:
 
 
 def _around(parent: str | None, by_op: Mapping[str, Named]) -> str:
-    while parent in by_op:
+    while parent is not None and parent in by_op:
         if (whole := by_op[parent].whole) is not None:
             return whole.replace(".backward.", ".forward.")
         parent = by_op[parent].parent

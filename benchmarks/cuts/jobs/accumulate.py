@@ -53,6 +53,6 @@ def train(watch: Any, defect: str, times: int = TIMES, ddp: bool = False) -> Non
 
 
 DEFECTS = {
-    "not_divided": r"cross_entropy\.0\.backward|__truediv__", "zeroed": "optimizer|parameters_grad", "not_reduced": "optimizer",
-    "sum_for_mean": "optimizer", "never_synced": "optimizer",
+    "not_divided": r"cross_entropy\.0\.backward|__truediv__", "zeroed": "optimizer|parameters_grad",
+    "not_reduced": "optimizer", "sum_for_mean": "optimizer", "never_synced": "optimizer",
 }  # fmt: skip
