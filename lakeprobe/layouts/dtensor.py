@@ -16,6 +16,8 @@ SOURCE = "DTensor"
 
 _MASKED = "DTensor masks rows of other ranks' words only when it adds the ranks' parts up"
 
+_OF_SCORES = "loss_parallel gives the gradient of the scores, where the whole's is that of their logarithms"
+
 _DEEPEST = 8
 """More axes than any mesh has; a record that nests deeper is no mesh."""
 
@@ -47,7 +49,11 @@ def said(leaf: Leaf, spans: Spans) -> Said | None:
     is_masked = any(way.way == SUM for way in ways.values()) and (
         "MaskPartial" in leaf.record or ".embedding." in leaf.key.op.lower()
     )
-    return Said(ways, SOURCE, _MASKED if is_masked else None) if ways else None
+    is_cut_loss = (
+        ".cross_entropy." in leaf.key.op and leaf.key.slot.startswith("output") and leaf.direction == "backward"
+    )
+    is_of_scores = is_cut_loss and any(way.way == SHARD and way.dimension for way in ways.values())
+    return Said(ways, SOURCE, _MASKED if is_masked else _OF_SCORES if is_of_scores else None) if ways else None
 
 
 def _way(placement: Any) -> Way | None:

