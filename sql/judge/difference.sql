@@ -100,6 +100,7 @@ WITH
                 WHEN
                     step IS NOT NULL
                     AND noise > 0
+                    AND coalesce(max_abs_error, greatest(abs(max_diff), abs(min_diff), abs(norm_diff), abs(mean_diff))) > 0
                     AND is_within(coalesce(max_abs_error, greatest(abs(max_diff), abs(min_diff), abs(norm_diff) / root_elements)), step)
                     THEN 'noise'
                 WHEN NOT values_equal AND NOT is_unreadable

@@ -56,11 +56,13 @@ def test_what_paired_and_what_did_not(tmp_path: Path, sides: tuple[str, str]) ->
         ["without", "counterpart", "1", "1", "1", "1"],
         ["step", "rank", "side", "op", "rows", "candidate", "likeness"],
     ]
-    assert [line[:-1] for line in lines[4:]] == [
+    *unmatched, advice = lines[4:]
+    assert [line[:-1] for line in unmatched] == [
         ["0", "0", "target", "Cell.net.fc.Own.forward.0", "1", "Module.fc.Linear.forward.0"],
         ["0", "0", "golden", "Module.fc.Linear.forward.0", "1", "Cell.net.fc.Own.forward.0"],
     ]
-    assert all(0.6 <= float(line[-1]) < 1 for line in lines[4:])
+    assert all(0.6 <= float(line[-1]) < 1 for line in unmatched)
+    assert " ".join(advice) == "A mapping of the names that differ: lakeprobe map ms pt"
 
 
 @pytest.mark.parametrize("option", ["-cm", "--cell-mapping"])

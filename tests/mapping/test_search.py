@@ -190,6 +190,73 @@ def test_the_end_of_what_is_one_op_there_is_named(tmp_path: Path, program: Json,
         assert [op for (op,) in suspects[:1]] == ([cause] if cause else [])
 
 
+def attended() -> Json:
+    """Attention as one function, which takes its projections as one weight; then the sum with what went in."""
+    return {
+        "Functional.embedding.0.forward": call([tensor(0.6, (8, 8))], tensor(1.7)),
+        "Functional.layer_norm.0.forward": call([tensor(1.7), tensor(1.1, (8,))], tensor(2.0)),
+        "Functional.multi_head_attention_forward.0.forward": call(
+            [tensor(2.0), tensor(2.0), tensor(2.0), tensor(0.9, (24, 8)), tensor(0.6, (8, 8))], tensor(3.3)
+        ),
+        "Tensor.__add__.0.forward": call([tensor(2.0), tensor(3.3)], tensor(5.7)),
+        "Functional.relu.0.forward": call([tensor(5.7)], tensor(4.6, smallest=0.0)),
+    }
+
+
+def attended_in_steps(factor: float) -> Json:
+    """The same in single steps, but for the one before the last, which was not recorded.
+
+    Its scores, and all behind them, are off by `factor`.
+    """
+    return {
+        "Functional.embedding.0.forward": call([tensor(0.6, (8, 8))], tensor(1.7)),
+        "Functional.layer_norm.0.forward": call([tensor(1.7), tensor(1.1, (8,))], tensor(2.0)),
+        "Functional.linear.0.forward": call([tensor(2.0), tensor(0.8, (8, 6))], tensor(2.1, (4, 6))),
+        "Functional.linear.1.forward": call([tensor(2.0), tensor(0.7, (8, 6))], tensor(2.2, (4, 6))),
+        "Functional.linear.2.forward": call([tensor(2.0), tensor(0.9, (8, 6))], tensor(2.3, (4, 6))),
+        "Torch.bmm.0.forward": call([tensor(2.1, (4, 6)), tensor(2.2, (4, 6))], tensor(1.4 * factor, (4, 4))),
+        "Torch.softmax.0.forward": call([tensor(1.4 * factor, (4, 4))], tensor(0.8 * factor, (4, 4), 0.01)),
+        "Torch.matmul.0.forward": call(
+            [tensor(0.8 * factor, (4, 4)), tensor(2.3, (4, 6))], tensor(1.9 * factor, (4, 5))
+        ),
+        "Functional.linear.3.forward": call([tensor(7.9 * factor, (4, 5)), tensor(0.6, (8, 8))], tensor(3.3 * factor)),
+        "Tensor.__add__.0.forward": call([tensor(2.0), tensor(3.3 * factor)], tensor(5.7 * factor)),
+        "Functional.relu.0.forward": call([tensor(5.7 * factor)], tensor(4.6 * factor, smallest=0.0)),
+    }
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_what_goes_into_the_same_place_pairs_where_it_is_made(tmp_path: Path, factor: float) -> None:
+    ours = dump(tmp_path / "steps", "mindspore", attended_in_steps(factor))
+    theirs = dump(tmp_path / "fused", "pytorch", attended())
+    rows, summary = rows_of(tmp_path / "lake", ours, theirs)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"] and row["golden_name"]}
+    result = "Functional.linear.3.forward.output.0"
+    assert paired[result] == "Functional.multi_head_attention_forward.0.forward.output.0"
+    assert [op.op for op in summary.beyond_noise] == (["Functional.linear.3.forward"] if factor > 1 else [])
+
+
+def test_shares_of_one_gradient_do_not_pair_by_slot(tmp_path: Path) -> None:
+    def dumped(name: str, framework: str, taken: list[Json], shares: list[Json]) -> Path:
+        backward = {"input": [tensor(0.6)], "output": shares}
+        entries = {
+            f"Module.{name}.Attention.forward.0": call(taken, tensor(3.3)),
+            "Functional.relu.0.forward": call([tensor(3.3)], tensor(3.0, smallest=0.0)),
+            "Functional.relu.0.backward": {"input": [tensor(0.5)], "output": [tensor(0.6)]},
+            f"Module.{name}.Attention.backward.0": backward,
+        }
+        return dump(tmp_path / name, framework, entries)
+
+    three = dumped("fused", "pytorch", [tensor(2.0)] * 3, [tensor(0.11), tensor(0.23), tensor(0.47)])
+    two = dumped("steps", "mindspore", [tensor(2.0)] * 2, [tensor(0.11), tensor(0.71)])
+    rows, summary = rows_of(tmp_path / "lake", two, three)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"] and row["golden_name"]}
+    gradient = "Module.steps.Attention.backward.0"
+    assert paired[f"{gradient}.output.0"] == "Module.fused.Attention.backward.0.output.0"
+    assert f"{gradient}.output.1" not in paired
+    assert summary.beyond_noise == ()
+
+
 def module(parameters: Json, value: float, out: float) -> Json:
     return {**call([tensor(value)], tensor(out)), "parameters": parameters}
 
