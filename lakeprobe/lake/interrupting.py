@@ -1,12 +1,14 @@
 """Ctrl-C ends a query at once.
 
 DuckDB looks for signals between the tasks of a query, and Python handles them when DuckDB returns. One task of a cross
-product may take hours, so a thread hears of the signal and asks DuckDB to stop.
+product may take hours, so a thread hears of the signal and asks DuckDB to stop. DuckDB forgets what it was asked while
+it planned a query, so the thread asks again.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +18,9 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     import duckdb
+
+_PAUSE, _TIMES = 250, 20
+"""Milliseconds until DuckDB is asked again, and how often."""
 
 _connections: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 _block: ExitStack | None = None
@@ -60,7 +65,17 @@ def _listening() -> Iterator[None]:
 
 
 def _interrupt_on_signal(reads: int) -> None:
-    while signals := os.read(reads, 1):
-        if signals[0] == signal.SIGINT:
+    poll = select.poll()
+    poll.register(reads, select.POLLIN)
+    times = 0
+    while True:
+        if poll.poll(_PAUSE if times else None):
+            signals = os.read(reads, 1)
+            if not signals:
+                return
+            if signals[0] == signal.SIGINT:
+                times = _TIMES
+        if times:
+            times -= 1
             for connection in list(_connections):
                 connection.interrupt()

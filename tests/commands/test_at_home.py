@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ import lakeprobe as lakeprobe_of_python
 from lakeprobe import commands, diagnostics
 from lakeprobe.commands.layout import GROUPS
 from lakeprobe.lake.connection import query_errors
+from lakeprobe.lake.interrupting import heeding_ctrl_c, interruptible
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +174,29 @@ def test_a_question_that_ctrl_c_ends_is_no_bug() -> None:
         raise RuntimeError("Query interrupted")  # as DuckDB does
     with pytest.raises(RuntimeError, match="another"), query_errors():
         raise RuntimeError("another")
+
+
+def test_a_query_that_forgot_ctrl_c_is_asked_again() -> None:
+    """DuckDB clears what it was asked when it has planned a query."""
+
+    class Forgetful:
+        asked = 0
+
+        def interrupt(self) -> None:
+            self.asked += 1
+
+    connection = Forgetful()
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with heeding_ctrl_c():
+            interruptible(connection)  # type: ignore[arg-type]
+            signal.raise_signal(signal.SIGINT)
+            ends = time.monotonic() + 30
+            while connection.asked < 2 and time.monotonic() < ends:
+                time.sleep(0.05)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert connection.asked >= 2
 
 
 def test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it(lake: Path) -> None:
