@@ -94,3 +94,11 @@ def test_each_planted_anomaly_is_found_at_its_step() -> None:
         "fallen": {"jump"},
         "lasting": {"jump", "turbulence"},
     }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_value_500_times_too_large_is_a_jump_in_heavy_tails(seed: int) -> None:
+    series = {name: clean(seed)[name].copy() for name in ("heavy_tails", "student")}
+    for values in series.values():
+        values[500] = 500 * np.median(values)
+    assert ask(series) >= {("jump", 500, name) for name in series}
