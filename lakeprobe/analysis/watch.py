@@ -19,7 +19,7 @@ from lakeprobe.lake.connection import connect, lock
 if TYPE_CHECKING:
     import duckdb
 
-RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "replicas", "laws", "silent")
+RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "rising", "replicas", "laws", "silent")
 """The bundled rules, in the order in which they are asked."""
 
 COLUMNS = ("rank", "step", "name", "point", "metric", "value", "reason")

@@ -7,7 +7,8 @@ WITH
     limits AS (
         SELECT
             20 AS least_known,  -- values before one is judged
-            8.0 AS deviations,  -- from the median of the last values, and
+            5.0 AS rise,        -- deviations above the median of the last values, or
+            8.0 AS fall,        -- below it: small values have longer tails in logarithms, and
             8.0 AS times,       -- larger or smaller than it, and
             2.0 AS times_range  -- beyond the largest or smallest of all values before
     ),
@@ -50,13 +51,12 @@ SELECT
     format('{:.3g} is the median before', exp(middle)) AS reason
 FROM recent
 CROSS JOIN limits
-CROSS JOIN LATERAL (SELECT greatest(deviations * deviation, ln(times)) AS reach)
 WHERE
     known >= least_known
     AND (
-        (ln(value) - middle > reach AND value > times_range * largest)
+        (ln(value) - middle > greatest(rise * deviation, ln(times)) AND value > times_range * largest)
         OR (
-            middle - ln(greatest(value, next_value)) > reach
+            middle - ln(greatest(value, next_value)) > greatest(fall * deviation, ln(times))
             AND greatest(value, next_value) * times_range < smallest
             AND next_value IS NOT NULL
         )

@@ -434,3 +434,12 @@ def test_a_process_that_is_killed_is_told_and_what_it_published_stays(tmp_path: 
 def test_wrong_options(tmp_path: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         lakeprobe.monitor(network(), **{"run": "npu", "lake": tmp_path / "lake"} | options)
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "says"), [([], "the list of optimizers is empty"), ([3], "an item of type int, which is no optimizer")]
+)
+def test_a_list_without_optimizers_is_refused(tmp_path: Path, optimizers: list[Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        lakeprobe.monitor(network(), optimizers, run="npu", lake=tmp_path / "lake")
+    assert not (tmp_path / "lake").exists()

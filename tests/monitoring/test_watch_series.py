@@ -12,7 +12,7 @@ import pytest
 from lakeprobe.analysis import watch as watching
 
 STEPS = 1000
-RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding")
+RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "rising")
 
 
 def clean(seed: int) -> dict[str, np.ndarray]:
@@ -94,3 +94,21 @@ def test_each_planted_anomaly_is_found_at_its_step() -> None:
         "fallen": {"jump"},
         "lasting": {"jump", "turbulence"},
     }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_value_500_times_too_large_is_a_jump_in_heavy_tails(seed: int) -> None:
+    series = {name: clean(seed)[name].copy() for name in ("heavy_tails", "student")}
+    for values in series.values():
+        values[500] = 500 * np.median(values)
+    assert ask(series) >= {("jump", 500, name) for name in series}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_begins_to_grow_by_a_thousandth_a_step_is_told_within_a_hundred_steps(seed: int) -> None:
+    series = {name: clean(seed)[name].copy() for name in ("flat", "clipped")}
+    for values in series.values():
+        values[500:] *= np.exp(1e-3 * np.arange(STEPS - 500))
+    found = ask(series)
+    assert {(rule, name) for rule, _, name in found} == {("rising", "flat"), ("rising", "clipped")}
+    assert {step for _, step, _ in found} <= {500, 600}
