@@ -99,7 +99,9 @@ def monitor(
             raise UsageError("monitor: the list of optimizers is empty; give one, or None and call step()")
         for each in optimizer:
             if not hasattr(each, "register_step_pre_hook"):
-                raise UsageError(f"monitor: a list of optimizers has an item of type {type(each).__name__}, which is no optimizer")
+                raise UsageError(
+                    f"monitor: a list of optimizers has an item of type {type(each).__name__}, which is no optimizer"
+                )
     made = Monitor(
         model, optimizer, asked, run=run, lake=lake, rank=rank, on_failure=on_failure, replace=replace,
         alarm=(on_anomaly, rules),

@@ -437,7 +437,8 @@ def test_wrong_options(tmp_path: Path, options: dict[str, Any], says: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("optimizers", "says"), [([], "the list of optimizers is empty"), ([3], "an item of type int, which is no optimizer")]
+    ("optimizers", "says"),
+    [([], "the list of optimizers is empty"), ([3], "an item of type int, which is no optimizer")],
 )
 def test_a_list_without_optimizers_is_refused(tmp_path: Path, optimizers: list[Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
