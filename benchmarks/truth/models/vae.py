@@ -42,14 +42,17 @@ class Autoencoder(nn.Module):
         """A code near its mean."""
         return mean + torch.exp(0.5 * spread) * torch.randn_like(mean) * self.temperature
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        seen = self.down(images).flatten(1)
-        mean, spread = self.mean(seen), self.spread(seen)
+    def bound(self, images: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
+        """The loss of images with these codes."""
         opened = functional.softplus(self.open(self.draw(mean, spread))).view(-1, 2 * WIDTH, 4, 4)
         guess = self.up(opened)
         painted = functional.binary_cross_entropy_with_logits(guess, images, reduction="sum") / images.shape[0]
         coded = -0.5 * torch.sum(1 + spread - mean.pow(2) - spread.exp(), dim=1)
         return painted + self.weight_of_code * coded.mean()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        seen = self.down(images).flatten(1)
+        return self.bound(images, self.mean(seen), self.spread(seen))
 
 
 def build() -> Training:
@@ -92,16 +95,11 @@ def _shuffled(batch: Batch) -> None:
 
 
 def _swapped(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The bound takes the exponential of the mean in place of the spread."""
+    """The bound takes the mean for the spread, and the spread for the mean."""
 
     def rewired(images: torch.Tensor) -> torch.Tensor:
         seen = module.down(images).flatten(1)
-        mean, spread = module.spread(seen), module.mean(seen)
-        opened = functional.softplus(module.open(module.draw(mean, spread))).view(-1, 2 * WIDTH, 4, 4)
-        guess = module.up(opened)
-        painted = functional.binary_cross_entropy_with_logits(guess, images, reduction="sum") / images.shape[0]
-        coded = -0.5 * torch.sum(1 + spread - mean.pow(2) - spread.exp(), dim=1)
-        return painted + module.weight_of_code * coded.mean()
+        return module.bound(images, module.spread(seen), module.mean(seen))
 
     return rewired
 
