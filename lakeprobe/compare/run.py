@@ -222,7 +222,7 @@ def _compare_all(tasks: list[PairTask], jobs: int, progress: Progress) -> list[P
         return run_all(compare_units, tasks, jobs, progress, memory=_memory)
 
     def in_pairs(done: int, total: int) -> None:
-        progress(done * len(tasks) // total, len(tasks))
+        progress(done * len(tasks) // max(1, total), len(tasks))
 
     reports = run_all(compare_batch, dealt, jobs, in_pairs, memory=lambda batch: sum(map(_memory, batch)))
     return [report for batch in reports for report in batch]
