@@ -205,7 +205,9 @@ def test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it(lake: Path) -> No
     command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake)]
     ours, theirs = pty.openpty()
     variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=variables)
+    signal.signal(signal.SIGINT, before)
     os.close(theirs)
     said = b""
     try:
