@@ -13,7 +13,7 @@ WITH
             value > lag(value) OVER series
             AND lag(value) OVER series > lag(value, 2) OVER series AS is_growing
         FROM watched
-        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced') AND value > 0 AND isfinite(value)
+        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced') AND value > 0 AND isfinite(value) AND NOT skipped
         WINDOW series AS (PARTITION BY rank, name, point ORDER BY step, micro_step)
     ),
     usual AS (

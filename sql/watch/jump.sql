@@ -24,6 +24,7 @@ WITH
         FROM watched
         WHERE
             isfinite(value)
+            AND NOT skipped
             AND value > 0
             AND metric IN ('norm', 'value')
             AND point NOT IN ('sent', 'received')

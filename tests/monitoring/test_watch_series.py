@@ -62,7 +62,9 @@ def ask(series: dict[str, np.ndarray]) -> set[tuple[str, int, str]]:
     found = set()
     with duckdb.connect() as connection:
         connection.register("held", held)
-        connection.execute("CREATE TABLE watched AS SELECT *, 'gradient' AS point, 'norm' AS metric FROM held")
+        connection.execute(
+            "CREATE TABLE watched AS SELECT *, 'gradient' AS point, 'norm' AS metric, false AS skipped FROM held"
+        )
         for rule in RULES:
             answer = connection.sql(watching.load(rule).sql).project("step, name").fetchall()
             found |= {(rule, step, name) for step, name in answer}
