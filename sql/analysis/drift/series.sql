@@ -6,12 +6,13 @@
 -- Series pair by rank, name, point, metric, step and micro step. Digests, which say nothing about how far, are left out.
 -- Rounding grows slowly from step to step, since training is chaotic (E. N. Lorenz, Deterministic nonperiodic flow,
 -- 1963); a defect grows at once. So a series leaves golden where its difference is beyond the threshold and many times
--- the largest that it had until some values ago. It began in the first of the values in between that stands out.
+-- what the largest one until 20 values ago would have come to at the pace of the 20 values before. It began in the first of the values in between that stands out.
 -- A series that leaves earlier comes first, and in one step what the script logged, such as the loss.
 WITH
     limits AS (
         SELECT
-            30.0 AS times, -- the largest difference until 20 values ago (below): rounding takes longer for that
+            30.0 AS times, -- what the difference until 20 values ago came to by now, at its pace
+            1e-7 AS rounding,
             0.1 AS stands_out, -- of the threshold
             1e-5 AS negligible -- of the largest gradient of the step
     ),
@@ -81,25 +82,27 @@ WITH
             OR isfinite(target_value) IS DISTINCT FROM isfinite(golden_value) AS is_another_kind
         FROM paired
     ),
-    floors AS (
+    pasts AS (
         SELECT
             *,
-            coalesce(
-                max(difference) OVER (
-                    PARTITION BY rank, name, point, metric
-                    ORDER BY n
-                    ROWS BETWEEN UNBOUNDED PRECEDING AND 20 PRECEDING
-                ),
-                0
-            ) AS floor
+            coalesce(max(difference) OVER (series ROWS BETWEEN UNBOUNDED PRECEDING AND 20 PRECEDING), 0) AS past,
+            coalesce(max(difference) OVER (series ROWS BETWEEN UNBOUNDED PRECEDING AND 40 PRECEDING), 0) AS earlier
         FROM differences
+        WINDOW series AS (PARTITION BY rank, name, point, metric ORDER BY n)
+    ),
+    floors AS (
+        -- what the difference comes to if it goes on growing as before
+        SELECT
+            *,
+            past * greatest(1, past / greatest(earlier, rounding)) AS floor
+        FROM pasts
+        CROSS JOIN limits
     ),
     leaving AS (
         SELECT
             *,
             is_another_kind OR difference > greatest($threshold, times * floor) AS leaves
         FROM floors
-        CROSS JOIN limits
     ),
     left_golden AS (
         SELECT
