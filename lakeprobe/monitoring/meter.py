@@ -78,7 +78,8 @@ class Meter:
             if plain.device.type == "cpu":
                 scale = float(scale)
             found = measures.numbers(plain, metrics, settings.eps * scale, exact=settings.exact)
-            found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
+            if not (isinstance(scale, float) and scale == 1):
+                found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
             if "shares" in metrics and settings.bounds:
                 found |= measures.shares(plain, [bound * float(scale) for bound in settings.bounds], settings.bounds)
             found_texts = measures.texts(plain, metrics) if self._has_texts else {}
