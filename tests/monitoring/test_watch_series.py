@@ -44,6 +44,7 @@ def clean(seed: int) -> dict[str, np.ndarray]:
         "clipped": np.minimum(noise, 1),
         "loss_scale": 2.0 ** (10 + step // 200 - (step % 200 == 100)),
         "slow_growth": 1 + step / 200,
+        "through_zero": np.minimum(np.abs(step - 243.3) / 50, 1) ** 1.5,
         "long_quadratic_start": ((1 + step) / STEPS) ** 2 * noise,
         "long_cubic_start": ((1 + step) / STEPS) ** 3 * noise,
     }
