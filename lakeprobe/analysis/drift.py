@@ -55,9 +55,11 @@ def series_drift(
 ) -> duckdb.DuckDBPyRelation:
     """Return where the series of the monitored run `run` leave those of `golden`, the earliest first.
 
-    A value has left where it differs by more than `threshold`, relative to the larger magnitude
-    (sql/analysis/drift/series.sql). Raises UsageError for a run that was not monitored, a threshold that is no share,
-    and two runs without a common step.
+    A series has left where it differs by more than `threshold`, relative to the larger magnitude, and by far more than
+    its own differences before have grown to (sql/analysis/drift/series.sql).
+
+    Raises UsageError for a run that was not monitored, a threshold that is no share, and two runs without a common
+    step.
     """
     if not 0 < threshold < math.inf:
         raise UsageError(f"the threshold {threshold} should be a number above 0")

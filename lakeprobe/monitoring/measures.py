@@ -28,7 +28,7 @@ _SMALLEST = 1e-24
 """Below this a sum of squares may have lost what float32 cannot hold."""
 
 
-def numbers(tensor: torch.Tensor, metrics: frozenset[str], eps: float, *, exact: bool = True) -> Numbers:
+def numbers(tensor: torch.Tensor, metrics: frozenset[str], eps: float | torch.Tensor, *, exact: bool = True) -> Numbers:
     """Return those of `metrics` that are numbers: floats in the host's memory, else tensors without dimensions.
 
     norm is the Euclidean norm and mean the arithmetic mean, both accumulated in float64, on devices without it in
@@ -41,7 +41,7 @@ def numbers(tensor: torch.Tensor, metrics: frozenset[str], eps: float, *, exact:
     if not tensor.numel():
         metrics &= {"norm", "nans"}
     if tensor.device.type == "cpu":
-        return {**_on_host(tensor, metrics, eps, exact)}
+        return {**_on_host(tensor, metrics, float(eps), exact)}
     return {metric: measure(tensor, eps) for metric, measure in _ON_DEVICE.items() if metric in metrics}
 
 
@@ -64,12 +64,12 @@ def signs(tensor: torch.Tensor) -> bytes:
     return np.packbits((tensor > 0).reshape(-1).cpu().numpy()).tobytes()
 
 
-def shares(tensor: torch.Tensor, bounds: Sequence[float]) -> Numbers:
+def shares(tensor: torch.Tensor, bounds: Sequence[float], named: Sequence[float]) -> Numbers:
     """Return the share of elements in each interval that ends with a bound, and beyond the last, and of zeros.
 
-    An interval has its upper end, not its lower one.
+    An interval has its upper end, not its lower one. It is called after the bounds `named`.
     """
-    names = [f"({low}, {high}]" for low, high in pairwise(["-inf", *bounds])] + [f"({bounds[-1]}, inf)"]
+    names = [f"({low}, {high}]" for low, high in pairwise(["-inf", *named])] + [f"({named[-1]}, inf)"]
     size = max(tensor.numel(), 1)
     places = torch.bucketize(tensor.float(), torch.tensor(bounds, dtype=torch.float32, device=tensor.device))
     counts = torch.bincount(places.reshape(-1), minlength=len(names)).tolist()

@@ -11,6 +11,12 @@ from lakeprobe.monitoring import measures
 from lakeprobe.monitoring.settings import TEXTS, Settings
 from lakeprobe.monitoring.writing import Key, Row
 
+_SCALED_POINTS = frozenset(("gradient_unreduced", "input_gradient", "output_gradient"))
+"""What backward makes of a loss that a GradScaler has scaled, before it is unscaled for the optimizer."""
+
+_SCALED_METRICS = frozenset(("norm", "mean", "min", "max"))
+"""The metrics that grow with their tensor."""
+
 
 class Meter:
     """What was measured in the step that runs, and whether it is measured at all."""
@@ -24,6 +30,8 @@ class Meter:
         self._rows: list[Row] = []
         self._waiting: list[tuple[int | None, Key, torch.Tensor]] = []
         self._passes: dict[tuple[str, str], int] = {}
+        self.scale = 1.0
+        """By how much the loss of this step was scaled before backward."""
         self.step = step
 
     @property
@@ -50,16 +58,30 @@ class Meter:
         """Whether `point` is measured in any step."""
         return point in self.settings.points
 
-    def measure(self, name: str, point: str, tensor: torch.Tensor, micro_step: int | None = None) -> None:
-        """Measure `tensor`, if this step is measured and has this point."""
+    @property
+    def wants_scaled(self) -> bool:
+        """Whether something is measured that a GradScaler has scaled."""
+        return not _SCALED_POINTS.isdisjoint(self.settings.points)
+
+    def measure(
+        self, name: str, point: str, tensor: torch.Tensor, micro_step: int | None = None,
+        scale: float | torch.Tensor = 1.0,
+    ) -> None:  # fmt: skip
+        """Measure `tensor` / `scale`, if this step is measured and has this point. Digests are those of `tensor`."""
         if not self.on or point not in self.settings.points:
             return
         settings, metrics = self.settings, self._metrics
+        if point in _SCALED_POINTS:
+            scale = self.scale
         with torch.no_grad():
             plain = _plain(tensor)
-            found = measures.numbers(plain, metrics, settings.eps, exact=settings.exact)
+            if plain.device.type == "cpu":
+                scale = float(scale)
+            found = measures.numbers(plain, metrics, settings.eps * scale, exact=settings.exact)
+            if not (isinstance(scale, float) and scale == 1):
+                found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
             if "shares" in metrics and settings.bounds:
-                found |= measures.shares(plain, settings.bounds)
+                found |= measures.shares(plain, [bound * float(scale) for bound in settings.bounds], settings.bounds)
             found_texts = measures.texts(plain, metrics) if self._has_texts else {}
             if "signs" in metrics:
                 key, size = Key(name, point, "signs"), float(plain.numel())
@@ -92,6 +114,7 @@ class Meter:
         rows, self._rows = self._rows, []
         waiting, self._waiting = self._waiting, []
         self._passes.clear()
+        self.scale = 1.0
         by_device: dict[torch.device, list[tuple[int | None, Key, torch.Tensor]]] = {}
         for item in waiting:
             by_device.setdefault(item[2].device, []).append(item)

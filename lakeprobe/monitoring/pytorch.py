@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch.optim.optimizer as hooking
 from torch import nn
 
 from lakeprobe.collect.pytorch.modules import accumulator
-from lakeprobe.monitoring import measures
+from lakeprobe.monitoring import measures, scaling
 from lakeprobe.monitoring.communication import Communication
 from lakeprobe.monitoring.meter import Meter
 from lakeprobe.monitoring.modules import Modules
@@ -45,6 +45,7 @@ class Hooks:
         }
         self._removals: list[Callable[[], None]] = []
         self._nodes: list[Any] = []
+        self._updates = 0
         if self.meter.wants("gradient_unreduced"):
             self._watch_gradients(guard)
         self._modules = Modules(self.meter, guard, dict(named(models, "named_modules")))
@@ -62,34 +63,59 @@ class Hooks:
         self._nodes.clear()
 
     def log(self, name: str, value: float | torch.Tensor) -> None:
-        """Measure a number of the script, such as the loss."""
-        self.meter.numbers(name, "logged", {"value": value if isinstance(value, torch.Tensor) else float(value)}, None)
+        """Measure a number of the script, such as the loss. Each time in a step after the first has a micro step."""
+        number = self.meter.count(name, "logged") or None
+        kept = value if isinstance(value, torch.Tensor) else float(value)
+        self.meter.numbers(name, "logged", {"value": kept}, number)
 
     def before_update(self, optimizer: Any = None) -> None:
         """Measure what the optimizer is going to use: gradients that are reduced, moments, parameters as they were.
 
-        With `optimizer`, one of several, only what it updates.
+        With `optimizer`, if it is one of several, only what it updates. When it updates again in the same step, that is
+        the next micro step.
         """
+        self._updates += 1
         meter = self.meter
         if not meter.on:
             return
+        again = meter.count(f"{id(optimizer)}", "updates") or None
+        scale = self._note_fused(optimizer)
         moments = dict(self._moments()) if meter.wants("moment1") or meter.wants("agreement") else {}
-        own = None if optimizer is None else _updated(optimizer)
-        for name, parameter in self._parameters.items():
-            if own is not None and id(parameter) not in own:
-                continue
+        parameters = self._updated_by(optimizer)
+        for name, parameter in parameters.items():
             gradient, moment = _gradient(parameter), moments.get(name)
             if gradient is not None:
-                meter.measure(name, "gradient", gradient)
+                meter.measure(name, "gradient", gradient, again, scale)
                 if moment is not None and meter.wants("agreement") and moment.numel():
-                    meter.numbers(name, "agreement", {"value": measures.agreement(gradient, moment)}, None)
+                    meter.numbers(name, "agreement", {"value": measures.agreement(gradient, moment)}, again)
             if moment is not None:
-                meter.measure(name, "moment1", moment)
-            meter.measure(name, "parameter", parameter)
+                meter.measure(name, "moment1", moment, again)
+            meter.measure(name, "parameter", parameter, again)
         if meter.wants("moment2"):
             for name, moment in self._moments("exp_avg_sq"):
-                if own is None or id(self._parameters[name]) in own:
-                    meter.measure(name, "moment2", moment)
+                if name in parameters:
+                    meter.measure(name, "moment2", moment, again)
+
+    def _updated_by(self, optimizer: Any) -> Mapping[str, torch.Tensor]:
+        """Return the parameters that `optimizer` updates, by name: all of them unless it is one of several."""
+        if optimizer is None or not isinstance(self._optimizer, (list, tuple)):
+            return self._parameters
+        own = {id(parameter) for group in _groups(optimizer) for parameter in group["params"]}
+        return {name: parameter for name, parameter in self._parameters.items() if id(parameter) in own}
+
+    def _note_fused(self, optimizer: Any) -> float | torch.Tensor:
+        """Return by how much gradients are still scaled, and keep whether the optimizer is going to skip them."""
+        scale, skips = scaling.fused(optimizer)
+        if skips is not None:
+            self._note_scaler(scale, skips)
+        return 1.0 if scale is None else scale
+
+    def _note_scaler(self, scale: float | torch.Tensor | None, skips: float | torch.Tensor) -> None:
+        """Keep what a GradScaler does in this step: once for all optimizers."""
+        if not self.meter.on or self.meter.count(scaling.SCALER, "scaler"):
+            return
+        found = {"skipped": skips} if scale is None else {"scale": scale, "skipped": skips}
+        self.meter.numbers(scaling.SCALER, "scaler", found, None)
 
     def after_update(self) -> None:
         """Measure what the optimizer made: parameters, and the direction of its update. Then the learning rate."""
@@ -115,28 +141,42 @@ class Hooks:
             self.after_update()
             ended()
 
-        if isinstance(optimizer, (list, tuple)):  # each measures its own parameters; the last one ends the step
-            for each in optimizer:
-                own = guard(functools.partial(self.before_update, each))
-                self._keep(each.register_step_pre_hook(lambda *_, own=own: own()))
-            ends = guard(after)
-            self._keep(optimizer[-1].register_step_post_hook(lambda *_: ends()))
-            return
         before_update, after_update = guard(self.before_update), guard(after)
         if optimizer is ANY:
-            self._keep(hooking.register_optimizer_step_pre_hook(lambda *_: before_update()))
+            self._keep(hooking.register_optimizer_step_pre_hook(_ahead(before_update)))
             self._keep(hooking.register_optimizer_step_post_hook(lambda *_: after_update()))
-            return
-        if isinstance(optimizer, torch.optim.Optimizer):
-            self._keep(optimizer.register_step_pre_hook(lambda *_: before_update()))
-            self._keep(optimizer.register_step_post_hook(lambda *_: after_update()))
-            return
-        inner = optimizer.step  # a trainer's own class, such as Megatron's
+        elif isinstance(optimizer, (list, tuple, torch.optim.Optimizer)):  # of several the last one ends the step
+            several = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+            for each in several:
+                self._keep(each.register_step_pre_hook(_ahead(before_update)))
+            self._keep(several[-1].register_step_post_hook(lambda *_: after_update()))
+        else:
+            self._watch_own_class(optimizer, before_update, after_update)
+
+        self._removals.append(scaling.watch(self.meter, guard, lambda: self._updates, self._skipping(after)))
+
+    def _skipping(self, after: Callable[[], None]) -> Callable[[Any, float], None]:
+        """Return what measures a step that a GradScaler skips: nothing is updated, but the step ends."""
+
+        def skipped(optimizer: Any, scale: float) -> None:
+            several = self._optimizer if isinstance(self._optimizer, (list, tuple)) else [self._optimizer]
+            if self._optimizer is not ANY and all(optimizer is not each for each in several):
+                return
+            self._note_scaler(scale, 1.0)
+            self.before_update(optimizer)
+            if self._optimizer is ANY or optimizer is several[-1]:
+                after()
+
+        return skipped
+
+    def _watch_own_class(self, optimizer: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
+        """Watch an optimizer of a trainer's own class, such as Megatron's."""
+        inner = optimizer.step
 
         def step(*arguments: Any, **options: Any) -> Any:
-            before_update()
+            before()
             result = inner(*arguments, **options)
-            after_update()
+            after()
             return result
 
         optimizer.step = step
@@ -226,9 +266,30 @@ def _optimizers(optimizer: Any) -> list[Any]:
     return [optimizer if inner is None else inner]
 
 
-def _updated(optimizer: Any) -> set[int]:
-    """Return the identities of the parameters that `optimizer` updates."""
-    return {id(parameter) for group in _groups(optimizer) for parameter in group["params"]}
+def _ahead(before_update: Callable[..., None]) -> Callable[..., Any]:
+    """Return a hook ahead of an optimizer's step. Where a closure makes the gradients, they are there after its call.
+
+    LBFGS calls it many times; the first time is at the parameters as they were.
+    """
+
+    def hook(optimizer: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        closure = keywords.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure):
+            before_update(optimizer)
+            return None
+        calls = itertools.count()
+
+        def measured() -> Any:
+            loss = closure()
+            if next(calls) == 0:
+                before_update(optimizer)
+            return loss
+
+        if "closure" in keywords:
+            return arguments, {**keywords, "closure": measured}
+        return (optimizer, measured, *arguments[2:]), keywords
+
+    return hook
 
 
 def _groups(optimizer: Any) -> list[Mapping[str, Any]]:

@@ -50,7 +50,7 @@ def monitor(
     """Measure every step of a PyTorch training into the series of `run` in `lake` ($LAKEPROBE_LAKE or ./lake).
 
     `model` is a module or a list of modules, `optimizer` one or a list, as of a GAN: then the last of the list ends the
-    step, and each has to update once in it. A step ends when `optimizer` has updated the parameters; without one, call
+    step. A step ends when `optimizer` has updated the parameters; without one, call
     `before_step` ahead of each update and `step` after it. `points` and `metrics` say what is measured
     (lakeprobe.monitoring.settings lists them), `targets` of which parameters and modules: parts of their names, with *
     and ?. `features` names modules in the same way that are attention, linear, router_weight or router_logit, whose own

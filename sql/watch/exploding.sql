@@ -1,19 +1,27 @@
--- exploding: a gradient that has grown far beyond its own first steps, in the third value that is larger than the one before.
--- grain: one series, at the first step beyond the limit
+-- exploding: a gradient that grows far beyond its own first steps and stays there. One large value is a jump.
+-- grain: one series, at the first of three values in a row beyond the limit
+-- A warm-up may grow as far, but slowly: so these values are also larger than all until twenty values ago.
 WITH
     limits AS (
         SELECT
-            1e3 AS times,     -- larger
-            10 AS first_steps -- that say what is usual
+            1e3 AS times,      -- larger than all of
+            10 AS first_steps, -- and
+            5.0 AS times_past  -- larger than all until twenty values ago
     ),
     gradients AS (
         SELECT
             *,
             row_number() OVER series AS n,
-            value > lag(value) OVER series
-            AND lag(value) OVER series > lag(value, 2) OVER series AS is_growing
+            least(value, lead(value) OVER series, lead(value, 2) OVER series) AS least_of_three,
+            lead(value, 2) OVER series IS NOT NULL AS has_three,
+            max(value) OVER (series ROWS BETWEEN UNBOUNDED PRECEDING AND 20 PRECEDING) AS past
         FROM watched
-        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced') AND value > 0 AND isfinite(value)
+        WHERE
+            metric = 'norm'
+            AND point IN ('gradient', 'gradient_unreduced')
+            AND value > 0
+            AND isfinite(value)
+            AND NOT skipped
         WINDOW series AS (PARTITION BY rank, name, point ORDER BY step, micro_step)
     ),
     usual AS (
@@ -21,7 +29,7 @@ WITH
             rank,
             name,
             point,
-            median(value) AS usual
+            max(value) AS usual
         FROM gradients
         CROSS JOIN limits
         WHERE n <= first_steps
@@ -34,9 +42,12 @@ SELECT
     point,
     metric,
     value,
-    format('{:.3g} at first', usual) AS reason
+    format('{:.3g} at most at first', usual) AS reason
 FROM gradients
 JOIN usual USING (rank, name, point)
 CROSS JOIN limits
-WHERE n > first_steps AND value > times * usual AND is_growing
+WHERE
+    n > first_steps
+    AND has_three
+    AND least_of_three > greatest(times * usual, times_past * coalesce(past, 0))
 QUALIFY row_number() OVER (PARTITION BY rank, name, point ORDER BY step, micro_step) = 1

@@ -2,7 +2,8 @@
 -- grain: one value of the series
 -- The range is that of the logarithms, by their median and their median absolute deviation: gradients have heavy tails,
 -- and a mean would move with the jump. Zeros are left out. A small value alone is no jump, because the norm of a single
--- number comes near zero by chance: the next value has to be small too.
+-- number comes near zero by chance, or on its way through zero: the next value has to be small
+-- too, and the one before not.
 WITH
     limits AS (
         SELECT
@@ -15,6 +16,7 @@ WITH
     recent AS (
         SELECT
             *,
+            lag(value) OVER series AS previous_value,
             lead(value) OVER series AS next_value,
             count(*) OVER past AS known,
             max(value) OVER past AS largest,
@@ -24,6 +26,7 @@ WITH
         FROM watched
         WHERE
             isfinite(value)
+            AND NOT skipped
             AND value > 0
             AND metric IN ('norm', 'value')
             AND point NOT IN ('sent', 'received')
@@ -58,6 +61,7 @@ WHERE
         OR (
             middle - ln(greatest(value, next_value)) > greatest(fall * deviation, ln(times))
             AND greatest(value, next_value) * times_range < smallest
+            AND greatest(value, next_value) * times < previous_value
             AND next_value IS NOT NULL
         )
     )

@@ -20,6 +20,7 @@ WITH
         FROM watched
         WHERE
             isfinite(value)
+            AND NOT skipped
             AND value <> 0
             AND metric IN ('norm', 'value')
             AND NOT starts_with(name, 'learning_rate')

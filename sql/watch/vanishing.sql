@@ -11,7 +11,7 @@ WITH
             *,
             row_number() OVER (PARTITION BY rank, name, point ORDER BY step, micro_step) AS n
         FROM watched
-        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced') AND value > 0 AND isfinite(value)
+        WHERE metric = 'norm' AND point IN ('gradient', 'gradient_unreduced') AND value > 0 AND isfinite(value) AND NOT skipped
     ),
     usual AS (
         SELECT

@@ -44,6 +44,9 @@ def clean(seed: int) -> dict[str, np.ndarray]:
         "clipped": np.minimum(noise, 1),
         "loss_scale": 2.0 ** (10 + step // 200 - (step % 200 == 100)),
         "slow_growth": 1 + step / 200,
+        "through_zero": np.minimum(np.abs(step - 243.3) / 50, 1) ** 1.5,
+        "long_quadratic_start": ((1 + step) / STEPS) ** 2 * noise,
+        "long_cubic_start": ((1 + step) / STEPS) ** 3 * noise,
     }
 
 
@@ -62,7 +65,9 @@ def ask(series: dict[str, np.ndarray]) -> set[tuple[str, int, str]]:
     found = set()
     with duckdb.connect() as connection:
         connection.register("held", held)
-        connection.execute("CREATE TABLE watched AS SELECT *, 'gradient' AS point, 'norm' AS metric FROM held")
+        connection.execute(
+            "CREATE TABLE watched AS SELECT *, 'gradient' AS point, 'norm' AS metric, false AS skipped FROM held"
+        )
         for rule in RULES:
             answer = connection.sql(watching.load(rule).sql).project("step, name").fetchall()
             found |= {(rule, step, name) for step, name in answer}
@@ -112,3 +117,20 @@ def test_what_begins_to_grow_by_a_thousandth_a_step_is_told_within_a_hundred_ste
     found = ask(series)
     assert {(rule, name) for rule, _, name in found} == {("rising", "flat"), ("rising", "clipped")}
     assert {step for _, step, _ in found} <= {500, 600}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["warm_up_noisy", "quadratic_start", "long_quadratic_start"])
+def test_one_large_value_above_a_warm_up_is_a_jump_and_does_not_explode(kind: str, seed: int) -> None:
+    series = clean(seed)[kind].copy()
+    series[500] *= 100
+    assert ask({kind: series}) == {("jump", 500, kind)}
+
+
+@pytest.mark.parametrize("rate", [1.1, 1.6])
+def test_a_gradient_that_grows_without_end_explodes(rate: float) -> None:
+    series = clean(0)["warm_up_noisy"].copy()
+    series[500:] *= np.minimum(rate ** np.arange(STEPS - 500), 1e30)
+    [step] = [step for rule, step, _ in ask({"a": series}) if rule == "exploding"]
+    limit = 500 + math.log(1e3 * series[:10].max() / np.median(series[400:500])) / math.log(rate)
+    assert abs(step - limit) < 10
