@@ -36,8 +36,11 @@ def start(program: str, ranks: int, *words: str) -> list[tuple[int, str]]:
 
 
 def _fork(said: str, ranks: str, program: str, *words: str) -> None:
-    """Run each rank in a fork of this process, which imports torch once for all of them. Prints their exit codes."""
-    import torch.distributed  # noqa: F401
+    """Run each rank in a fork of this process, which imports once for all what takes long. Prints their exit codes."""
+    import torch._dynamo  # the first optimizer imports it
+    import torch.distributed
+
+    import lakeprobe.collect.pytorch.watcher  # noqa: F401
 
     processes = []
     for rank in range(int(ranks)):
