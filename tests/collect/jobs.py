@@ -37,8 +37,7 @@ def start(program: str, ranks: int, *words: str) -> list[tuple[int, str]]:
 
 def _fork(said: str, ranks: str, program: str, *words: str) -> None:
     """Run each rank in a fork of this process, which imports once for all what takes long. Prints their exit codes."""
-    import torch._dynamo  # the first optimizer imports it
-    import torch.distributed
+    import torch._dynamo  # the first optimizer imports it  # noqa: F401
 
     import lakeprobe.collect.pytorch.watcher  # noqa: F401
 
