@@ -323,7 +323,6 @@ def test_check_tells_what_is_gone_and_mends_it(tmp_path: Path) -> None:
     assert "npu" not in lakeprobe("ls", "--lake", lake).out
 
 
-
 def test_ls(folder: Path, tmp_path: Path) -> None:
     done = lakeprobe("ls", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")
