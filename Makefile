@@ -4,7 +4,7 @@
 # make fuzz: tests with random inputs or noise, with all of their examples, and new ones each time; then SECONDS of
 #   damaged files for every reader, and of statements for the sandbox of rules.
 # make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).
-# make coverage: which lines of the package the tests run.
+# make coverage: make test, and which lines and branches of the package it runs.
 # make docs: builds the site of the docs in .site, and checks its links.
 # make packages: builds sdist and wheel, and uses both with every Python that is here.
 PYTHON ?= python3
@@ -60,9 +60,14 @@ faults: $(VENV)/ready
 	cc -shared -fPIC -O1 -Wall -o $(VENV)/shim.so tests/faults/shim.c -ldl
 	LD_PRELOAD=$(CURDIR)/$(VENV)/shim.so $(BIN)/python tests/faults/points.py $(if $(SAMPLE),--sample $(SAMPLE))
 
-coverage: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet pytest-cov
-	$(PYTEST) --cov lakeprobe --cov-report term:skip-covered
+# Every process that a test starts is traced, but for those that are killed, such as the workers of verify.
+coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
+coverage: environments
+	rm -rf .coverage
+	mkdir .coverage
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(MAKE) test
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 packages: $(VENV)/ready
 	.ci/packages
@@ -79,7 +84,7 @@ $(MINDSPORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(MINDSPORE)
 	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\([^",]*\).*/\1==\2/p' pyproject.toml > $(MINDSPORE)/oldest.txt
 	$(MINDSPORE)/bin/python -m pip install --quiet --constraint $(MINDSPORE)/oldest.txt \
-	  --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' 'pytest-xdist>=3.7' hypothesis
+	  --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' 'pytest-xdist>=3.7' hypothesis 'coverage>=7.10'
 	touch $@
 
 # What depends on the releases of numpy, pyarrow, msgspec, typer and MindSpore runs in both. SQL and Python alone do not:

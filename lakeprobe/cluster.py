@@ -122,23 +122,32 @@ def _attempt(function: Callable[[Any], Report], task: Any, settings: Mapping[str
         raise LakeError(f"the Ray cluster has lakeprobe {__version__}, and this is {version}; install the same on both")
     os.environ.update(settings)
     os.environ.pop("LAKEPROBE_ENGINE", None)
-    staged: Path | None = getattr(task, "staged", None)
-    if staged is None:
+    parts = _parts(task)
+    places = [(part.staged, part.staged.with_name(f".{part.staged.name}.{uuid.uuid4().hex}")) for part in parts]
+    if not places:
         return function(task)
-    own = staged.with_name(f".{staged.name}.{uuid.uuid4().hex}")
+    moved = tuple(replace(part, staged=own) for part, (_, own) in zip(parts, places, strict=True))
     try:
-        report = function(replace(task, staged=own))
-        if own.exists():  # a unit that the lake has is not written again
-            _give_name(own, staged)
+        report = function(moved if isinstance(task, tuple) else moved[0])
+        for staged, own in places:
+            if own.exists():  # a unit that the lake has is not written again
+                _give_name(own, staged)
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        for _, own in places:
+            shutil.rmtree(own, ignore_errors=True)
     return report
+
+
+def _parts(task: Any) -> tuple[Any, ...]:
+    """Return the tasks that a batch has, or a task by itself; none if they write no files."""
+    parts = task if isinstance(task, tuple) else (task,)
+    return tuple(part for part in parts if getattr(part, "staged", None))
 
 
 def _remove_attempts(task: Any) -> None:
     """Remove what workers that were killed have left of a task."""
-    if staged := getattr(task, "staged", None):
-        for own in staged.parent.glob(f".{glob.escape(staged.name)}.*"):
+    for part in _parts(task):
+        for own in part.staged.parent.glob(f".{glob.escape(part.staged.name)}.*"):
             shutil.rmtree(own, ignore_errors=True)
 
 

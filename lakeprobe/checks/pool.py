@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -23,6 +24,9 @@ from lakeprobe.work import Progress
 
 _START_LIMIT = 300.0
 """Seconds in which a worker must have imported its framework."""
+
+_END_LIMIT = 10.0
+"""Seconds that a worker has to end by itself."""
 
 
 def run_all(
@@ -67,6 +71,7 @@ def _drain(worker: _Worker, queue: Any, answers: SimpleQueue[Answer | Exception 
     try:
         for call in queue:
             answers.put(worker.answer(call))
+        worker.end()
     except (UsageError, OSError) as error:
         answers.put(error)
     finally:
@@ -99,6 +104,15 @@ class _Worker:
             answer = Answer(call.key, problem=f"its process ended: {self._end(process)}")
             self._stop()
         return answer
+
+    def end(self) -> None:
+        """Let the process end by itself, as no call follows: it gives back the memory of its device."""
+        process = self._process
+        if process is not None:
+            with suppress(BrokenPipeError):
+                _stream(process.stdin).close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_LIMIT)
 
     def kill(self) -> None:
         """End the process, whatever it does."""

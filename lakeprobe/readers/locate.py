@@ -45,7 +45,7 @@ def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> 
     root. A folder that holds a source is not searched further.
     """
     with _readable(path):
-        path = _there(path)
+        path = _existing(path)
         sources: list[Source] = []
         tables: list[TableFile] = []
         left_out: list[str] = []
@@ -62,7 +62,7 @@ def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> 
 def locate_run(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> Located:
     """The one run under `path`, of `steps` and `ranks` if any are named. Raises DumpError unless there is just one."""
     with _readable(path):
-        path = _there(path)
+        path = _existing(path)
         searched = list(_search(path))
         left_out = [line for listing, _ in searched for line in _left_out(listing)]
         sources = [source for _, found in searched for source in found]
@@ -84,7 +84,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise DumpError(f"{error.filename or path} cannot be read: {error.strerror}") from error
 
 
-def _there(path: Path) -> Path:
+def _existing(path: Path) -> Path:
     path = absolute(path)
     if not path.exists():
         raise DumpError(f"{path} does not exist; give a dump or a folder with dumps")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from lakeprobe.checks import verify as verifying
+from lakeprobe.cli import app
 from lakeprobe.errors import UsageError
 from lakeprobe.session import Lake
 
@@ -219,3 +222,14 @@ def test_a_part_of_a_gradient_is_not_held_against_the_whole(tmp_path):
     assert ("gelu", "backward", "recorded", "pass") in found
     assert ("softsign", "backward", "device", "pass") in found
     assert ("softsign", "backward", "recorded", "pass") not in found
+
+
+def test_the_command_says_what_it_found_and_exits_by_it(place, right):
+    done = CliRunner().invoke(app, ["verify", "tensor", "--name", "right", "--lake", str(place)])
+    assert done.exit_code == 0, done.output
+    counts = re.match(r"right: (\d+) calls of ops, (\d+) distinct, (\d+) known before\n", done.stdout)
+    calls, distinct, known = map(int, counts.groups())
+    assert calls >= distinct == known > 20
+    assert "Every op that ran is right: its error is what rounding explains." in done.stdout
+    unknown = CliRunner().invoke(app, ["verify", "nobody", "--lake", str(place)])
+    assert unknown.exit_code != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -23,21 +24,27 @@ _SAME = "name, role, type, dtype, shape, max, min, mean, norm, value, requires_g
 """The columns of tensors in which a run of ours and a dump of msprobe are the same."""
 
 
-def start(program: str, ranks: int, *words: str) -> list[tuple[int, str]]:
-    """Run `program` RANK PORT WORDS… for each rank. Returns the exit codes, and what was said on stderr."""
+def start(program: str, ranks: int, *words: str, optimizes: bool = False) -> list[tuple[int, str]]:
+    """Run `program` RANK PORT WORDS… for each rank. Returns the exit codes, and what was said on stderr.
+
+    `optimizes`: it has an optimizer, the first of which makes torch import what takes a second.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     with TemporaryDirectory() as said:
-        command = [sys.executable, __file__, said, str(ranks), program, port, *words]
-        done = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, timeout=240, check=True)
+        command = [sys.executable, __file__, "torch._dynamo" if optimizes else "torch", said, str(ranks), program, port]
+        done = subprocess.run(
+            [*command, *words], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, timeout=240, check=True
+        )
         texts = [(Path(said) / str(rank)).read_text() for rank in range(ranks)]
     return list(zip(json.loads(done.stdout), texts, strict=True))
 
 
-def _fork(said: str, ranks: str, program: str, *words: str) -> None:
-    """Run each rank in a fork of this process, which imports torch once for all of them. Prints their exit codes."""
-    import torch.distributed  # noqa: F401
+def _fork(imported: str, said: str, ranks: str, program: str, *words: str) -> None:
+    """Run each rank in a fork of this process, which imports once for all what takes long. Prints their exit codes."""
+    importlib.import_module(imported)
+    importlib.import_module("lakeprobe.collect.pytorch.watcher")
 
     processes = []
     for rank in range(int(ranks)):
@@ -164,7 +171,7 @@ def main(made: Callable[[], tuple[Any, Callable[[], float]]], ranks: int) -> Non
 
 def trained(program: str, ranks: int, who: str, folder: Path) -> list[Any]:
     """Run a job. Returns the losses and the parameters at the end, of each rank."""
-    ended = start(program, ranks, who, str(folder))
+    ended = start(program, ranks, who, str(folder), optimizes=True)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(text for _, text in ended)
     return [json.loads((folder / f"{who}.{rank}.json").read_text()) for rank in range(ranks)]
 

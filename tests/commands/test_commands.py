@@ -301,6 +301,28 @@ def test_check(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+ audits, 2 with violations\n", bad.err)
 
 
+def test_check_tells_what_is_gone_and_mends_it(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for run in ("npu", "gpu"):
+        assert lakeprobe("ingest", write_dump(tmp_path / run, dump_text(add=1.0)), "--lake", lake).code == 0
+    [unit] = lake.glob("run=npu/step=0/rank=0/*")
+    (unit / "ops.parquet").unlink()
+    (lake / "run=gpu" / "step=0" / "rank=0" / "0-other").mkdir()
+    bad = lakeprobe("check", "--lake", lake)
+    assert bad.code == 1
+    assert bad.out.splitlines() == [
+        "a file is gone: run=npu/step=0/rank=0",
+        f"left over: {lake}/run=gpu/step=0/rank=0/0-other",
+    ]
+    assert "2 things do not fit the log; mend it: lakeprobe check --repair" in bad.err
+    mended = lakeprobe("check", "--repair", "--lake", lake)
+    assert mended.code == 0, mended
+    assert "removed, since nothing names it: run=gpu/step=0/rank=0/0-other" in mended.err
+    assert lakeprobe("check", "--lake", lake).code == 0
+    assert "gpu" in lakeprobe("ls", "--lake", lake).out
+    assert "npu" not in lakeprobe("ls", "--lake", lake).out
+
+
 def test_ls(folder: Path, tmp_path: Path) -> None:
     done = lakeprobe("ls", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -259,6 +260,16 @@ def test_refused_statement(statement: str, tmp_path: Path) -> None:
         target, golden = dump(folder / "target", TARGET), dump(folder / "golden", GOLDEN)
         with pytest.raises(RuleError, match=r"rule\.sql: "):
             compare(target, golden, lake=folder / "lake", rule=str(folder / "rule.sql"))
+
+
+def test_every_wall_has_its_contract() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = [contract["name"] for contract in project["tool"]["importlinter"]["contracts"]]
+    table = page("architecture.md").partition("| Wall | Contract |\n|---|---|\n")[2].partition("\n\n")[0]
+    walls = [line.strip("| ").rsplit(" | ", 1)[1].removesuffix(" …") for line in table.splitlines()]
+    assert [[name for name in contracts if name.startswith(wall)] for wall in sorted(walls)] == [
+        [name] for name in sorted(contracts)
+    ]
 
 
 def test_links_lead_somewhere() -> None:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import UnitSink
 from lakeprobe.compare import run as comparing
+from lakeprobe.compare import unit
 from lakeprobe.compare.run import compare
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units
 from lakeprobe.errors import UsageError
@@ -90,7 +91,8 @@ def scenes(home: Path) -> list[Scene]:  # noqa: C901
         compare("npu", "gpu", lake=lake, name="c", jobs=1)
 
     def measure_quickly(lake: Path) -> None:
-        with patch.object(comparing, "compare_units", partial(_compare_units_once, kept=home / "results")):
+        quick = partial(_compare_units_once, kept=home / "results")
+        with patch.object(comparing, "compare_units", quick), patch.object(unit, "compare_units", quick):
             measure(lake)
 
     def compared(lake: Path) -> None:

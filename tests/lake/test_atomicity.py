@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import untraced
 from plain_dumps import files, leftovers, rows_of_units, without_publication, write_run
 
 import lakeprobe
@@ -291,7 +292,8 @@ except LakeError as error:
 @pytest.mark.parametrize("room", [0, 500, 3000, 50_000])
 def test_a_full_disk(run: Path, lake: Path, room: int) -> None:
     before = files(lake)
-    child = subprocess.run([sys.executable, "-c", FULL, run, lake, str(room)], capture_output=True, text=True)
+    command = [sys.executable, "-c", FULL, run, lake, str(room)]
+    child = subprocess.run(command, capture_output=True, text=True, env=untraced.environment())
     assert child.returncode == 3, child.stderr
     assert child.stderr == ""
     assert child.stdout.count("\n") == 1
@@ -303,7 +305,7 @@ def test_a_full_disk(run: Path, lake: Path, room: int) -> None:
 
 def test_no_room_for_a_new_lake(run: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", FULL, run, tmp_path / "new", "0"]
-    child = subprocess.run(command, capture_output=True, text=True)
+    child = subprocess.run(command, capture_output=True, text=True, env=untraced.environment())
     assert (child.returncode, child.stderr) == (3, "")
     assert "cannot be made a lake: File too large" in child.stdout
     ingest(run, lake=tmp_path / "new")  # what is left there does not stand in the way

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from plain_dumps import leftovers, without_publication, write_run
 
 from lakeprobe import work
+from lakeprobe.cluster import _attempt, _remove_attempts
 from lakeprobe.compare import run as comparing
-from lakeprobe.compare.unit import compare_units
+from lakeprobe.compare.batch import compare_batch
 from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.ingest import run as reading
 from lakeprobe.ingest.unit import ingest_unit
 from lakeprobe.lake import layout, log
+from lakeprobe.version import __version__
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
@@ -81,12 +86,41 @@ def killed_while_reading(task: Any) -> Any:
     return ingest_unit(task)
 
 
-def killed_while_comparing(task: Any) -> Any:
-    if once(task):
-        task.staged.mkdir(parents=True)
-        (task.staged / "results.parquet").write_bytes(b"half")
+def killed_while_comparing(tasks: tuple[Any, ...]) -> Any:
+    if once(tasks[-1]):
+        tasks[-1].staged.mkdir(parents=True)
+        (tasks[-1].staged / "results.parquet").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
-    return compare_units(task)
+    return compare_batch(tasks)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A task that writes a file into a folder."""
+
+    staged: Path
+
+
+def write(tasks: tuple[Written, ...]) -> int:
+    for task in tasks:
+        task.staged.mkdir()
+        (task.staged / "file").write_text(task.staged.name)
+    return len(tasks)
+
+
+def interrupted_after_writing(tasks: tuple[Written, ...]) -> int:
+    write(tasks)
+    raise KeyboardInterrupt
+
+
+def test_what_a_killed_attempt_at_a_batch_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    tasks = tuple(Written(tmp_path / name) for name in "ab")
+    with pytest.raises(KeyboardInterrupt), patch.object(shutil, "rmtree"):  # a killed worker removes nothing
+        _attempt(interrupted_after_writing, tasks, {}, __version__)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert _attempt(write, tasks, {}, __version__) == 2
+    _remove_attempts(tasks)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 @needs_ray
@@ -95,7 +129,8 @@ def test_a_killed_worker_changes_nothing(
 ) -> None:
     lake = tmp_path / "lake"
     monkeypatch.setattr(reading, "ingest_unit", killed_while_reading)
-    monkeypatch.setattr(comparing, "compare_units", killed_while_comparing)
+    monkeypatch.setattr(comparing, "batches", lambda tasks, jobs: [tuple(tasks[:2]), tuple(tasks[2:])])
+    monkeypatch.setattr(comparing, "compare_batch", killed_while_comparing)
     seen: list[tuple[int, int]] = []
     report = ingest(dumps / "npu", lake=lake, progress=lambda done, total: seen.append((done, total)))
     assert [unit.key.rank for unit in report.read] == [0, 1, 2]

@@ -61,3 +61,35 @@ def test_markdown_is_a_table_in_which_nothing_is_markup(compared: ComparisonResu
     assert len(lines) == 11
     assert lines[10].startswith("| `Torch.a<b>\"&'¦")
     assert lines[10].count("|") == 5
+
+
+def write_ops(folder: Path, ops: list[str], norm: float) -> Path:
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "Max": 1.0, "Min": -1.0, "Mean": 0.1}
+    data = {op: {"input_args": [leaf | {"Norm": 1.0}], "output": [leaf | {"Norm": norm}]} for op in ops}
+    folder.mkdir()
+    (folder / "dump.json").write_text(
+        json.dumps({"task": "statistics", "level": "L1", "framework": "pytorch", "data": data})
+    )
+    return folder
+
+
+def test_markdown_names_twenty_ops_and_cuts_long_names(tmp_path: Path) -> None:
+    ops = [f"Torch.{'f' * 200}.{call}.forward" for call in range(23)]
+    sides = [write_ops(tmp_path / name, ops, norm) for name, norm in (("target", 2.0), ("golden", 1.0))]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        [path] = lake.compare(*sides, name="c").write(tmp_path / "out", "markdown")
+    lines = path.read_text().splitlines()
+    assert lines[2] == "23 ops, 23 of them with a difference beyond float noise."
+    assert lines[4:7] == ["| error |", "|---:|", "| 23 |"]
+    assert [line.split(" | ")[0] for line in lines[10:-2]] == [f"| `Torch.{'f' * 113}…`"] * 20
+    assert lines[-2:] == ["", "… and 3 more"]
+
+
+def test_markdown_of_equal_runs_has_no_table_of_ops(tmp_path: Path) -> None:
+    sides = [write_ops(tmp_path / name, ["Torch.f.0.forward"], 1.0) for name in ("target", "golden")]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        [path] = lake.compare(*sides, name="c").write(tmp_path / "out", "markdown")
+    assert path.read_text() == (
+        "### lakeprobe: step 0, rank 0\n\n1 ops, 0 of them with a difference beyond float noise.\n\n"
+        "| pass |\n|---:|\n| 1 |\n"
+    )
