@@ -32,6 +32,7 @@ HERE_TOO = [
     "as accelerate: mixed precision, accumulation", "as DeepSpeed: an engine, flat parameters",
     "as Megatron: chunks, main_grad, a pipeline's backward",
     "map", "a module that copies and saves itself",
+    "two hundred modules in each other", "a pickle of the model and of functions", "is_grads_batched",
 ]  # fmt: skip
 
 

@@ -597,3 +597,52 @@ def test_a_tensor_of_tensors_is_recorded_by_its_components(memory: Memory) -> No
 
     leaf = output_of(memory, "relu", TwoTensor(torch.ones(2), torch.full((2,), 2.0)))
     assert {name: component["Max"] for name, component in leaf.items()} == {"a": 1.0, "b": 2.0}
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_a_model_that_nearly_fills_the_stack_trains(level: str, memory: Memory) -> None:
+    limit = sys.getrecursionlimit()
+    model: nn.Module = nn.Linear(2, 2)
+    for _ in range(160):
+        model = nn.Sequential(model)
+    model(torch.ones(1, 2))  # fits without us
+    capturing = capture(memory, model, level=level)
+    capturing.start(model)
+    inside = sys.getrecursionlimit()
+    model(torch.ones(1, 2)).sum().backward()
+    capturing.stop()
+    assert (inside, sys.getrecursionlimit()) == (2 * limit, limit)
+    assert len(bodies(memory)) == {"L0": 321, "L1": 4, "mix": 325}[level]
+
+
+def test_a_limit_of_the_stack_that_the_program_sets_in_a_step_stays(memory: Memory) -> None:
+    limit = sys.getrecursionlimit()
+    capturing = capture(memory, net(), level="L1")
+    capturing.start()
+    sys.setrecursionlimit(limit + 77)
+    try:
+        capturing.stop()
+        assert sys.getrecursionlimit() == limit + 77
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_functions_can_be_pickled_in_a_step_and_are_torchs_own_afterwards(memory: Memory) -> None:
+    capturing = capture(memory, None, level="L1")
+    capturing.start()
+    kept = [pickle.dumps(each) for each in (torch.relu, torch.nn.functional.gelu, torch.linalg.norm, torch.Tensor.exp)]
+    capturing.stop()
+    own = [torch.relu, torch.nn.functional.gelu, torch.linalg.norm, torch.Tensor.exp]
+    assert [pickle.loads(each) for each in kept] == own
+
+
+def test_gradients_that_come_in_a_batch_are_recorded_as_the_whole_batch(memory: Memory) -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    capturing = capture(memory, None, level="L1")
+    capturing.start()
+    torch.autograd.grad(torch.sin(x), x, grad_outputs=torch.tensor([[1.0, 0.0], [0.0, 3.0], [5.0, -7.0]]),
+                        is_grads_batched=True)  # fmt: skip
+    capturing.stop()
+    assert memory.notes == []
+    (leaf,) = bodies(memory)["Torch.sin.0.backward"]["input"]
+    assert (leaf["shape"], leaf["Max"], leaf["Min"]) == ([3, 2], 5.0, -7.0)

@@ -57,6 +57,7 @@ class Calls:
             recording = self._recording if self._trials is None else self._trials.recording
             make = recording if self._wants(place.name) else self._silent
             known = functools.update_wrapper(make(place.name, place.function), place.function)
+            known.__module__, known.__qualname__ = place.path  # pickle looks for a function there
             self._known[key] = known
         return known
 

@@ -31,6 +31,7 @@ _MEMORY_FORMATS = {
     torch.channels_last_3d: "channels_last_3d",
     torch.preserve_format: "preserve_format",
 }
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 _DTYPES = {dtype: str(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _TENSOR_KINDS = {
     "DTensor": "torch.distributed.tensor.DTensor",
@@ -130,6 +131,8 @@ class Leaves:
         return None if items is None else self._items(items, file, depth, [] if type(items) is enumerate else {})
 
     def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
+        if _is_batched(tensor):  # gradients of `is_grads_batched`, which pass the graph all at once: the whole batch
+            tensor = torch._remove_batch_dim(tensor, 1, 0, 0)
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             return self._stored(tensor)
         leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}

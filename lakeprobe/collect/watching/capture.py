@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from lakeprobe import diagnostics
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
-from lakeprobe.collect.watching import switch
+from lakeprobe.collect.watching import depth, switch
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.pace import Pace
 from lakeprobe.collect.watching.recorder import Recorder, guarded
@@ -65,6 +65,7 @@ class Capture:
         self._perturbed = False
         self._closed = False
         self._noted = 0
+        self._restore_depth: Callable[[], None] = lambda: None
 
     def start(self, model: Any = None, rank: int | None = None) -> None:
         """Start or continue recording. Does nothing if it is running, or if the settings exclude the step or rank.
@@ -91,6 +92,7 @@ class Capture:
             self._watcher.stop()
             raise
         Capture._running = self
+        self._restore_depth = depth.deepen()
         self.recorder.running = True
 
     @property
@@ -130,6 +132,7 @@ class Capture:
         """Restore the framework and the model."""
         self.recorder.running = False
         Capture._running = None
+        self._restore_depth()
         self._watcher.stop()
         self.recorder.leaves.forget_all()
 

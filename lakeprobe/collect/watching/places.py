@@ -21,6 +21,13 @@ class Place:
     """What the owner itself holds under the attribute, or _INHERITED if a base class holds it."""
 
     @property
+    def path(self) -> tuple[str, str]:
+        """The module of the place, and the path inside it."""
+        if isinstance(self.owner, type):
+            return self.owner.__module__, f"{self.owner.__qualname__}.{self.attribute}"
+        return self.owner.__name__, self.attribute
+
+    @property
     def unchanged(self) -> bool:
         """Whether the owner still has the original function."""
         return self.holds(self.own)
