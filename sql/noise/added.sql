@@ -3,7 +3,7 @@
 --   none of its ops explains its output
 -- parameters: the tables noise_ops, noise_errors, noise_floors and noise_repeat
 -- flips: noise can move an element over the kink of a function, so that its gradient appears or vanishes as a whole:
---   the gradient of a large element, or of a few
+--   the gradient of a large element, or of a few; or over a step, as of ceil, so that it changes by as much as it is
 -- gain: decades of error_out above the input error and the floor of its way of rounding; lower_gain likewise of
 --   lower_out
 -- usual, spread: the median gain of the other ops of its kind and its spread (1.4826 · median deviation). Two ops
@@ -46,11 +46,11 @@ WITH
             lower_out,
             floor AS kind_floor,
             most,
-            if(
-                o.phase = 'backward' AND has_kink(api),
-                4 / sqrt(n),
-                0
-            ) AS flips,
+            CASE
+                WHEN o.phase = 'backward' AND has_kink(api) THEN 4 / sqrt(n)
+                WHEN o.phase = 'forward' AND has_steps(api) AND error_in > 0 THEN 1
+                ELSE 0
+            END AS flips,
             condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2 + flips ** 2 + coalesce(replaced, 0) ** 2) AS expected,
             log10(greatest(error_out, 1e-8) / expected) AS gain,
             log10(greatest(lower_out, 1e-8) / expected) AS lower_gain

@@ -104,7 +104,7 @@ DEFECTS = (
                             (*within(f"{LAYER}.0.attention.output", f"layer_norm|{ADD}"),
                              Cause(rf"^Module\.{LAYER}\.0\.attention\.output\.LayerNorm\."))),
     defects.setting("circular", "deberta.encoder.conv.conv", "padding_mode", "circular", "conv1d|pad"),
-    Defect("table", "weights", (*within("deberta.encoder", "layer_norm|linear|bmm"),
+    Defect("table", "weights", (*within("deberta.encoder", "layer_norm|dropout|linear|bmm"),
                                 *inside("deberta.encoder.LayerNorm", "layer_norm")), _position_table),
     Defect("head_bias", "weights", inside("classifier", "linear"), _double_weight),
     defects.changed_weight("one_element", f"{LAYER}.1.attention.self.value_proj", "linear", defects.one_element),

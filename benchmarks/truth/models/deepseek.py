@@ -112,7 +112,7 @@ DEFECTS = (
     defects.setting("norm_eps", f"{LAYER}.1.self_attn.kv_a_layernorm", "variance_epsilon", 1e-3, r"__r?add__|add"),
     Defect("scaled", "argument", within(f"{LAYER}.1.self_attn", r"__r?i?mul__|mul|scaled_dot_product_attention"),
            _scale),
-    Defect("rotary_halves", "wiring", within(f"{LAYER}.[012].self_attn", r"\w+"), _halves),
+    Defect("rotary_halves", "wiring", within(f"{LAYER}.0.self_attn", r"\w+"), _halves),
     Defect("rotary_base", "weights", (*within("model.rotary_emb", r"\w+"), Cause(r"^Module\.model\.rotary_emb\.")),
            _base),
     Defect("factor", "argument", within(ROUTER, r"__r?i?mul__|mul"), _factor),

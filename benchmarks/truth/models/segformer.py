@@ -72,8 +72,8 @@ def _no_drop(training: Training) -> None:
     training.module(f"{STAGE}.1.blocks.1.drop_path").drop_prob = 0.2
 
 
-def _norm_before(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """What goes into the MLP is normalised, and the residual too."""
+def _copied_first(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """What goes into the MLP is multiplied by one."""
 
     def rewired(hidden: torch.Tensor, height: int, width: int) -> torch.Tensor:
         return forward(hidden * 1.0, height, width)
@@ -105,7 +105,7 @@ DEFECTS = (
                      lambda old: nn.Identity()),
     defects.replaced("relu6", f"{HEAD}.activation", lambda old: nn.LeakyReLU(0.01)),
     defects.replaced("no_dropout", f"{HEAD}.dropout", lambda old: nn.Identity()),
-    defects.changed_forward("copied", "op", f"{STAGE}.2.blocks.0.mlp", _norm_before,
+    defects.changed_forward("copied", "op", f"{STAGE}.2.blocks.0.mlp", _copied_first,
                             within(f"{STAGE}.2.blocks.0", r"__r?mul__|mul")),
     defects.changed_forward("places", "wiring", f"{STAGE}.1.blocks.0.mlp.dwconv", _transposed_places,
                             within(f"{STAGE}.1.blocks.0.mlp.dwconv", r"\w+")),
@@ -120,12 +120,13 @@ DEFECTS = (
     defects.other_data("mirrored", inside(f"{STAGE}.0.patch_embeddings.proj", "conv2d"), _mirrored),
     defects.other_data("channels", inside(f"{STAGE}.0.patch_embeddings.proj", "conv2d"), _channels, batch=1),
     defects.other_data("brighter", inside(f"{STAGE}.0.patch_embeddings.proj", "conv2d"), _brighter),
-    defects.optimizer("sgd_momentum", r"mul_|add_", momentum=0.8),
+    Defect("sgd_momentum", "loop", call(r"mul_|add_"), lambda training: training.settings.update(momentum=0.8), 1),
     defects.optimizer("rate", r"add_", lr=0.051),
     defects.optimizer("nesterov", r"add|add_", nesterov=True),
     defects.no_clipping(),
-    defects.faulty_kernel("norm_kernel", within(f"{STAGE}.1", "layer_norm") +
-                          (Cause(rf"^Module\.{STAGE}\.1\..*[nN]orm"),), ATEN.native_layer_norm, 7, scaled(1.002)),
+    defects.faulty_kernel("norm_kernel", (*within(f"{STAGE}.1", "layer_norm"),
+                                          Cause(rf"^Module\.{STAGE}\.1\..*[nN]orm")),
+                          ATEN.native_layer_norm, 7, scaled(1.002)),
     defects.faulty_kernel("upsampling_kernel", call("interpolate"), ATEN.upsample_bilinear2d, 1, one_element_wrong),
 )  # fmt: skip
 
