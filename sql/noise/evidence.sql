@@ -171,16 +171,21 @@ WITH
         ) AS e ON e.number = o.number AND o.is_leaf
         WINDOW earlier AS (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ),
+    parameters_taken AS (
+        SELECT upper, n
+        FROM noise_makers
+        WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
+    ),
     -- behind a step of the optimizer parameters differ by the noise of that step; what ops add to a large error is no
-    -- measure of it
+    -- measure of it. The larger half of them tells: a bias that began at 0 is as wrong as its gradient
     parameter_errors AS (
         SELECT
-            coalesce(median(upper), 0) AS middle,
+            coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
             greatest(1e-3, if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), 1e-2)))
                 AS most
-        FROM noise_makers
+        FROM parameters_taken
+        CROSS JOIN (SELECT median(n) AS middle_n FROM parameters_taken)
         CROSS JOIN matmul_floor
-        WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
     ),
     integers AS (
         SELECT coalesce(min(number), 2147483647) AS number
