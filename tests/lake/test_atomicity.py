@@ -135,19 +135,25 @@ def test_a_reader_sees_all_or_nothing_while_units_are_replaced(tmp_path: Path) -
         except BaseException as error:  # noqa: BLE001 shown by the test, in its own thread
             failures.append(error)
 
-    writer = threading.Thread(target=replace)
-    writer.start()
-    seen = set()
-    while writer.is_alive():
-        with lakeprobe.open(lake, create=True) as opened:
+    def counts() -> set[int]:
+        seen = set()
+        with lakeprobe.open(lake) as opened:
             for table in ("dumps", "stacks", "ops", "tensors", "contents", "values"):
                 found = opened.sql(f'SELECT run, step, rank, count(*) FROM "{table}" GROUP BY ALL').fetchall()
                 assert {row[:3] for row in found} == {("gpu", 0, 0), ("gpu", 1, 0)}
-                counts = {count for *_, count in found}
-                assert counts in ([{1}] if table in ("dumps", "stacks") else [{10}, {300}])  # never one of each
-                seen |= counts
+                now = {count for *_, count in found}
+                assert now in ([{1}] if table in ("dumps", "stacks") else [{10}, {300}])  # never one of each
+                seen |= now
+        return seen
+
+    writer = threading.Thread(target=replace)
+    seen = counts()
+    writer.start()
+    while writer.is_alive():
+        seen |= counts()
     writer.join()
     assert failures == []
+    seen |= counts()
     assert seen == {1, 10, 300}
 
 
