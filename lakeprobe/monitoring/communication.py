@@ -14,10 +14,8 @@ from torch import distributed
 
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
 from lakeprobe.collect.pytorch.collectives import ONLY_WRITTEN
-from lakeprobe.monitoring.meter import Meter
+from lakeprobe.monitoring.meter import Guard, Meter
 from lakeprobe.monitoring.writing import Key
-
-Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
 _NOT_THE_USERS = (f"{torch.__path__[0]}/", __file__.rpartition("/")[0])
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lakeprobe.monitoring import measures
 from lakeprobe.monitoring.settings import TEXTS, Settings
 from lakeprobe.monitoring.writing import Key, Row
+
+Guard = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Makes a function of ours end the monitoring, not the training, if it fails (session.py)."""
 
 _SCALED_POINTS = frozenset(("gradient_unreduced", "input_gradient", "output_gradient"))
 """What backward makes of a loss that a GradScaler has scaled, before it is unscaled for the optimizer."""

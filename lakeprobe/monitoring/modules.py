@@ -13,13 +13,12 @@ from torch import nn
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.monitoring import features
-from lakeprobe.monitoring.meter import Meter
+from lakeprobe.monitoring.meter import Guard, Meter
 from lakeprobe.monitoring.settings import fits
 
 if TYPE_CHECKING:
     from lakeprobe.collect.watching.recorder import Recorder
 
-Guard = Callable[[Callable[..., Any]], Callable[..., Any]]
 Slots = dict[int, str]
 """The place of each tensor in the arguments or results of a module, by the tensor's id."""
 

@@ -13,12 +13,10 @@ from torch import nn
 from lakeprobe.collect.pytorch.modules import accumulator
 from lakeprobe.monitoring import measures, scaling
 from lakeprobe.monitoring.communication import Communication
-from lakeprobe.monitoring.meter import Meter
+from lakeprobe.monitoring.meter import Guard, Meter
 from lakeprobe.monitoring.modules import Modules
 from lakeprobe.monitoring.settings import Settings, fits
 from lakeprobe.monitoring.writing import Row
-
-Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
 ANY = "any optimizer"
 """In place of an optimizer: each step of any of them ends a step."""
@@ -78,7 +76,7 @@ class Hooks:
         meter = self.meter
         if not meter.on:
             return
-        again = meter.count(f"{id(optimizer)}", "updates") or None
+        again = meter.count(str(id(optimizer)), "updates") or None
         scale = self._note_fused(optimizer)
         moments = dict(self._moments()) if meter.wants("moment1") or meter.wants("agreement") else {}
         parameters = self._updated_by(optimizer)
@@ -146,7 +144,7 @@ class Hooks:
             self._keep(hooking.register_optimizer_step_pre_hook(_ahead(before_update)))
             self._keep(hooking.register_optimizer_step_post_hook(lambda *_: after_update()))
         elif isinstance(optimizer, (list, tuple, torch.optim.Optimizer)):  # of several the last one ends the step
-            several = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+            several = _several(optimizer)
             for each in several:
                 self._keep(each.register_step_pre_hook(_ahead(before_update)))
             self._keep(several[-1].register_step_post_hook(lambda *_: after_update()))
@@ -159,7 +157,7 @@ class Hooks:
         """Return what measures a step that a GradScaler skips: nothing is updated, but the step ends."""
 
         def skipped(optimizer: Any, scale: float) -> None:
-            several = self._optimizer if isinstance(self._optimizer, (list, tuple)) else [self._optimizer]
+            several = _several(self._optimizer)
             if self._optimizer is not ANY and all(optimizer is not each for each in several):
                 return
             self._note_scaler(scale, 1.0)
@@ -251,6 +249,11 @@ def named(models: Sequence[nn.Module], method: str) -> Iterator[tuple[str, Any]]
         prefix = f"{number}:" if len(models) > 1 else ""
         for name, member in getattr(model, method)():
             yield prefix + name, member
+
+
+def _several(optimizer: Any) -> Sequence[Any]:
+    """Return the optimizers that the script gave, of which each updates by itself."""
+    return optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
 
 
 def _optimizers(optimizer: Any) -> list[Any]:

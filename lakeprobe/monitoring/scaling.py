@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 
-from lakeprobe.monitoring.meter import Meter
-
-Guard = Callable[[Callable[..., None]], Callable[..., None]]
+from lakeprobe.monitoring.meter import Guard, Meter
 
 SCALER = "grad_scaler"
 """The name of the series of point scaler: skipped, and scale where it is known."""

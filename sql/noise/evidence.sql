@@ -57,7 +57,7 @@ WITH
             p.role NOT IN ('output', 'parameters_grad') AS is_input,
             p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AS is_tensor,
             NOT same_dtype(p.target_dtype, p.golden_dtype) AS other_dtype,
-            -- with what its inputs lie in memory, the last step of a function changes, and so the form of its gradient
+            -- where inputs lie otherwise in memory, a function may end in another step, whose gradient has another shape
             NOT same_shape(p.target_shape, p.golden_shape, p.matched_by)
             AND NOT (o.phase = 'backward' AND list_product(p.target_shape) = list_product(p.golden_shape)) AS other_shape,
             p.target_kind = p.golden_kind

@@ -2,8 +2,8 @@
 -- grain: one value of the series
 -- The range is that of the logarithms, by their median and their median absolute deviation: gradients have heavy tails,
 -- and a mean would move with the jump. Zeros are left out. A small value alone is no jump, because the norm of a single
--- number comes near zero by chance, or on its way through zero: the next value has to be small
--- too, and the one before not.
+-- number comes near zero by chance, or on its way through zero: the next value has to be small too, and the one before
+-- not.
 WITH
     limits AS (
         SELECT

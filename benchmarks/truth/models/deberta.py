@@ -82,7 +82,7 @@ def _norm_before_sum(module: nn.Module, forward: Callable[..., Any]) -> Callable
     return rewired
 
 
-def _double_weight(training: Training) -> None:
+def _head_bias(training: Training) -> None:
     head = training.module("classifier")
     with torch.no_grad():
         head.bias += 0.01
@@ -106,7 +106,7 @@ DEFECTS = (
     defects.setting("circular", "deberta.encoder.conv.conv", "padding_mode", "circular", "conv1d|pad"),
     Defect("table", "weights", (*within("deberta.encoder", "layer_norm|dropout|linear|bmm"),
                                 *inside("deberta.encoder.LayerNorm", "layer_norm")), _position_table),
-    Defect("head_bias", "weights", inside("classifier", "linear"), _double_weight),
+    Defect("head_bias", "weights", inside("classifier", "linear"), _head_bias),
     defects.changed_weight("one_element", f"{LAYER}.1.attention.self.value_proj", "linear", defects.one_element),
     defects.changed_weight("transposed", f"{LAYER}.0.attention.self.pos_key_proj", "linear", defects.transposed),
     defects.changed_weight("reinitialised", f"{LAYER}.1.output.dense", "linear", defects.reinitialised),

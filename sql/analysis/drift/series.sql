@@ -6,7 +6,8 @@
 -- Series pair by rank, name, point, metric, step and micro step. Digests, which say nothing about how far, are left out.
 -- Rounding grows slowly from step to step, since training is chaotic (E. N. Lorenz, Deterministic nonperiodic flow,
 -- 1963); a defect grows at once. So a series leaves golden where its difference is beyond the threshold and many times
--- what the largest one until 20 values ago would have come to at the pace of the 20 values before. It began in the first of the values in between that stands out.
+-- what the largest one until 20 values ago would have come to at the pace of the 20 values before. It began in the
+-- first of the values in between that stands out.
 -- A series that leaves earlier comes first, and in one step what the script logged, such as the loss.
 WITH
     limits AS (
