@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -30,7 +30,8 @@ from lakeprobe import diagnostics
 from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.journals import journal
-from lakeprobe.journals.journal import Head, Op
+from lakeprobe.journals.journal import Head
+from lakeprobe.journals.ops import Op, Skeletons, add
 from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -51,8 +52,6 @@ FORMAT = "lakeprobe"
 
 PERTURB = "perturb"
 """The task at which each call is run again with changed inputs."""
-_CONTAINERS = frozenset((list, dict))
-_PLAIN = frozenset((bool, int, float, str, type(None)))
 _MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """Errors that a malformed op can raise."""
 _LONGEST_WAIT = 30.0
@@ -186,7 +185,7 @@ def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -
         if len(ranks) != 1 or not _are_new(log.read(lake), heads):
             return []
         try:
-            read = [(path, head, *_tables_of(path, head)) for path, head in journals]
+            read = _read_alike(journals) or [(path, head, *_tables_of(path, head)) for path, head in journals]
         except _MALFORMED:
             return []
         units = {head.key: tables for _, head, row, tables in read if row["ops"]}
@@ -247,13 +246,24 @@ def _are_new(snapshot: Snapshot, heads: Sequence[Head]) -> bool:
     return len(keys) == len(heads) and not any(layout.has_unit(snapshot, key) for key in keys)
 
 
-def _tables_of(path: Path, head: Head) -> tuple[dict[str, Any], _Tables]:
+def _read_alike(journals: Sequence[tuple[Path, Head]]) -> list[tuple[Path, Head, dict[str, Any], _Tables]]:
+    """Return the paths, heads, rows of dumps and tables of journals, read by skeletons.
+
+    Returns nothing if the units must not share the numbers of places. Raises DumpError and what else is malformed.
+    """
+    skeletons = Skeletons()
+    read = [(path, head, *_tables_of(path, head, skeletons)) for path, head in journals]
+    leaves = skeletons.leaves
+    return read if leaves is None or leaves.can_be_shared else []
+
+
+def _tables_of(path: Path, head: Head, skeletons: Skeletons | None = None) -> tuple[dict[str, Any], _Tables]:
     """Return the row of dumps of a journal's unit, and the rows of all of its tables."""
     left_out: dict[int, str] = {}
     while True:
         tables: _Tables = {}
         try:
-            row = _write_without(left_out, path.parent, path, head, partial(_append, tables))
+            row = _write_without(left_out, path.parent, path, head, partial(_append, tables), skeletons)
         except _RefusedError as refused:
             left_out[refused.place] = refused.reason
             continue
@@ -327,10 +337,12 @@ def _write_tables(folder: Path, path: Path, head: Head) -> dict[str, Any]:
             return row
 
 
-def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: Head, emit: Emit) -> dict[str, Any]:
+def _write_without(
+    left_out: Mapping[int, str], folder: Path, path: Path, head: Head, emit: Emit, skeletons: Skeletons | None = None
+) -> dict[str, Any]:
     """Hand the rows of all tables of a unit except dumps to `emit`, and return the row of dumps.
 
-    Its values are linked into `folder`.
+    Its values are linked into `folder`. `skeletons` are those of other units of the run.
     """
     contents: list[dict[str, Any]] = []
     of_name: dict[str, str] = {}
@@ -343,17 +355,20 @@ def _write_without(left_out: Mapping[int, str], folder: Path, path: Path, head: 
         content = of_name.pop(str(name), "") or None
         return content, None if content else _NOT_KEPT
 
-    tables = Tables(Source(FORMAT, folder, folder, head.step, head.rank), path, content_of, emit)
+    source = Source(FORMAT, folder, folder, head.step, head.rank)
+    tables = Tables(source, path, content_of, emit, like=None if skeletons is None else skeletons.leaves)
     for batch in journal.batches(path):
         contents += batch.contents
         stacks += [tables.stack(frames) for frames in batch.stacks]
-        for encoded in batch.ops:
-            if place not in left_out:
+        ops = [msgspec.msgpack.decode(encoded, type=Op) for encoded in batch.ops]
+        is_taken = skeletons is not None and not left_out and ops and skeletons.take(tables, ops, stacks)
+        for number, op in enumerate(() if is_taken else ops, place):
+            if number not in left_out:
                 try:
-                    _add(tables, msgspec.msgpack.decode(encoded, type=Op), stacks, of_name)
+                    add(tables, op, stacks, of_name)
                 except _MALFORMED as error:
-                    raise _RefusedError(place, str(error)) from error
-            place += 1
+                    raise _RefusedError(number, str(error)) from error
+        place += len(ops)
         ended = batch.ended
         notes += batch.notes
     summary = tables.close()
@@ -394,46 +409,6 @@ def _perturbed(head: Head) -> list[str]:
 
 def _side_files(head: Head) -> str:
     return COLLECTED if head.head.get("settings", {}).get("extra_info", True) else MISSING
-
-
-def _add(tables: Tables, op: Op, stacks: list[int], of_name: dict[str, str]) -> None:
-    body = json.loads(op.body) if isinstance(op.body, str) else op.body
-    _adapt(body, of_name)
-    name = names.debug_point(op.op) if op.op.endswith(".debug") else _parsed(op.op)
-    stack = None if op.stack is None else stacks[op.stack]
-    tables.add(op.op, name, body, parent=op.parent, began=op.began, stack=stack)
-
-
-@lru_cache(maxsize=1 << 16)
-def _parsed(op: str) -> names.OpName:
-    """Return the parts of the name of an op. The steps of a run have mostly the same ops."""
-    return names.parse(op)
-
-
-def _adapt(value: Any, of_name: dict[str, str]) -> None:
-    """Convert the leaves of a body to the form that `lakeprobe.readers.leaves` takes.
-
-    `of_name` gets content hashes by data_name. The wide statistics become a tuple, which no dump.json can have.
-    """
-    pending = [value]
-    while pending:
-        container = pending.pop()
-        if container.__class__ is list:
-            pending += [item for item in container if item.__class__ in _CONTAINERS]
-        elif container.__class__ is not dict:
-            continue
-        elif container.get("dtype").__class__ is str:  # a tensor's leaf; among named arguments, dtype is a leaf itself
-            if "wide" in container:
-                container["wide"] = tuple(container["wide"])
-            if "data_name" in container and container.get("tensor").__class__ is str:
-                of_name[container["data_name"]] = container.pop("tensor")
-        else:
-            for key, item in container.items():
-                kind = item.__class__
-                if kind in _CONTAINERS:
-                    pending.append(item)
-                elif kind not in _PLAIN:  # bytes, which exist in msgpack but not in JSON
-                    container[key] = str(item)
 
 
 def _link_values(journaled: Path, folder: Path, contents: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -91,6 +91,19 @@ def _validity(present: NDArray[np.bool_]) -> pa.Buffer | None:
     import pyarrow as pa
 
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def placed(values: Sequence[Any], rows: Sequence[int], length: int, type: pa.DataType) -> pa.Array:
+    """The column of `length` rows that holds `values` at these rows and null elsewhere."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not rows:
+        return pa.nulls(length, type=type)
+    places = np.zeros(length, dtype=np.int32)
+    absent = np.ones(length, dtype=bool)
+    places[rows], absent[rows] = np.arange(len(rows)), False
+    return pa.array(values, type=type).take(pa.array(places, mask=absent))
 
 
 def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:

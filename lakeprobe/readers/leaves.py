@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import DEEPEST_VALUE, MOST_LEAVES, MOST_PLACES
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.columns import Codes, fixed, lists, numbers, sparse, texts
+from lakeprobe.readers.columns import Codes, fixed, lists, numbers, placed, sparse, texts
 from lakeprobe.readers.source import ContentOf
 from lakeprobe.schema import arrow_schema
 
@@ -53,6 +53,8 @@ _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_gr
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
 _PER_LEAF = ("_place_codes", "_form_codes", "_shape_codes", "_letter_codes", "_max", "_min", "_mean", "_norm")
 _KEPT_TEXTS = 1024
+_MOST_SHARED = 1 << 16
+"""The maximum number of places that dumps share."""
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
@@ -94,6 +96,10 @@ class Alike(NamedTuple):
     """The leaf that has the n-th such digest."""
     files: Sequence[tuple[int, int]]
     """The leaves that have such file names, in their order, each with the number of its name."""
+    wides: range
+    """Where the learner's `varying` has the leaves with such wide statistics."""
+    values: Sequence[int]
+    """The leaf that has the n-th such value."""
     sparse: Sequence[tuple[int, str, Any]]
     """Rare values: leaf, column, value."""
 
@@ -105,8 +111,11 @@ class Varying(NamedTuple):
     """Max, min, mean and norm in turns: floats, integers that a double holds, or None."""
     is_floats: bool
     """Whether all of them are floats."""
-    digests: Sequence[str]
-    files: Sequence[str]
+    digests: Sequence[str] = ()
+    files: Sequence[str] = ()
+    wides: Sequence[Any] = ()
+    """Six in turns, as WIDE says."""
+    values: Sequence[str] = ()
 
 
 class Leaves:
@@ -152,7 +161,10 @@ class Leaves:
             name: {}
             for name in ("max_int", "min_int", "value", "digest", "data_name", "content", "content_problem", "extra")
         }
-        self._wide: dict[int, tuple[Any, ...]] = {}
+        self._wide_rows = array("i")
+        """The rows that have wide statistics, in their order."""
+        self._wides: list[Any] = []
+        """The wide statistics of these rows, six each."""
 
     def __len__(self) -> int:
         """Rows collected since the last batch was taken."""
@@ -204,6 +216,19 @@ class Leaves:
         learner._reset()
         return learner
 
+    def sharing(self, where: str, part: str, content_of: ContentOf) -> Leaves:
+        """Leaves of another dump file `where` that share these numbers of places, forms and shapes."""
+        leaves = copy(self)
+        leaves._where, leaves._part, leaves._content_of = where, part, content_of
+        leaves._taken = 0
+        leaves._reset()
+        return leaves
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether other dumps may have these numbers of places: no slot has several, and there are not many."""
+        return len(self._places) <= _MOST_SHARED and all(place.repeat == 0 for place in self._places)
+
     def statistics(self, rows: range) -> Iterator[tuple[float, ...]]:
         """Max, min, mean and norm of each of the last collected `rows`; 0.0 where there is none."""
         return zip(*(column[rows.start :] for column in (self._max, self._min, self._mean, self._norm)), strict=True)
@@ -211,8 +236,11 @@ class Leaves:
     def pop_sparse(self) -> list[tuple[int, str, Any]]:
         """Take the rare values out of the collected rows: row, column, value."""
         popped = [(row, column, value) for column, found in self._sparse.items() for row, value in found.items()]
+        sixes = zip(*[iter(self._wides)] * len(WIDE), strict=True)
+        popped += [(row, "wide", six) for row, six in zip(self._wide_rows, sixes, strict=True)]
         for found in self._sparse.values():
             found.clear()
+        self._wide_rows, self._wides = array("i"), []
         return popped
 
     def add_alike(
@@ -240,9 +268,16 @@ class Leaves:
         """Fill in the statistics of the leaves that were last collected, whose entries begin at the rows `begins`."""
         import numpy as np
 
-        fours, learned = _expanded([one.statistics for one in alike])
-        if len(learned):
-            rows = np.repeat(begins, fours) + np.frombuffer(learner.varying, np.int32)[learned]
+        def rows_of(places: Sequence[range]) -> NDArray[np.int64]:
+            each, learned = _expanded(places)
+            leaves = np.array(learner.varying, dtype=np.int32)[learned]
+            rows: NDArray[np.int64] = np.repeat(begins, each) + leaves
+            return rows
+
+        self._wide_rows.extend(rows_of([one.wides for one in alike]).tolist())
+        self._wides += varying.wides
+        rows = rows_of([one.statistics for one in alike])
+        if len(rows):
             numbers = varying.statistics if varying.is_floats else self._as_doubles(rows.tolist(), varying.statistics)
             values = np.array(numbers, dtype=np.float64).reshape(-1, 4)
             for position, column in enumerate((self._max, self._min, self._mean, self._norm)):
@@ -250,12 +285,15 @@ class Leaves:
 
     def _vary_texts(self, ops: Sequence[str], begins: Sequence[int], alike: Sequence[Alike], varying: Varying) -> None:
         """Fill in the rare values, digests and file names."""
-        sparse, digests, first_file = self._sparse, iter(varying.digests), 0
+        sparse, first_file = self._sparse, 0
+        digests, values = iter(varying.digests), iter(varying.values)
         for op, begin, one in zip(ops, begins, alike, strict=True):
             for leaf, column, value in one.sparse:
                 sparse[column][begin + leaf] = value
             for leaf in one.digests:
                 sparse["digest"][begin + leaf] = next(digests)
+            for leaf in one.values:
+                sparse["value"][begin + leaf] = next(values)
             if one.files:
                 self._op = op
                 for leaf, number in one.files:
@@ -313,8 +351,9 @@ class Leaves:
         for column, found in self._sparse.items():
             columns[column] = sparse(found, length, schema.field(column).type)
         for position, column in enumerate(WIDE):
-            found = {row: measured[position] for row, measured in self._wide.items()}
-            columns[column] = sparse(found, length, schema.field(column).type)
+            columns[column] = placed(
+                self._wides[position :: len(WIDE)], self._wide_rows, length, schema.field(column).type
+            )
         self._taken += length
         self._reset()
         return pa.record_batch([columns[name] for name in schema.names], names=schema.names)
@@ -408,7 +447,7 @@ class Leaves:
 
     def _leaf(self, leaf: dict[str, Any], keys: tuple[str, ...], place: _Place) -> None:
         if type(leaf.get("wide")) is tuple:  # of our own collecting; JSON has no such value
-            self._wide[len(self)] = leaf.pop("wide")
+            self._add_wide(leaf.pop("wide"))
             self._walk(leaf, place)
             return
         reference = None
@@ -432,7 +471,7 @@ class Leaves:
         if "dtype" not in leaf or "shape" not in leaf:
             raise self._wrong(place, "a P2POp without a tensor")
         if type(leaf.get("wide")) is tuple:
-            self._wide[len(self)] = leaf.pop("wide")
+            self._add_wide(leaf.pop("wide"))
         extra = {key: value for key, value in holder.items() if key not in ("tensor", "class_type")}
         inner = {key: value for key, value in leaf.items() if key not in _TENSOR_FIELDS}
         extra["tensor"] = {"fields": " ".join(leaf), "type": leaf.get("type"), **inner}
@@ -542,6 +581,11 @@ class Leaves:
             self._sparse["content"][row] = content
         if problem is not None:
             self._sparse["content_problem"][row] = problem
+
+    def _add_wide(self, six: tuple[Any, ...]) -> None:
+        """Collect the wide statistics of the next row."""
+        self._wide_rows.append(len(self))
+        self._wides += six
 
     def _other_leaf(
         self, leaf: dict[str, Any], keys: tuple[str, ...], extra: dict[str, Any] | None, place: _Place

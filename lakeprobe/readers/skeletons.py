@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,13 @@ from lakeprobe.readers.tables import NO_LINKS, Common, Links, Tables
 SEPARATOR = b'\n  "'
 """The beginning of every entry of a dump.json that msprobe wrote."""
 
-_MARKS = b"\0", b"\1", b"\2"
-"""The placeholders of a skeleton for four statistics, a digest and a file name. JSON has no such characters."""
+_MARKS = {"statistics": b"\0", "digest": b"\1", "data_name": b"\2"}
+"""The marks in a skeleton for four statistics, a digest and a file name. JSON has no such characters."""
 
-_GRADIENTS = b"\3"
-"""The beginning of skeletons of parameters' gradients, which are walked in another way than others of the same text."""
+_GRADIENTS = b"\xff"
+"""The beginning of skeletons of parameters' gradients, which are walked in another way than others of the same text.
+Neither JSON nor a map of msgpack begins so."""
 _GRADIENT_KIND = "parameters_grad"
-
-_FIRST = 0.5
-"""The first of the statistics that stand in for the first ones."""
 
 _NUMBER = rb"([-+.eE0-9nulNaIfity]++)"
 _STATISTICS = re.compile(rb'"Max": %b,\n *"Min": %b,\n *"Mean": %b,\n *"Norm": %b' % ((_NUMBER,) * 4))
@@ -51,7 +49,7 @@ _MOST_LEAVES = 200_000
 """The maximum number of skeletons, and of their bytes and leaves together. Entries beyond these are walked."""
 
 _FREE = 64
-"""The number of skeletons that are always learned. After these, only skeletons that pay off are."""
+"""The number of skeletons of a dump that are always learned."""
 
 _MOST_NEW = 1 / 3
 """The maximum share of new entries in a block. Learning one costs twice as much as walking it."""
@@ -67,6 +65,101 @@ _decode = msgspec.json.Decoder(list[Any]).decode
 Skeleton = tuple[Alike, Common]
 """The fields that all entries of a skeleton share."""
 
+Placeholders = Mapping[str, Mapping[Any, int]]
+"""What stands in a skeleton for what varies: by the column, the value in the place of each and its number."""
+
+
+class Known:
+    """The skeletons that were learned so far, of whatever format their entries are."""
+
+    def __init__(self, tables: Tables, entry_of: Callable[[bytes], tuple[Any, Placeholders] | None], free: int) -> None:
+        """Learn for `tables` and those like them.
+
+        `entry_of` gives the entry of a skeleton, with placeholders, and these; None if it is none. The first `free`
+        skeletons are always learned. After these, only skeletons that pay off are.
+        """
+        self.learner = tables.learner()
+        self._tables, self._entry_of, self._free = tables, entry_of, free
+        self._known: dict[bytes, Skeleton] = {}
+        self._unsound: set[bytes] = set()
+        self._bytes = 0
+
+    def find(self, bodies: Sequence[bytes], kinds: Sequence[str]) -> list[Skeleton] | None:
+        """Return the skeleton of each entry. None if one cannot be learned, or too many are new."""
+        if _GRADIENT_KIND in kinds:
+            pairs = zip(bodies, kinds, strict=True)
+            bodies = [_GRADIENTS + body if kind == _GRADIENT_KIND else body for body, kind in pairs]
+        known = self._known
+        new = {body: kind for body, kind in zip(bodies, kinds, strict=True) if body not in known}
+        if not self._unsound.isdisjoint(new) or not self._has_room_for(new, len(bodies)):
+            return None
+        for body, kind in new.items():
+            self._bytes += len(body)
+            skeleton = self._learn(body.removeprefix(_GRADIENTS), kind)
+            if skeleton is None:  # and those after it must not be walked before it
+                self._unsound.add(body)
+                return None
+            known[body] = skeleton
+        return [known[body] for body in bodies]
+
+    def _has_room_for(self, new: Collection[bytes], entries: int) -> bool:
+        """Return whether `new` skeletons among so many entries may be learned, and pay off."""
+        skeletons = len(self._known) + len(self._unsound) + len(new)
+        return not new or (
+            skeletons <= _MOST_SKELETONS
+            and self._bytes + sum(map(len, new)) <= _LARGEST_SKELETONS
+            and len(self.learner) <= _MOST_LEAVES
+            and (skeletons <= self._free or len(new) <= _MOST_NEW * entries)
+        )
+
+    def _learn(self, body: bytes, kind: str) -> Skeleton | None:
+        """Walk the skeleton `body`. Returns None if it is not a valid entry, or a placeholder is misplaced."""
+        try:
+            found = self._entry_of(body)
+            if found is None or found[0].__class__ is not dict:
+                return None
+            rows, common = self._tables.learn(self.learner, kind, found[0])
+        except DumpError:  # whose message is found when the entry itself is walked
+            return None
+        alike = self._alike(rows, found[1])
+        return None if alike is None else (alike, common)
+
+    def _alike(self, rows: range, placeholders: Placeholders) -> Alike | None:
+        """What the leaves `rows` of a skeleton with these placeholders have in common; None if one is not in place.
+
+        Something else may look like a placeholder, and then there are too many of them.
+        """
+        learner = self.learner
+        found: dict[str, list[list[int]]] = {column: [[] for _ in of] for column, of in placeholders.items()}
+        statistics = placeholders["statistics"]
+        for leaf, four in enumerate(learner.statistics(rows)):
+            number = statistics.get(four)
+            if number is not None:
+                found["statistics"][number].append(leaf)
+        sparse = []
+        for row, column, value in learner.pop_sparse():
+            leaf = row - rows.start
+            number = placeholders.get(column, {}).get(value)
+            if number is not None:
+                found[column][number].append(leaf)
+            elif leaf >= 0:  # others are of an entry that could not be walked
+                sparse.append((leaf, column, value))
+        if any(len(leaves) != 1 for places in found.values() for leaves in places):
+            return None
+        places = {column: [leaf for (leaf,) in leaves] for column, leaves in found.items()}
+        first = len(learner.varying)
+        learner.varying.extend([*places["statistics"], *places.get("wide", ())])
+        named = sorted((leaf, number) for number, leaf in enumerate(places.get("data_name", ())))
+        return Alike(
+            rows,
+            range(first, first + len(statistics)),
+            places.get("digest", ()),
+            named,
+            range(first + len(statistics), len(learner.varying)),
+            places.get("value", ()),
+            sparse,
+        )
+
 
 class Skeletons:
     """The skeletons of one dump, which take blocks of its entries."""
@@ -74,10 +167,7 @@ class Skeletons:
     def __init__(self, tables: Tables, path: Path, links: Mapping[str, Links], stack_of: Mapping[str, int]) -> None:
         """Write rows of the dump file `path` to `tables`; `links` and `stack_of` are what the side files say of ops."""
         self._tables, self._path, self._links, self._stack_of = tables, path, links, stack_of
-        self._learner = tables.learner()
-        self._known: dict[bytes, Skeleton] = {}
-        self._unsound: set[bytes] = set()
-        self._bytes = 0
+        self._known = Known(tables, self._entry_of, _FREE)
         self._poor = self._pause = 0
 
     def take(self, text: bytes) -> bool:
@@ -96,7 +186,7 @@ class Skeletons:
         return False
 
     def _take(self, block: bytes) -> bool:
-        if len(block) > _LARGEST_BLOCK or any(mark in block for mark in (*_MARKS, _GRADIENTS)):
+        if len(block) > _LARGEST_BLOCK or any(mark in block for mark in (*_MARKS.values(), _GRADIENTS)):
             return False
         text, *varying = _split(block)
         _, *named = _OP.split(SEPARATOR + text)
@@ -110,94 +200,37 @@ class Skeletons:
         if not self._tables.are_new(ops):
             return False
         parsed = [*map(names.parse, ops)]
-        alike = self._found(named[1::2], [name.kind for name in parsed])
+        alike = self._known.find(named[1::2], [name.kind for name in parsed])
         if alike is None:
             return False
         links = [self._links.get(op, NO_LINKS) for op in ops]
         stacks = [*map(self._stack_of.get, ops)]
         digests, files = (tuple(map(bytes.decode, texts)) for texts in varying[1:])
         self._tables.add_alike(
-            ops, parsed, links, stacks, self._learner, alike, Varying(numbers, is_floats, digests, files)
+            ops, parsed, links, stacks, self._known.learner, alike, Varying(numbers, is_floats, digests, files)
         )
         return True
 
-    def _found(self, bodies: list[bytes], kinds: list[str]) -> list[Skeleton] | None:
-        """Return the skeleton of each entry. None if one cannot be learned, or too many are new."""
-        if _GRADIENT_KIND in kinds:
-            pairs = zip(bodies, kinds, strict=True)
-            bodies = [_GRADIENTS + body if kind == _GRADIENT_KIND else body for body, kind in pairs]
-        known = self._known
-        new = {body: kind for body, kind in zip(bodies, kinds, strict=True) if body not in known}
-        if not self._unsound.isdisjoint(new) or not self._has_room_for(new, len(bodies)):
-            return None
-        for body, kind in new.items():
-            self._bytes += len(body)
-            skeleton = self._learn(body, kind)
-            if skeleton is None:  # and those after it must not be walked before it
-                self._unsound.add(body)
-                return None
-            known[body] = skeleton
-        return [known[body] for body in bodies]
-
-    def _has_room_for(self, new: Collection[bytes], entries: int) -> bool:
-        """Return whether `new` skeletons among so many entries may be learned, and pay off."""
-        skeletons = len(self._known) + len(self._unsound) + len(new)
-        return not new or (
-            skeletons <= _MOST_SKELETONS
-            and self._bytes + sum(map(len, new)) <= _LARGEST_SKELETONS
-            and len(self._learner) <= _MOST_LEAVES
-            and (skeletons <= _FREE or len(new) <= _MOST_NEW * entries)
-        )
-
-    def _learn(self, body: bytes, kind: str) -> Skeleton | None:
-        """Walk the skeleton `body`. Returns None if it is not a valid entry, or a placeholder is misplaced."""
-        counts = [body.count(mark) for mark in _MARKS]
-        try:
-            entry = sole_member(self._path, b'op": ' + _with_placeholders(body.removeprefix(_GRADIENTS)))
-            if entry.__class__ is not dict:
-                return None
-            rows, common = self._tables.learn(self._learner, kind, entry)
-        except DumpError:  # whose message is found when the entry itself is walked
-            return None
-        alike = self._alike(rows, *counts)
-        return None if alike is None else (alike, common)
-
-    def _alike(self, rows: range, fours: int, digests: int, files: int) -> Alike | None:
-        """What the leaves `rows` of a skeleton with so many placeholders have in common; None if one is not in place.
-
-        Something else may look like a placeholder, and then there are too many of them.
-        """
-        learner = self._learner
-        found = {"statistics": _in_place(fours), "digest": _in_place(digests), "data_name": _in_place(files)}
-        numbers = {_text(number): number for number in range(max(digests, files))}
-        sparse = []
-        for leaf, four in enumerate(learner.statistics(rows)):
-            number = four[0] - _FIRST
-            if number.is_integer() and 0 <= number < fours and four == _four(int(number)):
-                found["statistics"][int(number)].append(leaf)
-        for row, column, value in learner.pop_sparse():
-            leaf = row - rows.start
-            if column in found and numbers.get(value, len(numbers)) < len(found[column]):
-                found[column][numbers[value]].append(leaf)
-            elif leaf >= 0:  # others are of an entry that could not be walked
-                sparse.append((leaf, column, value))
-        if any(len(leaves) != 1 for places in found.values() for leaves in places):
-            return None
-        first = len(learner.varying)
-        learner.varying.extend(leaf for (leaf,) in found["statistics"])
-        named = sorted((leaf, number) for number, (leaf,) in enumerate(found["data_name"]))
-        return Alike(rows, range(first, first + fours), [leaf for (leaf,) in found["digest"]], named, sparse)
+    def _entry_of(self, body: bytes) -> tuple[Any, Placeholders]:
+        """The entry of the skeleton `body`. Raises DumpError if it is not valid."""
+        fours, digests, files = (body.count(mark) for mark in _MARKS.values())
+        entry = sole_member(self._path, b'op": ' + _with_placeholders(body))
+        return entry, {
+            "statistics": {_four(number): number for number in range(fours)},
+            "digest": {_text(number): number for number in range(digests)},
+            "data_name": {_text(number): number for number in range(files)},
+        }
 
 
 def _split(block: bytes) -> tuple[bytes, list[bytes], list[bytes], list[bytes]]:
     """The block with marks for what varies, and that: statistics, digests, file names."""
     parts = _STATISTICS.split(block)
-    text = _MARKS[0].join(parts[::5])
+    text = _MARKS["statistics"].join(parts[::5])
     del parts[::5]
     digests = _DIGEST.split(text) if b'"md5": "' in text else [text]
-    text = _MARKS[1].join(digests[::2])
+    text = _MARKS["digest"].join(digests[::2])
     files = _FILE.split(text) if b'"data_name": "' in text else [text]
-    return _MARKS[2].join(files[::2]), parts, digests[1::2], files[1::2]
+    return _MARKS["data_name"].join(files[::2]), parts, digests[1::2], files[1::2]
 
 
 def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
@@ -211,15 +244,20 @@ def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
     except msgspec.DecodeError:
         numbers = json.loads(b"[%b]" % joined)  # NaN
     is_floats = joined.count(b".") == len(texts)
-    if not is_floats and any(number.__class__ is int and number not in _EXACT_IN_DOUBLE for number in numbers):
+    if not is_floats and not are_exact(numbers):
         raise ValueError
     return numbers, is_floats
+
+
+def are_exact(numbers: Sequence[Any]) -> bool:
+    """Return whether a double can hold each of the numbers that is an integer."""
+    return all(number.__class__ is not int or number in _EXACT_IN_DOUBLE for number in numbers)
 
 
 def _with_placeholders(body: bytes) -> bytes:
     """The skeleton with something in place of each mark, from which `_alike` recognises it."""
     texts = (_in_text(b"md5"), _in_text(b"data_name"))
-    for mark, placeholder in zip(_MARKS, (_in_numbers, *texts), strict=True):
+    for mark, placeholder in zip(_MARKS.values(), (_in_numbers, *texts), strict=True):
         first, *others = body.split(mark)
         body = first + b"".join(placeholder(number) + text for number, text in enumerate(others))
     return body
@@ -227,7 +265,7 @@ def _with_placeholders(body: bytes) -> bytes:
 
 def _four(number: int) -> tuple[float, float, float, float]:
     """The statistics in place of the `number`-th ones."""
-    return number + _FIRST, number + 0.25, number + 0.125, number + 0.0625
+    return number + 0.5, number + 0.25, number + 0.125, number + 0.0625
 
 
 def _in_numbers(number: int) -> bytes:
@@ -241,8 +279,3 @@ def _text(number: int) -> str:
 
 def _in_text(key: bytes) -> Callable[[int], bytes]:
     return lambda number: b'"%b": "%b"' % (key, _text(number).encode())
-
-
-def _in_place(placeholders: int) -> list[list[int]]:
-    """A list for each placeholder, for the leaves that have it."""
-    return [[] for _ in range(placeholders)]

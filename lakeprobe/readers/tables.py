@@ -47,15 +47,19 @@ class Tables:
     are the leaves of msprobe's dump.json; keys that are absent are NULL in the lake.
     """
 
-    def __init__(self, source: Source, path: Path, content_of: ContentOf, emit: Emit) -> None:
-        """Write rows of `source`. Messages name the file `path`."""
+    def __init__(
+        self, source: Source, path: Path, content_of: ContentOf, emit: Emit, *, like: Leaves | None = None
+    ) -> None:
+        """Write rows of `source`. Messages name the file `path`. `like` are the leaves of a dump with similar ops."""
         self.summary = Summary()
         self._path = path
         self._part = source.part
         self._emit = emit
         self._ops: list[tuple[Any, ...]] = []
         self._names: set[str] = set()
-        self._leaves = Leaves(str(path), source.part, _kept_inside(source, content_of))
+        content_of = _kept_inside(source, content_of)
+        make = Leaves if like is None else like.sharing
+        self._leaves = make(str(path), source.part, content_of)
         self._stacks: dict[tuple[str, ...], int] = {}
         self._stack_rows: list[tuple[int, Sequence[str]]] = []
 

@@ -1,0 +1,144 @@
+"""Journals that are read by skeletons have the rows of those that are read op by op."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from replay import DEMO, add_all, ops_of
+
+import lakeprobe
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing.unit_sink import UnitSink
+from lakeprobe.journals import journal, recovery
+from lakeprobe.journals.ops import Skeletons
+
+NUMBERS = (0.5, -2.0, 3, None, True, math.nan, -math.inf, 2**53, -(2**40), 200, 70000, -3, 1e-320)
+
+
+def tensor(step: int, *, wide: Any = None, md5: str | None = None, shape: tuple[int, ...] = (2, 3)) -> dict[str, Any]:
+    """The leaf of a tensor, whose statistics and wide statistics are others in each step."""
+    statistics = (NUMBERS[(step + place) % len(NUMBERS)] for place in range(4))
+    leaf: dict[str, Any] = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(shape)}
+    leaf |= dict(zip(("Max", "Min", "Mean", "Norm"), statistics, strict=True)) | {"requires_grad": False}
+    return leaf | ({} if md5 is None else {"md5": md5}) | ({} if wide is None else {"wide": wide})
+
+
+def scalar(value: Any) -> dict[str, Any]:
+    return {"type": type(value).__name__, "value": value}
+
+
+def written(lake: Path, steps: int, *bodies: Any, op: str = "Torch.add.{}.forward") -> list[Path]:
+    """The journals of steps. A body is a function of the step."""
+    sink = UnitSink(lake, "run", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    folders = []
+    for step in range(steps):
+        sink.begin(step, 0)
+        for number, body in enumerate(bodies):
+            stack = (f"File a.py, line {number}, in f, \n g()",)
+            sink.add(op.format(number), body(step), parent="Module.a.A.forward.0", began=number, stack=stack)
+        sink.end()
+        assert sink._writer is not None
+        folders.append(sink._writer.folder)
+        sink.finish()
+    return folders
+
+
+def read(folders: list[Path], skeletons: Skeletons | None) -> list[Any]:
+    """The rows of the tables of each journal, and its row of dumps."""
+    found = []
+    for folder in folders:
+        head = journal.head(folder / "journal")
+        assert head is not None
+        row, tables = recovery._tables_of(folder / "journal", head, skeletons)
+        rows = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in tables.items()}
+        found.append((row, {name: repr(rows[name]) for name in sorted(rows)}))  # NaN is not equal to itself
+    return found
+
+
+def taken(folders: list[Path]) -> list[bool]:
+    """Whether each batch of ops was taken by skeletons. All rows are as without them."""
+    asked: list[bool] = []
+    take = Skeletons.take
+
+    def noting(*args: Any) -> bool:
+        asked.append(take(*args))
+        return asked[-1]
+
+    skeletons = Skeletons()
+    with patch.object(Skeletons, "take", noting):
+        by_skeletons = read(folders, skeletons)
+    assert by_skeletons == read(folders, None)
+    return asked
+
+
+BODIES = {
+    "statistics of every kind": lambda step: {"input_args": [tensor(step), tensor(step + 1)], "output": [tensor(3)]},
+    "wide statistics": lambda step: {
+        "output": [tensor(step, wide=(None, 1.5 * step, 0, step, 300 * step, None)), tensor(step)]
+    },
+    "a scalar that changes": lambda step: {"input_args": [scalar(0.1 * step), scalar(step), scalar("0.5")]},
+    "a digest": lambda step: {"output": [tensor(step, md5=f"{step:08x}")]},
+    "empty containers and null": lambda step: {"input_args": [[], None, {"a": []}], "output": [tensor(step)]},
+    "a point-to-point operation": lambda step: {
+        "input_args": [{"class_type": "torch.distributed.P2POp", "tensor": tensor(step), "op": "isend", "peer": step}]
+    },
+    "shapes like marks": lambda step: {"output": [tensor(step, shape=(193, 111, 112, 193))]},
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_ops_of_every_kind_are_taken_with_the_same_rows(tmp_path: Path, kind: str) -> None:
+    assert all(taken(written(tmp_path, len(NUMBERS), BODIES[kind], lambda step: {"output": [tensor(step)]})))
+
+
+def test_gradients_of_parameters_are_taken_with_the_same_rows(tmp_path: Path) -> None:
+    op = "Module.a.A.parameters_grad.{}"
+    assert all(taken(written(tmp_path, 3, lambda step: {"weight": [tensor(step)], "b.c": [tensor(1)]}, op=op)))
+
+
+def test_text_that_looks_like_numbers_or_marks_is_text(tmp_path: Path) -> None:
+    odd = "£Max\0£Min\0¤Mean\0¤Norm\0 ¥value\0 ¤wide"
+    assert not any(taken(written(tmp_path, 2, lambda _: {"input_args": [scalar(odd), scalar("0.015625"), scalar(1)]})))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda step: {"output": [scalar(2**70 + step)]},
+        lambda step: {"output": [tensor(step) | {"Max": 2**53 + 1}]},
+    ],
+)
+def test_what_is_unusual_is_read_op_by_op(tmp_path: Path, body: Any) -> None:
+    assert not any(taken(written(tmp_path, 2, body)))
+
+
+def test_a_saved_value_has_its_rows(tmp_path: Path) -> None:
+    taken(written(tmp_path, 3, lambda step: {"a": tensor(step), "b": [scalar(0.5)]}, op="loss.{}.debug"))
+
+
+def test_a_recorded_step_has_its_rows(tmp_path: Path) -> None:
+    sink = UnitSink(tmp_path, "run", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    folders = []
+    for step in range(2):
+        sink.begin(step, 0)
+        add_all(sink, ops_of(DEMO))
+        sink.end()
+        assert sink._writer is not None
+        folders.append(sink._writer.folder)
+        sink.finish()
+    assert all(taken(folders))
+
+
+def test_units_share_no_numbers_of_places_whose_names_are_alike(tmp_path: Path) -> None:
+    """Which of two places with one name comes first differs from step to step, and so does its number."""
+    nested, dotted = {"a": {"b": tensor(1)}}, {"a.b": tensor(1)}
+    folders = written(tmp_path, 2, lambda step: {"input_kwargs": [nested, dotted][step]})
+    assert len(recovery.build_together(tmp_path, folders)) == 2
+    with lakeprobe.open(tmp_path) as opened:
+        assert opened.sql("SELECT DISTINCT repeat FROM tensors").fetchall() == [(0,)]
