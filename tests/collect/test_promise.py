@@ -636,6 +636,72 @@ def test_functions_can_be_pickled_in_a_step_and_are_torchs_own_afterwards(memory
     assert [pickle.loads(each) for each in kept] == own
 
 
+def test_a_function_that_the_program_kept_in_a_step_can_be_pickled_after_it(memory: Memory) -> None:
+    capturing = capture(memory, None, level="L1")
+    capturing.start()
+    kept = [torch.nn.functional.gelu, torch.Tensor.exp]
+    capturing.stop()
+    assert all(function is not own for function, own in zip(kept, (nn.functional.gelu, torch.Tensor.exp), strict=True))
+    pickled = pickle.dumps(kept)
+    assert pickle.loads(pickled) == kept
+    script = f"import pickle, torch; print(pickle.loads({pickled!r}) == [torch.nn.functional.gelu, torch.Tensor.exp])"
+    elsewhere = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert elsewhere.stdout == "True\n"
+    capturing.start()
+    assert [function.__module__ for function in kept] == ["torch.nn.functional", "torch"]
+    capturing.stop()
+
+
+class Entangled(nn.Module):
+    """Gets and returns lists and dicts that contain themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: Any, _: Any) -> Any:
+        values = [self.layer(x)]
+        named: dict[str, Any] = {"values": values}
+        values.append(values)
+        named["named"] = named
+        return values, named
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_container_that_contains_itself_is_null_inside_itself(level: str, memory: Memory) -> None:
+    model = nn.Sequential(Entangled())
+    argument: list[Any] = [1]
+    argument.append(argument)
+    watched = capture(memory, model, level=level)
+    watched.start()
+    values, named = model[0](torch.ones(2, 4), argument)
+    named["values"][0].sum().backward()
+    watched.stop()
+    assert values[1] is values
+    assert named["named"] is named
+    assert memory.notes == []
+    body = bodies(memory)["Module.0.Entangled.forward.0"]
+    assert body["input_args"][1] == [{"type": "int", "value": 1}, None]
+    (leaf, inside), by_name = body["output"]
+    assert (leaf["shape"], inside) == ([2, 1], None)
+    assert by_name == {"values": [leaf, None], "named": None}
+    assert "Module.0.Entangled.backward.0" in bodies(memory)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors")
+def test_a_tensor_whose_class_hides_its_numbers_has_its_class_and_shape(memory: Memory) -> None:
+    from torch.masked import masked_tensor
+
+    masked = masked_tensor(torch.ones(2, 3), torch.ones(2, 3, dtype=torch.bool))
+    capturing = capture(memory, None, level="L1")
+    capturing.start()
+    masked.sum(1)
+    capturing.stop()
+    assert memory.notes == []
+    (leaf, *_) = bodies(memory)["Tensor.sum.0.forward"]["input_args"]
+    assert (leaf["type"], leaf["shape"], leaf["Max"]) == ("torch.masked.maskedtensor.core.MaskedTensor", [2, 3], None)
+
+
 def test_gradients_that_come_in_a_batch_are_recorded_as_the_whole_batch(memory: Memory) -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     capturing = capture(memory, None, level="L1")

@@ -22,6 +22,7 @@ from lakeprobe.collect.watching.values import (
     Array,
     Leaf,
     Statistics,
+    Within,
     array_leaf,
     builtin,
     unrecordable,
@@ -62,16 +63,16 @@ class Leaves:
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
         keep = self._keep_all or any(part in op for part in self._keep_parts)
-        return self._leaf(value, None, file if keep else None, 0)
+        return self._leaf(value, None, file if keep else None, ())
 
-    def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+    def _leaf(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
         try:
-            return self._leaf_of(value, key, file, depth)
+            return self._leaf_of(value, key, file, within)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
-    def _leaf_of(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+    def _leaf_of(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
         if value is None:
             return None
         if isinstance(value, Type) or (key == "dtype" and isinstance(value, (*PLAIN, Tensor))):
@@ -84,15 +85,18 @@ class Leaves:
             return self._array(value, file)
         if isinstance(value, P2POp):
             return self._transfer(value, file)
-        return self._members(value, file, depth)
+        return self._members(value, file, within)
 
-    def _members(self, value: Any, file: str | None, depth: int) -> Any:
-        """Return the leaves of a container's members in a list or dict. Returns None for anything but a container."""
-        if depth >= DEEPEST:
+    def _members(self, value: Any, file: str | None, within: Within) -> Any:
+        """Return the leaves of a container's members in a list or dict.
+
+        None inside itself, where it is too deep, and for anything but a container.
+        """
+        if len(within) >= DEEPEST or id(value) in within:
             return None
 
         def leaf(key: Any, item: Any) -> Any:
-            return self._leaf(item, key, None if file is None else f"{file}.{key}", depth + 1)
+            return self._leaf(item, key, None if file is None else f"{file}.{key}", (*within, id(value)))
 
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return {key: leaf(key, item) for key, item in zip(value._fields, value, strict=True)}

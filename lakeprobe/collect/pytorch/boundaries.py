@@ -269,29 +269,36 @@ def through(boundary: Boundary, output: Any) -> Any:
     return _replace(output, iter(passed), top=True)
 
 
-def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool) -> None:
+def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool, within: tuple[int, ...] = ()) -> None:
+    """Append the tensors of a value. `within` are the containers around it, because one may contain itself."""
     if isinstance(value, torch.Tensor):
         if _goes_through(value, top=top):
             tensors.append(value)
+    elif id(value) in within:
+        return
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _gather(item, tensors, top=top and isinstance(value, tuple))
+            _gather(item, tensors, top=top and isinstance(value, tuple), within=(*within, id(value)))
     elif isinstance(value, dict):
         for item in value.values():
-            _gather(item, tensors, top=False)
+            _gather(item, tensors, top=False, within=(*within, id(value)))
 
 
-def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool) -> Any:
+def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool, within: tuple[int, ...] = ()) -> Any:
+    """Return the value with the tensors that `_gather` finds replaced by those of `hooked`."""
     if isinstance(value, torch.Tensor):
         watched = next(hooked) if _goes_through(value, top=top) else value
         return value if watched is value else _allow_writing(_like(value, watched))
+    if id(value) in within:
+        return value
+    within = (*within, id(value))
     if isinstance(value, list):
-        value[:] = [_replace(item, hooked, top=False) for item in value]
+        value[:] = [_replace(item, hooked, top=False, within=within) for item in value]
     elif isinstance(value, dict):
         for key, item in value.items():
-            value[key] = _replace(item, hooked, top=False)
+            value[key] = _replace(item, hooked, top=False, within=within)
     elif isinstance(value, tuple):
-        items = [_replace(item, hooked, top=top) for item in value]
+        items = [_replace(item, hooked, top=top, within=within) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 

@@ -13,6 +13,7 @@ from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.pytorch.tracing import call_hidden, handled
 from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.watching.entries import Op
+from lakeprobe.collect.watching.kept import keep
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.stacks import Stack
@@ -48,7 +49,14 @@ class Calls:
         if not self._places or not all(place.unchanged for place in self._places):
             self._places = places()
         for place in self._places:
-            self._in_place.put(place, self._replacement(place))
+            function = self._replacement(place)
+            function.__module__, function.__qualname__ = place.path  # pickle looks for a function there
+            self._in_place.put(place, function)
+
+    def stop(self) -> None:
+        """Let the program pickle recording functions that it has kept."""
+        for place in self._places:
+            keep(self._replacement(place), place.path)
 
     def _replacement(self, place: Place) -> Function:
         key = (place.name, id(place.function))
@@ -56,9 +64,7 @@ class Calls:
         if known is None:
             recording = self._recording if self._trials is None else self._trials.recording
             make = recording if self._wants(place.name) else self._silent
-            known = functools.update_wrapper(make(place.name, place.function), place.function)
-            known.__module__, known.__qualname__ = place.path  # pickle looks for a function there
-            self._known[key] = known
+            known = self._known[key] = functools.update_wrapper(make(place.name, place.function), place.function)
         return known
 
     def _wants(self, name: str) -> bool:

@@ -18,6 +18,7 @@ from lakeprobe.collect.watching.values import (
     NUMBERS,
     PLAIN,
     Leaf,
+    Within,
     array_leaf,
     builtin,
     unrecordable,
@@ -64,11 +65,11 @@ class Leaves:
 
         `op` and `category` name the files of stored tensors.
         """
-        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, 0)
+        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, ())
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
-        return self._leaf(value, None, file if self._keeps(op) else None, 0)
+        return self._leaf(value, None, file if self._keeps(op) else None, ())
 
     def _keeps(self, op: str) -> bool:
         """Return whether the contents of the op's tensors are stored."""
@@ -76,14 +77,14 @@ class Leaves:
             return self._keep_all
         return self._keep_all or any(part in op for part in self._keep_parts)
 
-    def _leaf(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+    def _leaf(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
         try:
-            return self._leaf_of(value, key, file, depth)
+            return self._leaf_of(value, key, file, within)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
-    def _leaf_of(self, value: Any, key: Any, file: str | None, depth: int) -> Any:
+    def _leaf_of(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return self._tensor(value, file)
@@ -96,26 +97,27 @@ class Leaves:
         if kind in PLAIN:
             return {"type": kind.__name__, "value": value}
         if kind is tuple or kind is list:
-            return self._items(enumerate(value), file, depth, [])
+            return self._items(value, enumerate(value), file, within, [])
         if kind is dict:
-            return self._items(value.items(), file, depth, {})
-        return self._unusual(value, file, depth)
+            return self._items(value, value.items(), file, within, {})
+        return self._unusual(value, file, within)
 
-    def _items(self, items: Any, file: str | None, depth: int, into: Any) -> Any:
-        """Return the leaves of a container's members, in a list or dict."""
-        if depth >= DEEPEST:
+    def _items(self, value: Any, items: Any, file: str | None, within: Within, into: Any) -> Any:
+        """Return the leaves of a container's members, in a list or dict. None inside itself and where too deep."""
+        if len(within) >= DEEPEST or id(value) in within:
             return None
+        within = (*within, id(value))
         for key, item in items:
-            leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", depth + 1)
+            leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", within)
             if type(into) is list:
                 into.append(leaf)
             else:
                 into[key if type(key) is str else str(key)] = leaf
         return into
 
-    def _unusual(self, value: Any, file: str | None, depth: int) -> Any:
+    def _unusual(self, value: Any, file: str | None, within: Within) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._of_subclass(value, file, depth)
+            return self._of_subclass(value, file, within)
         if isinstance(value, np.ndarray):
             return self._array(value, file)
         if isinstance(value, _OF_TORCH):
@@ -128,7 +130,9 @@ class Leaves:
             if isinstance(value, (distributed.ProcessGroup, distributed.ReduceOp, distributed.ReduceOp.RedOpType)):
                 return _of_distributed(value)
         items = _members(value)
-        return None if items is None else self._items(items, file, depth, [] if type(items) is enumerate else {})
+        if items is None:
+            return None
+        return self._items(value, items, file, within, [] if type(items) is enumerate else {})
 
     def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
         if _is_batched(tensor):  # gradients of `is_grads_batched`, which pass the graph all at once: the whole batch
@@ -139,15 +143,15 @@ class Leaves:
         self._measure(tensor, leaf, tensor.requires_grad, file)
         return leaf
 
-    def _of_subclass(self, tensor: torch.Tensor, file: str | None, depth: int) -> Any:
+    def _of_subclass(self, tensor: torch.Tensor, file: str | None, within: Within) -> Any:
         """Return the leaf of a tensor of a subclass, or the leaves of its component tensors by name."""
         kind = type(tensor).__name__
         if kind in _TENSOR_KINDS:
             return self._wrapped(tensor, kind, file)
         if is_traceable_wrapper_subclass(tensor):
             names, _ = tensor.__tensor_flatten__()
-            return self._items([(name, getattr(tensor, name)) for name in names], file, depth, {})
-        return self._tensor(tensor.as_subclass(torch.Tensor), file)
+            return self._items(tensor, [(name, getattr(tensor, name)) for name in names], file, within, {})
+        return self._tensor(tensor.as_subclass(torch.Tensor), file) if _has_memory(tensor) else _unreadable(tensor)
 
     def _stored(self, tensor: torch.Tensor) -> Leaf:
         """Return the leaf of a sparse, quantized or nested tensor.
@@ -217,6 +221,21 @@ class Leaves:
             leaf["data_name"] = file + ".pt"
             leaf["tensor"] = array.copy()
         return leaf
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor has elements of its own. Others wrap tensors, and some do not say which."""
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _unreadable(tensor: torch.Tensor) -> Leaf:
+    """Return the leaf of a tensor whose numbers cannot be read."""
+    leaf = unrecordable(tensor) | {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+    return leaf | dict(zip(NUMBERS, NONE, strict=True)) | {"requires_grad": tensor.requires_grad}
 
 
 def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:

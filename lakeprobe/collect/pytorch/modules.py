@@ -134,8 +134,9 @@ class Modules:
         call.error = sys.exc_info()[1]
         if self.recorder.scope.backward and not _has_old_backward_hook(module):
             begins, ends = backward_of(self.recorder, call.backward_name)
-            call.backward = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
-            call.backward.arguments(watched(args))
+            boundary = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
+            boundary.arguments(watched(args))
+            call.backward = boundary
 
     @guarded
     def _after(self, module: Any, output: Any, error: BaseException | None) -> Any:

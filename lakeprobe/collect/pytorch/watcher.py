@@ -68,7 +68,7 @@ class Watcher:
     def stop(self) -> None:
         """Restore torch and the model."""
         with ExitStack() as each:  # runs all of them, even if one raises
-            for part in (self._modules, self._collectives, self._compiled):
+            for part in (self._modules, self._calls, self._collectives, self._compiled):
                 each.callback(part.stop)
             each.callback(self._in_place.remove)
 

@@ -21,6 +21,9 @@ Wide = tuple[float | None, float | None, int, int, int, int | None]
 Mean and norm are None if the tensor's own statistics are the same. The last is None if zeros were not counted.
 """
 
+Within = tuple[int, ...]
+"""The ids of the containers around a value."""
+
 DEEPEST = 400
 """The maximum depth of nested containers, as in msprobe. Deeper values are null."""
 PLAIN = (bool, int, float, str)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import frameworks  # noqa: F401  it enters its programs, as does later
 import later  # noqa: F401
 import newest  # noqa: F401
+import odd  # noqa: F401
 import others  # noqa: F401
 import torch
 from kinds import PROGRAMS
