@@ -234,7 +234,7 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 def _unreadable(tensor: torch.Tensor) -> Leaf:
     """Return the leaf of a tensor whose numbers cannot be read."""
-    leaf = unrecordable(tensor) | {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+    leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
     return leaf | dict(zip(NUMBERS, NONE, strict=True)) | {"requires_grad": tensor.requires_grad}
 
 
