@@ -46,6 +46,8 @@ CUTS = {
     "sequence": Cut("sequence", 2), "sequence4": Cut("sequence", 4),
     "accumulate": Cut("accumulate", 1), "accumulate2": Cut("accumulate", 2, {"times": 2}),
     "accumulate_ddp": Cut("accumulate", 2, {"times": 2, "ddp": True}),
+    "tied": Cut("tied", 2), "tied3": Cut("tied", 3), "capacity": Cut("capacity", 2), "capacity4": Cut("capacity", 4),
+    "ulysses": Cut("ulysses", 2), "ulysses4": Cut("ulysses", 4), "hybrid": Cut("hybrid", 4),
 }  # fmt: skip
 """The cuts. The whole run of a job is `whole_JOB`."""
 
