@@ -405,21 +405,19 @@ def _in_blocks(
         if not _OWN.match(piece.ops[part.place].op) or part.token in {_token(op) for op in theirs}
     ]
     size = len(theirs) // len(golden.blocks)
-    own = own[len(own) - size * len(piece.blocks) :]
-    wanted = [_token(op) for op in theirs]
-    if (
-        size == 0
-        or len(own) != size * len(piece.blocks)
-        or [part.token for part in own] != wanted[:size] * len(piece.blocks)
-    ):
+    before, own = own[: -size * len(piece.blocks)], own[-size * len(piece.blocks) :]
+    block = [_token(op) for op in theirs[:size]]
+    if size == 0 or [part.token for part in own] != block * len(piece.blocks):
+        return False
+    if [part.token for part in before[-size:]] == block:  # of a parameter whose values are not known
         return False
     index = {(stripped(path), slot): place for place, (path, slot) in enumerate(golden.blocks)}
     names = [(paths.whole(parts[0].piece, path), slot) for path, slot in piece.blocks]
     chosen = {part.place for part in own}
     for nth, part in enumerate(own):
-        block = index.get(names[nth // size])
+        place = index.get(names[nth // size])
         op = piece.ops[part.place]
-        name = None if block is None else theirs[block * size + nth % size].op
+        name = None if place is None else theirs[place * size + nth % size].op
         reason = None if name else "golden has no such parameter"
         named[part.piece][part.place] = Named(op.op, name, 0, reason, op.parent)
     for part in parts:

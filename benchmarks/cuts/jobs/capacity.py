@@ -53,11 +53,11 @@ class MoELayer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         combine, mask, self.l_aux = self.router(x)
-        sent = torch.einsum("gsec,gsm->egcm", mask, x)
+        sent = torch.einsum("gsec,gsm->egcm", mask, x).contiguous()
         if self.n == 1:
             done = self.ffn(sent)
         else:
-            blocks = dfn.all_to_all_single(torch.empty_like(sent), sent.contiguous())
+            blocks = dfn.all_to_all_single(torch.empty_like(sent), sent)
             blocks = blocks.unflatten(0, (self.n, -1)).transpose(0, 1).flatten(1, 2)
             out = self.ffn(blocks).unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1).contiguous()
             done = dfn.all_to_all_single(torch.empty_like(out), out)
