@@ -53,7 +53,7 @@ CUTS = {
 
 WITHOUT = {
     "accumulate": ("not_reduced", "sum_for_mean", "never_synced"), "accumulate2": ("never_synced",),
-    "accumulate_ddp": ("not_reduced", "sum_for_mean"),
+    "accumulate_ddp": ("not_reduced", "sum_for_mean"), "ulysses4": ("other_values",),
 }  # fmt: skip
 """Defects of a job that do nothing in a cut."""
 

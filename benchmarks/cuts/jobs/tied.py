@@ -136,5 +136,5 @@ def train(watch: Any, defect: str) -> None:
 
 
 DEFECTS = {
-    "not_tied": "optimizer", "offset": r"h\.3\b", "stale": r"h\.0\b.*backward",
+    "not_tied": r"wte\..*parameters_grad", "offset": r"h\.[13]\b", "stale": r"h\.0\b.*backward",
 }  # fmt: skip
