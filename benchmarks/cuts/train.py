@@ -68,7 +68,7 @@ def _work(folder: Path, cases: tuple[str, ...], size: int, train: Train, rank: i
     dist.destroy_process_group()
 
 
-def collected(lake: Path, method: str, steps: int, case: str, place: Place) -> None:
+def collected(lake: Path, method: str, steps: int, case: str, place: Place, updates: bool = True) -> None:
     """Train one case in this process, as one of its ranks, and collect it into `lake`."""
     chunks = parts(place)
     optimizer = torch.optim.AdamW(watched(chunks).parameters(), lr=1e-3, foreach=False)
@@ -76,7 +76,7 @@ def collected(lake: Path, method: str, steps: int, case: str, place: Place) -> N
         watched(chunks), run=case, lake=lake, level="mix", task=method, replace=True
     ) as collector:
         for step in range(steps):
-            train_step(place, chunks, optimizer, step)
+            train_step(place, chunks, optimizer if updates else None, step)
             collector.step()
 
 
@@ -102,12 +102,13 @@ def watched(chunks: list[Transformer]) -> torch.nn.Module:
     return chunks[0] if len(chunks) == 1 else torch.nn.ModuleList(chunks)
 
 
-def train_step(place: Place, chunks: list[Transformer], optimizer: torch.optim.Optimizer, step: int) -> None:
-    """One step of training: forwards, backwards, the sums over processes and the optimizer."""
+def train_step(place: Place, chunks: list[Transformer], optimizer: torch.optim.Optimizer | None, step: int) -> None:
+    """One step of training: forwards, backwards, the sums over processes, and the update if there is an optimizer."""
     _step(place, chunks, step)
     _reduce_gradients(place, chunks)
-    optimizer.step()
-    optimizer.zero_grad()
+    if optimizer is not None:
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def _layers(stage: int, stages: int) -> int:

@@ -18,16 +18,20 @@ DATA = Path(__file__).parent / "data" / "msprobe_merge"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def compared(tmp_path_factory):
+    """The lake, and the comparison for which the ranks were merged into tp2_pp2_whole."""
     with lakeprobe.open(tmp_path_factory.mktemp("msprobe") / "lake", create=True) as opened:
         opened.ingest(DATA / "dumps.tar.gz")
-        yield opened
+        yield opened, opened.compare("tp2_pp2", "single", cuts="auto")
 
 
-def test_merged_statistics_are_msprobes(lake):
-    report = lake.merge_layout("tp2_pp2", "whole", like="single")
-    assert report.steps[0].mesh == "pp 2 × tp 2"
-    rows = lake.sql("SELECT name, max, min, mean, norm FROM tensors WHERE run = 'whole' AND kind = 'tensor'").fetchall()
+def test_merged_statistics_are_msprobes(compared):
+    lake, _ = compared
+    [(notes,)] = lake.sql("SELECT notes FROM dumps WHERE run = 'tp2_pp2_whole'").fetchall()
+    assert notes == ["merged from 4 ranks of tp2_pp2: pp 2 × tp 2"]
+    rows = lake.sql(
+        "SELECT name, max, min, mean, norm FROM tensors WHERE run = 'tp2_pp2_whole' AND kind = 'tensor'"
+    ).fetchall()
     ours = {name: numbers for name, *numbers in rows}
     theirs = json.loads((DATA / "merged.json").read_text())
     assert set(ours) == set(theirs)
@@ -39,17 +43,17 @@ def test_merged_statistics_are_msprobes(lake):
         assert ours[name][3] == (None if norm is None else pytest.approx(norm, rel=1e-6)), name
 
 
-def test_a_row_parallel_product_has_the_statistics_of_the_reduction_after_it(lake):
-    lake.merge_layout("tp2_pp2", "sums", like="single")
+def test_a_row_parallel_product_has_the_statistics_of_the_reduction_after_it(compared):
+    lake, _ = compared
     [(layout, source)] = lake.sql(
-        "SELECT layout, source FROM layouts WHERE run = 'sums' AND op = 'Torch.matmul.1.forward' AND slot = 'output.0'"
+        "SELECT layout, source FROM layouts WHERE run = 'tp2_pp2_whole' AND op = 'Torch.matmul.1.forward' AND slot = 'output.0'"
     ).fetchall()
     assert (layout, source) == ("tp: partial sum", "collective")
 
 
-def test_the_plugin_shows_one_graph_of_the_merged_ranks(lake, tmp_path):
+def test_the_plugin_shows_one_graph_of_the_merged_ranks(compared, tmp_path):
     """As --tp and --pp of graph_visualize: each node once, with the statistics of the whole."""
-    result = lake.compare("tp2_pp2", "single", cuts="auto")
+    lake, result = compared
     path = lake.view(result.name, tmp_path / "whole.vis.db", format="vis.db")
     with closing(sqlite3.connect(path)) as database:
         found = database.execute(
