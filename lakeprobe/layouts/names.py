@@ -405,11 +405,12 @@ def _in_blocks(
         if not _OWN.match(piece.ops[part.place].op) or part.token in {_token(op) for op in theirs}
     ]
     size = len(theirs) // len(golden.blocks)
-    before, own = own[: -size * len(piece.blocks)], own[-size * len(piece.blocks) :]
-    block = [_token(op) for op in theirs[:size]]
-    if size == 0 or [part.token for part in own] != block * len(piece.blocks):
+    tokens, wanted = [part.token for part in own], [_token(op) for op in theirs]
+    is_known = len(piece.blocks) == len(golden.blocks)
+    if not is_known and tokens[-len(wanted) :] == wanted:  # of all parameters, some of whose values are not known
         return False
-    if [part.token for part in before[-size:]] == block:  # of a parameter whose values are not known
+    own = own[-size * len(piece.blocks) :]
+    if size == 0 or [part.token for part in own] != wanted[:size] * len(piece.blocks):
         return False
     index = {(stripped(path), slot): place for place, (path, slot) in enumerate(golden.blocks)}
     names = [(paths.whole(parts[0].piece, path), slot) for path, slot in piece.blocks]
