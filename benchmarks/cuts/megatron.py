@@ -178,7 +178,9 @@ def _is_same(ours: Row, theirs: Row) -> bool:
     largest = max((abs(one) for one in theirs[:2] if one is not None), default=0.0)
     scales = (None, None, largest, None)
     return all(
-        one is other if one is None or other is None else abs(one - other) <= TOLERANCE * (abs(other) if size is None else size)
+        one is other
+        if one is None or other is None
+        else abs(one - other) <= TOLERANCE * (abs(other) if size is None else size)
         for one, other, size in zip(ours, theirs, scales, strict=True)
     )
 

@@ -26,7 +26,6 @@ from benchmarks.cuts import defects, model
 from benchmarks.cuts.model import CUTS, LAYERS, Place, Transformer
 from benchmarks.truth import runs
 
-
 Train = Callable[[str, Place], None]
 """Trains a case in this process, which has a place in it."""
 
@@ -72,9 +71,7 @@ def collected(lake: Path, method: str, steps: int, case: str, place: Place, upda
     """Train one case in this process, as one of its ranks, and collect it into `lake`."""
     chunks = parts(place)
     optimizer = torch.optim.AdamW(watched(chunks).parameters(), lr=1e-3, foreach=False)
-    with lakeprobe.collect(
-        watched(chunks), run=case, lake=lake, level="mix", task=method, replace=True
-    ) as collector:
+    with lakeprobe.collect(watched(chunks), run=case, lake=lake, level="mix", task=method, replace=True) as collector:
         for step in range(steps):
             train_step(place, chunks, optimizer if updates else None, step)
             collector.step()

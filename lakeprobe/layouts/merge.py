@@ -175,6 +175,7 @@ class _Step:
         if factors := placements.halved(leaves.values(), self._axes):
             mesh = meshes.refined(mesh, factors)
             leaves = self._keep_all(mesh, piece_of, named)
+        layout_file.check_axes(self._file, {axis.name for axis in self._axes})
         order = _order(pieces, named, golden)
         spans = meshes.spans(mesh, self._axes, self._ranks)
         decided = placements.decide(
@@ -194,6 +195,8 @@ class _Step:
         self._known, self._decided = leaves, decided
         self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
+        unused = [rule for rule in self._file.rules if not any(map(rule.fits, leaves.values()))]
+        report.problems += [(rule.pattern.pattern, "this line of the layout file fits no tensor") for rule in unused]
         return report
 
     def _keep_all(self, mesh: Mesh, piece_of: Mapping[int, int], named: Sequence[Sequence[Named]]) -> dict[Key, Leaf]:

@@ -189,10 +189,19 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis."""
+    """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis.
+
+    `dimensions`: how many a leaf must have, where the line names them.
+    """
 
     pattern: re.Pattern[str]
     ways: Mapping[str, Way]
+    dimensions: int | None = None
+
+    def fits(self, leaf: Leaf) -> bool:
+        """Whether the line is about this leaf."""
+        is_as_long = self.dimensions is None or (leaf.shape is not None and len(leaf.shape) == self.dimensions)
+        return is_as_long and bool(self.pattern.search(f"{leaf.key.op}.{leaf.key.slot}"))
 
 
 @dataclass(slots=True)
@@ -289,7 +298,11 @@ def _gradient_of_mean(state: _State, leaf: Leaf) -> list[int]:
     if leaf.direction != "backward" or leaf.shape is None or prod(leaf.shape) != 1:
         return []
     alike, known = _counterpart(state, leaf), state.by_value.get(leaf.value)
-    ways = zip(alike.ways if alike else [COPY] * len(state.axes), known.ways if known else [COPY] * len(state.axes), strict=True)
+    ways = zip(
+        alike.ways if alike else [COPY] * len(state.axes),
+        known.ways if known else [COPY] * len(state.axes),
+        strict=True,
+    )
     return [number for number, (of, same) in enumerate(ways) if of == MEAN or same == SUM]
 
 
@@ -511,9 +524,8 @@ def _adds_up(leaf: Leaf, dimension: int, part: int, parts: int) -> bool:
 
 def _said(state: _State, leaf: Leaf) -> Said | None:
     """What the layout file says of a leaf, or else its own record."""
-    name = f"{leaf.key.op}.{leaf.key.slot}"
     for rule in state.rules:
-        if rule.pattern.search(name):
+        if rule.fits(leaf):
             ways = {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
             return Said(ways, "layout file")
     return state.recorded(leaf)

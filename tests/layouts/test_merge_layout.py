@@ -21,7 +21,9 @@ CASES = ("single", "tp2", "pp2", "tp2+other_half")
 def lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cuts")
     without_updates = partial(train.collected, folder / "lake", "tensor", 1, updates=False)
-    assert train.make(folder, "tensor", CASES, train=without_updates), [file.read_text()[-2000:] for file in folder.glob("*.log")]
+    assert train.make(folder, "tensor", CASES, train=without_updates), [
+        file.read_text()[-2000:] for file in folder.glob("*.log")
+    ]
     with lakeprobe.open(folder / "lake") as opened:
         yield opened
 

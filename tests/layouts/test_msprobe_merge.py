@@ -6,6 +6,7 @@ name of a row max, min, mean, norm. Rows that it names otherwise stand in docs/c
 """
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import lakeprobe
 
 DATA = Path(__file__).parent / "data" / "msprobe_merge"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "cuts.md"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,8 @@ def test_merged_statistics_are_msprobes(compared):
 def test_a_row_parallel_product_has_the_statistics_of_the_reduction_after_it(compared):
     lake, _ = compared
     [(layout, source)] = lake.sql(
-        "SELECT layout, source FROM layouts WHERE run = 'tp2_pp2_whole' AND op = 'Torch.matmul.1.forward' AND slot = 'output.0'"
+        "SELECT layout, source FROM layouts "
+        "WHERE run = 'tp2_pp2_whole' AND op = 'Torch.matmul.1.forward' AND slot = 'output.0'"
     ).fetchall()
     assert (layout, source) == ("tp: partial sum", "collective")
 
@@ -72,3 +75,22 @@ def test_the_plugin_shows_one_graph_of_the_merged_ranks(compared, tmp_path):
     highest, lowest, _, norm = json.loads((DATA / "merged.json").read_text())[f"{name}.output.0"]
     [leaf] = output.values()
     assert [float(leaf[key]) for key in ("Max", "Min", "Norm")] == pytest.approx([highest, lowest, norm], rel=1e-6)
+
+
+def test_the_layout_file_of_the_docs_says_how_tensors_lie(compared, tmp_path):
+    lake, _ = compared
+    [example] = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.S)
+    file = tmp_path / "layout.yaml"
+    file.write_text(example + "  no_such_op: {tp: copy}\n")
+    report = lake.merge_layout("tp2_pp2", "by_file", like="single", layout=file)
+    assert report.steps[0].problems == [("no_such_op", "this line of the layout file fits no tensor")]
+    said = lake.sql(
+        "SELECT op, slot, layout FROM layouts WHERE run = 'by_file' AND source = 'layout file' AND op LIKE "
+        "'Module.layers.1.%' AND layout IS NOT NULL ORDER BY row"
+    ).fetchall()
+    layer = "Module.layers.1"
+    assert said == [
+        (f"{layer}.attention.qkv.ColumnParallelLinear.forward.0", "output.0", "tp: shard 2"),
+        (f"{layer}.mlp.up.ColumnParallelLinear.forward.0", "parameters.weight", "tp: shard 0"),
+        (f"{layer}.mlp.down.RowParallelLinear.forward.0", "input.0", "tp: shard 2"),
+    ]
