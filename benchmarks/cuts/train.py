@@ -122,7 +122,8 @@ def _step(place: Place, chunks: list[Transformer], step: int) -> None:
     if place.defect == "wrong_batch" and place.at("dp") == 1:
         tokens, labels = (one.chunk(place.cut.dp)[0] for one in model.batch(step))
     if place.cut.pp == 1:
-        _loss(place, chunks[0](tokens), labels).backward()
+        loss = _loss(place, chunks[0](tokens), labels)
+        (loss * place.cut.cp if place.defect == "cp_loss_scale" else loss).backward()
         return
     _pipelined(place, chunks, tokens.chunk(place.cut.micro), labels.chunk(place.cut.micro))
 

@@ -68,7 +68,7 @@ def load(stage: Stage, offset: int) -> None:
             p.copy_(drawn + ("ln_" in name and name.endswith("weight")))
 
 
-def pipeline(stage: Stage, ids: torch.Tensor, defect: str) -> None:
+def pipeline(stage: Stage, ids: torch.Tensor, defect: str) -> None:  # noqa: C901 a schedule as others write it
     """One forward and one backward in turn."""
     n, r = dist.get_world_size(), dist.get_rank()
     micros = ids.chunk(MICROS)

@@ -124,5 +124,6 @@ def train(watch: Any, defect: str) -> None:
 
 
 DEFECTS = {
-    "other_values": r"layers\.1\.attn", "positions": r"layers\.0\.attn", "own_count": r"__truediv__|cross_entropy|sum|__mul__",
+    "other_values": r"layers\.1\.attn", "positions": r"layers\.0\.attn",
+    "own_count": r"__truediv__|cross_entropy|sum|__mul__",
 }  # fmt: skip
