@@ -15,8 +15,8 @@ not divided, a wrong order or half of shards, a wrong part of the mask. Reports 
 - aux_times (jobs/capacity.py): an auxiliary loss that grows with the ranks, NVIDIA/Megatron-LM pull 5047
 - own_count (jobs/ulysses.py): a loss divided by the tokens of a rank, NVIDIA/Megatron-LM issue 7452
 
-Each report was read; the defects are alike in kind, not reproductions. TTrace (arXiv 2506.09280) reports 14 silent bugs of
-Megatron-LM. Its abstract was read, its table was not. Issue 1464 is by its first author.
+Each report was looked up; the defects are alike in kind, not reproductions. TTrace (arXiv 2506.09280) reports 14 silent
+bugs of Megatron-LM. Its abstract was read, its table was not; issue 1464 is by an account with its first author's name.
 """
 
 from __future__ import annotations
