@@ -298,12 +298,9 @@ def _gradient_of_mean(state: _State, leaf: Leaf) -> list[int]:
     if leaf.direction != "backward" or leaf.shape is None or prod(leaf.shape) != 1:
         return []
     alike, known = _counterpart(state, leaf), state.by_value.get(leaf.value)
-    ways = zip(
-        alike.ways if alike else [COPY] * len(state.axes),
-        known.ways if known else [COPY] * len(state.axes),
-        strict=True,
-    )
-    return [number for number, (of, same) in enumerate(ways) if of == MEAN or same == SUM]
+    means = [] if alike is None else [number for number, way in enumerate(alike.ways) if way == MEAN]
+    sums = [] if known is None else [number for number, way in enumerate(known.ways) if way == SUM]
+    return sorted({*means, *sums})
 
 
 def _place_words(state: _State, op: Sequence[Leaf]) -> None:
