@@ -61,7 +61,7 @@ class Columns:
     """The tensors of a unit as columns, one element each, op by op, as in the list of leaves.
 
     `op`: the index in the list of ops.
-    `kind`, `digest`, `slot`: codes, -1 if there is none.
+    `kind`, `digest`, `slot`: codes, -1 if there is none. `shape`: a code that holds in this unit only.
     `max`, `min`, `mean`, `norm`: NaN if unknown. `has_range`, `has_norm` and `has_mean` say which are known.
     `key`: equal for tensors with the same number of elements and the same range, or with the same digest.
     `view`: equal to `key` if that identifies the tensor, also reshaped. Otherwise -1.
@@ -73,6 +73,7 @@ class Columns:
     kind: Numbers
     slot: Numbers
     digest: Numbers
+    shape: Numbers
     elements: Numbers
     max: Numbers
     min: Numbers
@@ -268,7 +269,7 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
     is_identified = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
-        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
+        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, shape, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
         has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1),
     )  # fmt: skip
