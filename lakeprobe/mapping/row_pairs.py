@@ -52,12 +52,13 @@ class _Group:
     """Leaves of one role and layout in ops of two forms, each given by its index in its op.
 
     `is_hooked`: whether they may be gradients of different tensors (see `_is_gradient`). `named`: the pairs that slots
-    propose. `rest`: those of either side for which only values can tell.
+    propose. `rest`, `other_rest`: those of target and golden for which only values can tell.
     """
 
     is_hooked: bool
     named: list[tuple[int, int]]
-    rest: tuple[list[int], list[int]]
+    rest: list[int]
+    other_rest: list[int]
 
 
 @dataclass(eq=False, slots=True)
@@ -181,16 +182,16 @@ class _Rows:
         order = numpy.argsort(leaf[ours])
         ours, theirs = ours[order], theirs[order]
         number, leaf, other = number[ours], leaf[ours], other[theirs]
-        self.add_all(number.tolist(), leaf, other, [_sure(pair) for pair in self.pairs])
+        self.add_all(number, leaf, other, [_sure(pair) for pair in self.pairs])
         self.count_votes(number, leaf, other, plain, list(codes))
 
-    def add_all(self, number: Sequence[int], leaf: Numbers, other: Numbers, confidence: Sequence[float]) -> None:
+    def add_all(self, number: Numbers, leaf: Numbers, other: Numbers, confidence: Sequence[float]) -> None:
         """Pair leaves, given by index, with the indexes of their op pairs and the confidence of each of these."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
         ones, others = ([unit.leaves[each] for each in of_side.tolist()]
                         for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
         evidence = [_op_evidence(pair) for pair in self.pairs]
-        for one, two, place, agrees in zip(ones, others, number, same, strict=True):
+        for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
             layout = layouts.of_pair(one, two)
             reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
             self.rows.append(_row_pair(one, two, confidence[place], reasons))
@@ -306,18 +307,15 @@ class _Rows:
         The slots that equal values showed decide, or else equal slots. Ops of the same forms have the same slots, so
         these are worked out once for all of their pairs.
         """
-        numbers: list[int] = []
-        places: tuple[list[int], list[int]] = ([], [])
-        for alike in self.alike():
-            plan = list(self.plan(self.pairs[alike[0]], layout))
-            for number in alike if plan else ():
-                for leaf, other in self.planned(self.pairs[number], plan):
-                    numbers.append(number)
-                    places[0].append(leaf.place)
-                    places[1].append(other.place)
-        confidence = [0.9 if pair.how in _BY_PATH else 0.85 for pair in self.pairs]
-        ours, theirs = (numpy.array(of_side, dtype=numpy.int64) for of_side in places)
-        self.add_all(numbers, ours, theirs, confidence)
+        found = [
+            (number, leaf.place, other.place)
+            for alike in self.alike()
+            for plan in [list(self.plan(self.pairs[alike[0]], layout))]
+            for number in alike
+            for leaf, other in self.planned(self.pairs[number], plan)
+        ]
+        number, ours, theirs = numpy.array(found, dtype=numpy.int64).reshape(-1, 3).T
+        self.add_all(number, ours, theirs, [0.9 if pair.how in _BY_PATH else 0.85 for pair in self.pairs])
 
     def alike(self) -> Iterable[list[int]]:
         """Return the open pairs, by index, in groups whose ops have the same kinds, slots, shapes and free leaves."""
@@ -332,18 +330,27 @@ class _Rows:
         """Yield the groups of free leaves that may pair in `pair`, and in all pairs of ops of the same forms."""
         if not (pair.how in _BY_PATH or _are_one_kind(pair)):
             return
-        for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
+        roles = dict.fromkeys(leaf.role for leaf in pair.target.leaves)
+        if pair.target.direction == "backward" and _take_other_sizes(pair):
+            roles.pop("output", None)
+        for role in roles:
             begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
             is_hooked = not (self.one_framework or begun) and _is_gradient(pair, role, "api")
             is_shared = _is_gradient(pair, role, "module")
             if (is_hooked or is_shared) and _forms(pair.target, role) != _forms(pair.golden, role):
                 continue
             for ours, theirs in self.groups(pair, role, layout):
-                named, rest = self.by_names(pair, ours, theirs)
+                named = self.by_names(pair, ours, theirs)
+                done = {leaf.place for leaf, _ in named}, {other.place for _, other in named}
+                rest = [[leaf for leaf in side if leaf.place not in of_side]
+                        for side, of_side in zip((ours, theirs), done, strict=True)]  # fmt: skip
+                if any(self.vote(pair, leaf) for leaf in rest[0]):
+                    rest = [[], []]
                 yield _Group(
                     is_hooked,
                     [(_index(leaf), _index(other)) for leaf, other in named],
-                    (list(map(_index, rest[0])), list(map(_index, rest[1]))),
+                    [_index(leaf) for leaf in rest[0]],
+                    [_index(leaf) for leaf in rest[1]],
                 )
 
     def planned(self, pair: Pair, plan: Sequence[_Group]) -> Iterator[tuple[Leaf, Leaf]]:
@@ -351,21 +358,24 @@ class _Rows:
 
         Another order of the slots wins if it fits far better.
         """
-        if _return_others(pair):
+        if not plan or _return_others(pair):
             return
         is_nowhere = pair.how not in (SEQUENCE, *_BY_PATH) and self.matches.are_rootless(pair.target, pair.golden)
         is_sure = self.are_behind(pair)
         ours, theirs = pair.target.leaves, pair.golden.leaves
+        used: set[int] = set()  # votes may propose one slot of golden for two of the target: the first has it
         for group in plan:
             if group.is_hooked and _take_the_same(pair):
                 continue
             found = [(ours[index], theirs[other]) for index, other in group.named]
-            if group.rest[0]:
-                found += _nearest([ours[index] for index in group.rest[0]], [theirs[index] for index in group.rest[1]])
+            found += _nearest([ours[index] for index in group.rest], [theirs[index] for index in group.other_rest])
             for leaf, other in _fitting_better(found) or found:
-                if is_partial(leaf) or is_partial(other) or (is_nowhere and distance(leaf, other) > _FAR):
+                if other.place in used or is_partial(leaf) or is_partial(other):
+                    continue
+                if is_nowhere and distance(leaf, other) > _FAR:
                     continue
                 if is_sure or not excludes(leaf, other) or self.is_proposed(pair, leaf, other):
+                    used.add(other.place)
                     yield leaf, other
 
     def are_behind(self, pair: Pair) -> bool:
@@ -383,29 +393,24 @@ class _Rows:
                 groups[layout(leaf)][number].append(leaf)
         return [group for group in groups.values() if all(group)]
 
-    def by_names(
-        self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]
-    ) -> tuple[list[tuple[Leaf, Leaf]], tuple[list[Leaf], list[Leaf]]]:
-        """Return pairs by the slots of equal values, by arguments, or by equal slots, and what only values can pair."""
+    def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
+        """Return pairs by the slots of equal values, by arguments, or by equal slots."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
         if sure:
             done = {leaf.row for pairs in sure for leaf in pairs}
-            left = [leaf for leaf in ours if leaf.row not in done], [leaf for leaf in theirs if leaf.row not in done]
-            more, rest = self.by_names(pair, *left) if left[0] else ([], ([], []))
-            return sure + more, rest
+            rest = [leaf for leaf in ours if leaf.row not in done], [leaf for leaf in theirs if leaf.row not in done]
+            return sure + self.by_names(pair, *rest)
         if any(self.vote(pair, leaf) for leaf in ours):
-            return [], ([], [])
+            return []
         named = {_argument(other): other for other in theirs}
         if None not in named and all(_argument(leaf) in named for leaf in ours):
-            return [(leaf, named[_argument(leaf)]) for leaf in ours], ([], [])
+            return [(leaf, named[_argument(leaf)]) for leaf in ours]
         own = {_plain(leaf) for leaf in ours}
-        if own == set(slots) or (len(theirs) > 1 and own <= set(slots) and pair.target.family == pair.golden.family):
-            return [(leaf, slots[_plain(leaf)]) for leaf in ours], ([], [])
-        if len(ours) == len(theirs) == 1:
-            return [(ours[0], theirs[0])], ([], [])
-        return [], (ours, theirs)
+        if own == set(slots) or (own <= set(slots) and pair.target.family == pair.golden.family):
+            return [(leaf, slots[_plain(leaf)]) for leaf in ours]
+        return [(ours[0], theirs[0])] if len(ours) == len(theirs) == 1 else []
 
     def is_proposed(self, pair: Pair, leaf: Leaf, other: Leaf) -> bool:
         """Return whether the ops agree by slot and the slots support the pair.
@@ -467,6 +472,7 @@ class _Rows:
             and leaf.elements == other.elements
             and leaf.role == other.role
             and leaf.kind == other.kind
+            and (leaf.role == "output" or is_evidence(leaf) == is_evidence(other))
             and (not by_value or (is_evidence(leaf) and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
@@ -694,6 +700,12 @@ def _is_gradient(pair: Pair, role: str, kind: str) -> bool:
     has three shares of its gradient, where the other has the sum. Then number or shapes differ.
     """
     return pair.target.kind == kind and pair.target.direction == "backward" and role == "output"
+
+
+def _take_other_sizes(pair: Pair) -> bool:
+    """Return whether two ops have no input of equal size, so that one computes on more rows than the other."""
+    ours, theirs = ({leaf.elements for leaf in op.leaves if leaf.role == "input"} for op in (pair.target, pair.golden))
+    return bool(ours and theirs) and ours.isdisjoint(theirs)
 
 
 def _take_the_same(pair: Pair) -> bool:

@@ -7,7 +7,7 @@ FRAMEWORK = "mindspore"
 DEFECTS = {
     "eps": r"norm_one|[bB]atch_?[nN]orm",
     "slope": r"where|[sS]elect|[mM]ul|[mM]aximum",
-    "relu": r"relu|ReLU",
+    "relu": r"relu|ReLU|__truediv__\.0\.",
     "weight": r"last|Conv2DTranspose|Conv2DBackpropInput|Conv2D|BiasAdd",
     "softplus": r"[sS]oftplus|[lL]og|[eE]xp|[mM]ul",
 }

@@ -76,6 +76,7 @@ class Decoder(nn.Module):
     def __init__(self, defect):
         super().__init__()
         self.embed_tokens = nn.Embedding(50, 32)
+        nn.init.normal_(self.embed_tokens.weight, std=0.2)
         planted = {"repeat": 1, "weight": 1}
         self.layers = nn.ModuleList(
             [Layer(32, 4, 2, defect if planted.get(defect, 0) == layer else None) for layer in range(2)]
