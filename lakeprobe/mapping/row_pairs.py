@@ -648,7 +648,10 @@ def _are_one_kind(pair: Pair) -> bool:
 
 
 def _return_others(pair: Pair) -> bool:
-    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ."""
+    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ.
+
+    If one run makes the same tensor more often, each of its gradients is only a share.
+    """
     if pair.target.forward is None or pair.golden.forward is None:
         return False
     ours, theirs = (
@@ -656,8 +659,15 @@ def _return_others(pair: Pair) -> bool:
         for op in (pair.target.forward, pair.golden.forward)
     )
     if any(tensor.like in theirs for tensor in ours if tensor.like is not None):
-        return False
+        return _times_made(pair.target.forward) != _times_made(pair.golden.forward)
     return any(tensor.like is not None for tensor in (*ours, *theirs))
+
+
+def _times_made(op: Op) -> int:
+    """Return how many calls of the kind of `op` make what it makes."""
+    made = next(leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None)
+    calls = (sight.op for sight in made.sights if sight.role == "output")
+    return sum((call.kind, call.family) == (op.kind, op.family) for call in calls)
 
 
 def _hands_on(leaf: Leaf) -> bool:
