@@ -123,6 +123,16 @@ class _Rows:
         """The pair of each paired op."""
         return {op: pair for pair in self.pairs for op in (pair.target, pair.golden)}
 
+    @cached_property
+    def evidence(self) -> list[tuple[str, ...]]:
+        """The evidence of each pair of ops."""
+        return [_op_evidence(pair) for pair in self.pairs]
+
+    @cached_property
+    def forms(self) -> tuple[_Forms, _Forms]:
+        """The forms of the ops of both sides."""
+        return _Forms(self.units[0]), _Forms(self.units[1])
+
     def open_pairs(self, by_value: bool) -> Iterator[int]:
         """Yield the indexes of the pairs that have unpaired leaves on both sides, see `open_ops`."""
         ours, theirs = self.open_ops(by_value)
@@ -190,10 +200,9 @@ class _Rows:
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
         ones, others = ([unit.leaves[each] for each in of_side.tolist()]
                         for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
-        evidence = [_op_evidence(pair) for pair in self.pairs]
         for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
             layout = layouts.of_pair(one, two)
-            reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
+            reasons = (*((_value(one, two),) if agrees else ()), layout, *self.evidence[place])
             self.rows.append(_row_pair(one, two, confidence[place], reasons))
         for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
             numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
@@ -319,11 +328,12 @@ class _Rows:
 
     def alike(self) -> Iterable[list[int]]:
         """Return the open pairs, by index, in groups whose ops have the same kinds, slots, shapes and free leaves."""
-        forms = [_Forms(unit, taken) for unit, taken in zip(self.units, self.taken, strict=True)]
         groups: dict[Hashable, list[int]] = defaultdict(list)
         for number in self.open_pairs(by_value=False):
             pair = self.pairs[number]
-            groups[pair.how in _BY_PATH, forms[0].of(pair.target), forms[1].of(pair.golden)].append(number)
+            forms = (form.of(op, taken) for form, op, taken in zip(
+                self.forms, (pair.target, pair.golden), self.taken, strict=True))  # fmt: skip
+            groups[pair.how in _BY_PATH, *forms].append(number)
         return groups.values()
 
     def plan(self, pair: Pair, layout: Callable[[Leaf], Hashable]) -> Iterator[_Group]:
@@ -506,16 +516,16 @@ class _Rows:
 class _Forms:
     """What the ops of one side have in common with others of their form: their kind, and the form of each leaf."""
 
-    def __init__(self, unit: Unit, taken: bytearray) -> None:
+    def __init__(self, unit: Unit) -> None:
         columns = unit.columns
-        is_free = numpy.frombuffer(taken, dtype=numpy.uint8)[columns.row]
-        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind, is_free)
-        self.ends = numpy.searchsorted(columns.op, numpy.arange(len(unit.ops) + 1)).tolist()
+        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind)
 
-    def of(self, op: Op) -> Hashable:
+    def of(self, op: Op, taken: bytearray) -> Hashable:
         """Return a key that is equal for ops of one form with the same free leaves."""
-        leaves = self.leaves[self.ends[op.place] : self.ends[op.place + 1]].tobytes()
-        return (op.kind, op.direction, op.family, op.path if op.kind == "api" else "", leaves)
+        start = op.leaves[0].place
+        leaves = self.leaves[start : start + len(op.leaves)].tobytes()
+        free = tuple([taken[leaf.row] for leaf in op.leaves])
+        return (op.kind, op.direction, op.family, op.path if op.kind == "api" else "", leaves, free)
 
 
 class _Neighbours:

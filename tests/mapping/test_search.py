@@ -281,7 +281,7 @@ def test_gradients_of_two_calls_do_not_pair_with_that_of_one(tmp_path: Path, row
         backward = {
             f"Functional.linear.{number}.backward": {
                 "input": [tensor(0.6 * gradient, shape)],
-                "output": [tensor(0.2 * gradient, shape), tensor(0.3 * gradient, (8, 8))],
+                "output": [tensor(0.3 * gradient, (8, 8))],
             }
             for number, gradient in reversed(list(enumerate(gradients)))
         }
