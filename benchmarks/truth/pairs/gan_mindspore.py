@@ -9,7 +9,7 @@ DEFECTS = {
     "slope": r"where|[sS]elect|[mM]ul|[mM]aximum",
     "relu": r"relu|ReLU|__truediv__\.0\.",
     "weight": r"last|Conv2DTranspose|Conv2DBackpropInput|Conv2D|BiasAdd",
-    "softplus": r"[sS]oftplus|[lL]og|[eE]xp|[mM]ul",
+    "softplus": r"[sS]oftplus|[lL]og|[eE]xp|[mM]ul|mean\.0\.",
 }
 
 

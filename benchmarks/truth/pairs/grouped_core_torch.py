@@ -14,7 +14,7 @@ DEFECTS = {
     "order": r"layers\.0\.self_attention|expand|repeat|bmm|baddbmm|reshape",
     "scale": r"layers\.1\.self_attention|bmm|softmax",
     "weight": r"layers\.0\.self_attention\.linear_qkv|linear\.0\.",
-    "padding": r"log|exp|sum|__sub__|max|output",
+    "padding": r"log|exp|sum|__sub__|max|output|mean\.0\.",
 }
 
 
