@@ -444,7 +444,7 @@ class _Rows:
         ours, theirs = self.open_ops(by_value)
         for pair in self.pairs:
             are_open = ours[pair.target.place], theirs[pair.golden.place]
-            if pair.target.kind == "module" or not any(are_open):
+            if pair.target.kind == "module" or not any(are_open) or (not by_value and _return_others(pair)):
                 continue
             left = self.free(pair)
             for side, op in enumerate((pair.target, pair.golden)):
