@@ -23,7 +23,7 @@ def begin(
     configuration: Configuration, model: Any, *, run: str, lake: str | os.PathLike[str] | None, replace: bool
 ) -> Monitor:
     """Measure the gradients of `model` as task grad_probe of a config.json says. Raises UsageError and LakeError."""
-    from lakeprobe.monitoring.pytorch import ANY
+    from lakeprobe.monitoring.pytorch.hooks import ANY
 
     probe = configuration.probe
     if probe is None:

@@ -12,8 +12,8 @@ from torch import nn
 
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
 from lakeprobe.errors import LakeprobeError
-from lakeprobe.monitoring import features
 from lakeprobe.monitoring.meter import Guard, Meter
+from lakeprobe.monitoring.pytorch import features
 from lakeprobe.monitoring.settings import fits
 
 if TYPE_CHECKING:
