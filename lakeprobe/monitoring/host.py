@@ -74,7 +74,7 @@ def signs(array: np.ndarray) -> bytes:
 
 def digest(elements: np.ndarray) -> str:
     """Return XXH3-64 of the bytes of an array, in their logical order."""
-    return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(elements).reshape(-1).view(np.uint8))
+    return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data)
 
 
 def md5(array: np.ndarray) -> str:

@@ -49,10 +49,10 @@ def monitor(
     on_failure: str = "warn",
     replace: bool = False,
 ) -> Monitor:
-    """Measure every step of a training in PyTorch or MindSpore into the series of `run` in `lake` ($LAKEPROBE_LAKE or ./lake).
+    """Measure every step of a training into the series of `run` in `lake` ($LAKEPROBE_LAKE or ./lake).
 
-    `model` is a module, a cell, or a list of them, `optimizer` one or a list, as of a GAN: then the last of the list ends the
-    step. A step ends when `optimizer` has updated the parameters; without one, call
+    `model` is a module of PyTorch or a cell of MindSpore, or a list of them, `optimizer` one or a list, as of a GAN:
+    then the last of the list ends the step. A step ends when `optimizer` has updated the parameters; without one, call
     `before_step` ahead of each update and `step` after it. `points` and `metrics` say what is measured
     (lakeprobe.monitoring.settings lists them), `targets` of which parameters and modules: parts of their names, with *
     and ?. `features` names modules in the same way that are attention, linear, router_weight or router_logit, whose own

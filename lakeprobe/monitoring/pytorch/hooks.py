@@ -16,11 +16,8 @@ from lakeprobe.monitoring.meter import Guard, Meter
 from lakeprobe.monitoring.pytorch import scaling, tensors
 from lakeprobe.monitoring.pytorch.communication import Communication
 from lakeprobe.monitoring.pytorch.modules import Modules
-from lakeprobe.monitoring.settings import Settings, fits
+from lakeprobe.monitoring.settings import ANY, Settings, fits
 from lakeprobe.monitoring.writing import Row
-
-ANY = "any optimizer"
-"""In place of an optimizer: each step of any of them ends a step."""
 
 _MAIN_GRADIENT = "main_grad"
 """Where Megatron accumulates a parameter's gradient, in a hook on the parameter's node, which runs before ours."""
