@@ -124,7 +124,8 @@ def test_every_point_has_the_numbers_of_numpy(tmp_path: Path) -> None:
             assert float(of[step + 1, weight, point, "norm"]) == pytest.approx(np.linalg.norm(value), rel=1e-5)
         if step:
             assert (
-                of[step, weight, "parameter", "digest"] == of[step - 1, weight, "parameter_updated", "digest"]
+                of[step, weight, "parameter", "digest"]
+                == of[step - 1, weight, "parameter_updated", "digest"]
                 != of[step - 1, weight, "parameter", "digest"]
             )
     assert float(of[0, "learning_rate.0", "logged", "value"]) == pytest.approx(RATE)
@@ -200,14 +201,18 @@ def test_the_directions_of_optimizers_that_correct_in_other_ways(tmp_path: Path)
         second = BETAS[1] * (1 - BETAS[1]) * gradients[0] ** 2 + (1 - BETAS[1]) * gradients[1] ** 2
         corrections = (1.0, 1.0) if run == "decay" else (1 - BETAS[0] ** 2, 1 - BETAS[1] ** 2)
         expected = np.linalg.norm(first / corrections[0] / (np.sqrt(second / corrections[1]) + EPS))
-        assert float(rows(tmp_path / "lake", run)[1, "last.weight", "update", "norm"]) == pytest.approx(expected, rel=1e-4)
+        assert float(rows(tmp_path / "lake", run)[1, "last.weight", "update", "norm"]) == pytest.approx(
+            expected, rel=1e-4
+        )
 
 
 def test_the_cells_that_train_one_step(tmp_path: Path) -> None:
     model = network()
     optimizer = adam(model.trainable_params())
     cell = nn.TrainOneStepCell(nn.WithLossCell(model, nn.MSELoss()), optimizer)
-    with lakeprobe.monitor(model, optimizer, run="npu", lake=tmp_path / "lake", points=["gradient", "output"]) as monitor:
+    with lakeprobe.monitor(
+        model, optimizer, run="npu", lake=tmp_path / "lake", points=["gradient", "output"]
+    ) as monitor:
         for _ in range(2):
             monitor.log("loss", cell(Tensor(np.ones((2, 6), np.float32)), Tensor(np.ones((2, 3), np.float32))))
     found = rows(tmp_path / "lake")
@@ -251,7 +256,7 @@ def test_grad_probe_watches_the_optimizer(tmp_path: Path) -> None:
     debugger.monitor(optimizer)
     gradients = tuple(Tensor(np.full(each.shape, -1, np.float32)) for each in model.trainable_params())
     optimizer(gradients)
-    debugger.stop()
+    debugger.close()
     found = rows(tmp_path / "lake")
     assert {name for _, name, point, _ in found if point == "gradient"} == {
         parameter.name for parameter in model.trainable_params()
