@@ -80,7 +80,8 @@ def test_a_command_is_made_without_the_others() -> None:
 
 def test_the_program_ends_with_all_of_its_output_and_its_exit_functions() -> None:
     program = (
-        "import atexit, sys; from lakeprobe.system import own_process; atexit.register(print, 'after', file=sys.stderr);"
+        "import atexit, sys; from lakeprobe.system import own_process;"
+        "atexit.register(print, 'after', file=sys.stderr);"
         "own_process.end(lambda: (print('x' * 100_000, end=''), sys.exit(3)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
