@@ -22,7 +22,8 @@ from lakeprobe import metrics, resources
 from lakeprobe.analysis.summary import Outcome
 from lakeprobe.analysis.verdict import coverage
 from lakeprobe.lake.comparison import ComparedUnit
-from lakeprobe.lake.connection import columns_of
+from lakeprobe.lake.connection import MACROS, columns_of, define_macros
+from lakeprobe.reports import table
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 
@@ -78,9 +79,11 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
     """Write one pair of units to the workbook `path`."""
     workbook = Workbook(write_only=True)
     add_styles(workbook)
+    define_macros(connection, MACROS)
     _write_summary(workbook, connection, unit)
     own_metrics = metrics.own_of_results(columns_of(connection, "results"))
-    for title, query in (("findings", _findings(unit.kind, own_metrics)), ("rows", "FROM msprobe_table")):
+    findings = f"WITH cells AS (\n{table.cells(connection, unit)}\n) {_findings(unit.kind, own_metrics)}"
+    for title, query in (("findings", findings), ("rows", table.msprobe_table(connection, unit))):
         _write_table(workbook, title, *columns_and_rows(connection, query))
     workbook.save(path)
 
