@@ -276,7 +276,7 @@ class Lake:
         only those take part.
 
         Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled
-        one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
+        one. Between two frameworks or implementations a mapping is searched unless `search` is False.
         Differences that repeats of golden show too, measured as `noise`, do not stand out.
 
         With `cuts` the ranks of target, a run of the lake, are first merged into the run TARGET_whole, by golden's

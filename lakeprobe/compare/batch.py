@@ -16,7 +16,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import metrics, resources
-from lakeprobe.compare import limits, mapping_tables, noise, searching, stages, unit
+from lakeprobe.compare import limits, mapping_tables, noise, stages, unit
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case
@@ -230,11 +230,11 @@ def _rows_of(side: str, file: str, folders: Sequence[str]) -> str:
 def _keep_plain(batch: _Batch, tasks: Sequence[PairTask]) -> bool:
     """Leave those pairs in the batch whose rule is that of batches. Returns whether there are any."""
     batch.views["match_exact"] = resources.sql("match/exact")
-    shares = dict(batch.rows(resources.sql("match/share")))
+    is_other = dict(batch.rows(resources.sql("match/other_program")))
     plain = [
         number
         for number, is_plain, dumped in batch.rows(resources.sql("compare/plain_pair"))
-        if is_plain and (dumped != "ops" or not tasks[number].search or shares[number] >= searching.FEW)
+        if is_plain and (dumped != "ops" or not tasks[number].search or not is_other[number])
     ]
     batch.connection.execute("DELETE FROM pairs_at_once WHERE pair NOT IN (SELECT unnest($1))", [plain])
     return bool(plain)

@@ -105,7 +105,7 @@ def compare(
     read again. If `steps` and `ranks` are given, only those take part.
 
     Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled one.
-    Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False. Differences that
+    Between two frameworks or implementations a mapping is searched unless `search` is False. Differences that
     repeats of golden show too, measured as `noise` (`compare.repeats.measure`), do not stand out.
 
     The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
