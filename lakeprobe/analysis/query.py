@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import views
-from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.connection import parsed, set_variable
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
@@ -66,7 +66,8 @@ def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[i
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:
     """Create the temporary table `table` from the SQL in sql/analysis/`file`."""
     query = resources.sql(f"analysis/{file}")
-    stages.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
+    statement = f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}"
+    stages.execute(parsed(stages, statement), parameters)
 
 
 def set_thresholds(
@@ -74,7 +75,7 @@ def set_thresholds(
 ) -> None:
     """Set a variable per threshold: its default (`across`: between two frameworks), or the value in `changed`."""
     query = f"WITH comparison_kind AS (SELECT $across AS cross_framework) FROM ({resources.sql('judge/thresholds')})"
-    defaults = {name: value for name, value, _ in stages.execute(query, {"across": across}).fetchall()}
+    defaults = {name: value for name, value, _ in stages.execute(parsed(stages, query), {"across": across}).fetchall()}
     for name, value in (defaults | dict(changed or {})).items():
         set_variable(stages, name, float(value))
 
@@ -86,5 +87,5 @@ def answer(
     parameters: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Return the rows of the SQL in sql/analysis/`file`, as a relation of `connection` that needs no stage."""
-    found = stages.sql(resources.sql(f"analysis/{file}"), params=parameters)
+    found = stages.sql(parsed(stages, resources.sql(f"analysis/{file}")), params=parameters)
     return connection.from_arrow(found.to_arrow_table())

@@ -173,11 +173,11 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
     """
     from lakeprobe import output
 
-    told = {"role", "module"} if "name" in columns else set()
+    redundant = {"role", "module"} if "name" in columns else set()
     used = [
         place
         for place, name in enumerate(columns)
-        if name not in told and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
+        if name not in redundant and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
     ]
     short = _short([row[place] for place in used] for row in rows)
     return output.aligned_below([columns[place] for place in used], list(short), _WHERE)

@@ -24,7 +24,7 @@ from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, set_spill_folder, set_variable, write_rows
+from lakeprobe.lake.connection import connect, define_macros, parsed, set_spill_folder, set_variable, write_rows
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_text
 from lakeprobe.system import files, storage
@@ -150,12 +150,14 @@ class _Batch:
 
     def create(self, name: str, statement: str, where: str = "true") -> None:
         """Create the table `name` from what `statement` returns for each pair, where that has `where`."""
-        self.connection.execute(f"CREATE TABLE every.{name} AS {self._of_each(statement, where)}")
+        made = f"CREATE TABLE every.{name} AS {self._of_each(statement, where)}"
+        self.connection.execute(parsed(self.connection, made))
         self.tables.add(name)
 
     def rows(self, statement: str, where: str = "true") -> list[Any]:
         """Return what `statement` returns for each pair, after the number of the pair."""
-        return self.connection.execute(f"FROM ({self._of_each(statement, where)}) ORDER BY pair").fetchall()
+        asked = f"FROM ({self._of_each(statement, where)}) ORDER BY pair"
+        return self.connection.execute(parsed(self.connection, asked)).fetchall()
 
     def _of_each(self, statement: str, where: str) -> str:
         read: dict[str, str] = {}

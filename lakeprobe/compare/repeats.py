@@ -77,8 +77,8 @@ def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> i
     ]
     try:
         with staging.locked(lake, f"noise={name}"), staging.staged(lake, "noise") as session, \
-                staging.reading(lake) as there, connect() as connection:  # fmt: skip
-            views.define(connection, there)
+                staging.reading(lake) as snapshot, connect() as connection:  # fmt: skip
+            views.define(connection, snapshot)
             folder = session.folder / "noise"
             folder.mkdir()
             measured = connection.sql(resources.sql("noise/measure"), params={"golden": golden, "units": units})

@@ -12,7 +12,7 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import SEARCHED
 from lakeprobe.lake.comparison import PAIRS_FILE, ROW_GROUP
-from lakeprobe.lake.connection import write_parquet
+from lakeprobe.lake.connection import parsed, write_parquet
 from lakeprobe.lake.layout import UnitPlace
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
     if usual_rule != "same_framework" or dumped != "ops":
         return False
     query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/other_program')})"
-    return bool(connection.execute(query).fetchall()[0][0])
+    return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:

@@ -374,18 +374,18 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
     """What is said and what shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     count = len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
-    there = [number for number in range(count) if leaf.present[number] > 1]
+    spread = [number for number in range(count) if leaf.present[number] > 1]
     said = _said(state, leaf)
     shape = _with_said(state, leaf, placement, said) if said is not None else leaf.shape
     if placement.problem is not None:
         return placement, []
-    left = [number for number in there if said is None or number not in said.ways]
+    left = [number for number in spread if said is None or number not in said.ways]
     if leaf.whole is not None and shape is not None and shape != leaf.whole:
         if not _with_shapes(state, leaf, placement, shape, left):
             return placement, []
         if said is None:
             placement.source, placement.certainty = "shapes", "inferred"
-    return placement, [number for number in there if placement.ways[number] == COPY and not leaf.equal[number]]
+    return placement, [number for number in spread if placement.ways[number] == COPY and not leaf.equal[number]]
 
 
 def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[int, ...], left: list[int]) -> bool:

@@ -114,10 +114,10 @@ def _declared() -> set[str]:
 
 def _metrics(connection: duckdb.DuckDBPyConnection) -> list[Column]:
     """Return the columns of the metrics that some row has, those of the rule included."""
-    there = columns_of(connection, "results")
+    columns = columns_of(connection, "results")
     known = {metric.name: metric.header or metric.name for metric in declared() if metric.kept}
-    names = [*known, *metrics.own_of_results(there)]
-    names = [name for name in names if name in there and there[name] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER")]
+    names = [*known, *metrics.own_of_results(columns)]
+    names = [name for name in names if name in columns and columns[name] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER")]
     if not names:
         return []
     chosen = ", ".join(f"count({quote_identifier(name)})" for name in names)
