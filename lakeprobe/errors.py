@@ -27,7 +27,7 @@ def unknown(where: object, kind: str, name: str, known: Iterable[str], hint: str
     from difflib import get_close_matches
 
     there = list(known)
-    alike = get_close_matches(name, there, 1)
+    alike = get_close_matches(name, there, 1, 0.75)
     listed = ", ".join(there[:_MOST_NAMES]) or "none"
     if len(there) > _MOST_NAMES:
         listed += f" and {len(there) - _MOST_NAMES} more: lakeprobe ls"

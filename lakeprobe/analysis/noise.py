@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.analysis.query import keep
+from lakeprobe.errors import unknown
 
 if TYPE_CHECKING:
     import duckdb

@@ -78,7 +78,8 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
     formats = " and ".join(dict.fromkeys(format for unit in read for format in unit.formats))
     line = (
         f"run {run} ({formats}): {output.counted(len(read), 'unit')}, "
-        f"{output.counted(sum(unit.ops for unit in read), 'op')}, {output.counted(sum(unit.tensor_rows for unit in read), 'tensor row')}, "
+        f"{output.counted(sum(unit.ops for unit in read), 'op')}, "
+        f"{output.counted(sum(unit.tensor_rows for unit in read), 'tensor row')}, "
         f"{_bytes(sum(unit.dump_bytes for unit in read))} read"
     )
     contents = sum(unit.contents for unit in read)
