@@ -25,7 +25,6 @@ COMMANDS = {
 
 @pytest.mark.parametrize("tutorial", COMMANDS)
 def test_the_commands_of_a_tutorial_run(tutorial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tests").symlink_to(CHECKOUT / "tests")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
     assert COMMANDS[tutorial]
