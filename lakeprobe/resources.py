@@ -28,7 +28,7 @@ def data(name: str) -> Path:
 
 
 def examples() -> dict[str, Path]:
-    """Return the dumps to try lakeprobe on, by their names: those of the package, or those of the tests in a checkout."""
+    """Return the dumps to try lakeprobe on, by name: those in the package, or in a checkout those of the tests."""
     installed = _PACKAGE / "examples"
     if installed.is_dir():
         return {path.name: path for path in sorted(installed.iterdir())}

@@ -593,13 +593,12 @@ class Lake:
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
 
     def _why_no_op(self, asked: op_text.Asked) -> str:
-        """Say whether no op has the name, or none in the steps and ranks that were asked for."""
+        """Say whether no op has the name, and which are like it, or none in the steps and ranks that were asked for."""
         found = op_text.find(self.sql, op_text.Asked(asked.pattern, asked.runs))
         if not found:
-            return (
-                f"no op or module has {asked.pattern} in its name; "
-                'list them: lakeprobe sql "select distinct op from ops"'
-            )
+            alike = self.sql(resources.sql("reports/similar_api"), {"pattern": asked.pattern}).fetchall()
+            advice = f"did you mean {alike[0][0]}?" if alike else _LIST_OPS
+            return f"no op or module has {asked.pattern} in its name; {advice}"
         chosen = [f"step {', '.join(map(str, asked.steps))}"] if asked.steps else []
         chosen += [f"rank {', '.join(map(str, asked.ranks))}"] if asked.ranks else []
         units = sorted({(op.step, op.rank) for op in found})
@@ -789,6 +788,9 @@ class Lake:
         if name in self.comparisons:
             return comparisons.load(self.path, name).target, name
         raise unknown(self.path, "run or comparison", name, [*self.runs, *self.comparisons])
+
+
+_LIST_OPS = 'list them: lakeprobe sql "select distinct op from ops"'
 
 
 class Verification:

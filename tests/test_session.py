@@ -220,7 +220,7 @@ def test_methods_have_real_signatures_and_say_what_they_do(owner: type) -> None:
 def test_every_command_has_a_method() -> None:
     methods = {name for owner in (Lake, ComparisonResult) for name in dir(owner)}
     named = {"first-diff": "first_difference", "comm": "communication", "noise": "measure_noise"}
-    of_the_program = {"run", "doctor", "rules", "examples"}  # they are about programs, the machine, and files of this package
+    of_the_program = {"run", "doctor", "rules", "examples"}  # about programs, the machine, and files of this package
     commands = {command.name for command in app.registered_commands} - of_the_program
     assert {named.get(name or "", (name or "").replace("-", "_")) for name in commands} <= methods
 

@@ -13,8 +13,8 @@ def examples(
 ) -> None:
     """Copy the dumps of the tutorials into a folder, to try lakeprobe on them.
 
-    demo is a language model twice; target has a planted defect, and golden has none. ranks is a job of four ranks: golden,
-    and two with a defect. ptdbg.tar.xz is a pair of dumps of ptdbg_ascend.
+    demo has two runs of a language model: golden, and target with a planted defect. ranks has three runs of a job of
+    four ranks: golden, and two with a defect. ptdbg.tar.xz is a dump of ptdbg_ascend with one of msprobe.
 
     Example: lakeprobe examples
     """

@@ -364,6 +364,7 @@ def test_show(folder: Path) -> None:
     unknown = lakeprobe("show", "Torch.sub", "--lake", lake)
     assert unknown.code == 2
     assert "no op or module has Torch.sub in its name" in unknown.line
+    assert lakeprobe("show", "mull", "--lake", lake).line.endswith("has mull in its name; did you mean mul?")
 
 
 @pytest.mark.parametrize("pattern", ["Torch.mul.0.forward", "Torch.mul", "*mul*", "MUL", "ul.0"])

@@ -1,8 +1,8 @@
 """Our merge of ranks against msprobe 26.2.0's merge_result, cell for cell, wherever msprobe made a workbook.
 
 It is made from our own comparison of the dumps, from msprobe's csv files (which msprobe itself cannot merge), and from
-the workbooks that it did merge. Sheets, their order, headers and row names are the same; msprobe sorts the rows by name.
-A cell may differ in one way: msprobe's workbooks keep 16 digits of a number.
+the workbooks that it did merge. Sheets, their order, headers and row names are the same. msprobe sorts the rows by
+name, and its workbooks keep 16 digits of a number; no cell differs in another way.
 """
 
 from __future__ import annotations
