@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import views
 from lakeprobe.lake.connection import parsed, set_variable
 from lakeprobe.lake.interrupting import interruptible
@@ -56,8 +56,7 @@ def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[i
     found = stages.execute("SELECT DISTINCT step FROM dumps WHERE run = $run ORDER BY step", {"run": run}).fetchall()
     if not found:
         runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
-        existing = ", ".join(name for (name,) in runs) or "none"
-        raise UsageError(f"the lake has no run {run}; it has {existing}")
+        raise unknown("the lake", "run", run, [name for (name,) in runs])
     known = [number for (number,) in found]
     if absent := [step for step in steps if step not in known]:
         raise UsageError(f"the run {run} has no step {absent[0]}; it has {', '.join(map(str, known))}")

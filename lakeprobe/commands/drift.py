@@ -91,7 +91,7 @@ def drift(
     if picture is not None:
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        if series or not {golden, *runs} & set(opened.runs):
+        if series or ({golden, *runs} & set(opened.monitored) and not {golden, *runs} & set(opened.runs)):
             for run in runs:
                 _write_series(opened, golden, run, threshold, most, format)
             return

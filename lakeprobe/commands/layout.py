@@ -16,7 +16,7 @@ from lakeprobe import diagnostics
 from lakeprobe.table_text import fold
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Collect and read": ("run", "preflight", "ingest", "export"),
+    "Collect and read": ("run", "preflight", "ingest", "export", "examples"),
     "Compare, and find the cause": (
         "compare", "merge-layout", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce",
         "perturb",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -75,6 +76,10 @@ KEYBOARD = "Query interrupted"
 """The text of the RuntimeError that DuckDB raises on Ctrl-C."""
 
 
+_CARETS = re.compile(r"\n *\^+ *$")
+"""The line below an error of DuckDB that points into the line above it, which says nothing in a message of one line."""
+
+
 @contextmanager
 def query_errors() -> Iterator[None]:
     """Turn an error of DuckDB into a RuleError or LakeError. It may be raised as late as when rows are fetched.
@@ -89,7 +94,7 @@ def query_errors() -> Iterator[None]:
         gone = "; run lakeprobe check to see what is missing" if "No files found" in str(error) else ""
         raise LakeError(f"{str(error).strip()}{gone}") from error
     except duckdb.Error as error:
-        raise RuleError(str(error).strip()) from error
+        raise RuleError(_CARETS.sub("", str(error)).strip()) from error
     except RuntimeError as error:
         if str(error) == KEYBOARD:
             raise KeyboardInterrupt from error

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect, define_macros, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
@@ -92,7 +92,7 @@ def merge_layout(
     layout.check_name(name, "run")
     units = layout.units(lake, run)
     if not units:
-        raise UsageError(f"{lake} has no run {run}")
+        raise unknown(lake, "run", run, layout.runs(lake))
     if name == run:
         raise UsageError(f"the merged run needs a name of its own, not {run}")
     if name in layout.runs(lake) and not replace:
@@ -665,7 +665,7 @@ def _golden_unit(snapshot: Snapshot, golden: str | None, step: int, nth: int) ->
         return None
     units = layout.units(snapshot, golden)
     if not units:
-        raise UsageError(f"{snapshot.lake} has no run {golden}")
+        raise unknown(snapshot.lake, "run", golden, layout.runs(snapshot))
     if len({unit.rank for unit in units}) > 1:
         raise LakeError(f"{golden} has several ranks; merge it first: lakeprobe merge-layout {golden} --as WHOLE")
     same = [unit for unit in units if unit.step == step]

@@ -188,7 +188,7 @@ def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
     before = listing(lake)
     nowhere = lakeprobe("compare", tmp_path / "nowhere", "good", "--lake", lake)
     assert nowhere.code == 2
-    assert nowhere.line.startswith(f"lakeprobe: {tmp_path}/nowhere is neither a run in {lake}")
+    assert nowhere.line.startswith(f"lakeprobe: {lake} has no run {tmp_path}/nowhere; ")
     (tmp_path / "sly.sql").write_text("DROP VIEW pairs")
     rule = lakeprobe("compare", "bad", "good", "--sql", tmp_path / "sly.sql", "--name", "sly", "--lake", lake)
     assert rule.code == 2
@@ -392,6 +392,7 @@ def test_show(folder: Path) -> None:
     unknown = lakeprobe("show", "Torch.sub", "--lake", lake)
     assert unknown.code == 2
     assert "no op or module has Torch.sub in its name" in unknown.line
+    assert lakeprobe("show", "mull", "--lake", lake).line.endswith("has mull in its name; did you mean mul?")
 
 
 @pytest.mark.parametrize("pattern", ["Torch.mul.0.forward", "Torch.mul", "*mul*", "MUL", "ul.0"])
