@@ -13,5 +13,5 @@ def test_a_worker_that_is_killed_while_it_starts_is_interrupted(monkeypatch: pyt
     """Another worker could not start: that one tells why."""
     worker = _Worker(Setup("pytorch", "cpu", 0), 1)
     monkeypatch.setattr(worker, "_received", lambda process, limit: worker.kill())
-    with pytest.raises(UsageError, match="^interrupted$"):
+    with pytest.raises(UsageError, match="interrupted"):
         worker._started()
