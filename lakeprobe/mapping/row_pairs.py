@@ -492,6 +492,7 @@ class _Rows:
             len(fitting) != 1
             or self.matches.are_rootless(leaf.op, fitting[0].op)
             or (leaf.role == "output" and leaf.op.direction == "backward")
+            or (not self.are_behind(pair) and distance(leaf, fitting[0]) > _NEAR)
         ):
             return
         if not fitting or self.taken[not ours][leaf.row]:
