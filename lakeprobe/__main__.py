@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from lakeprobe.system import own_process
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line."""
     own_process.prepare()
     from lakeprobe import cli
 
-    cli.main()
+    own_process.end(cli.main)
 
 
 if __name__ == "__main__":

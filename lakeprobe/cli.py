@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakeprobe.commands.layout import GROUPS, Command, Group
+from lakeprobe.commands.layout import Group
 from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.lake.interrupting import heeding_ctrl_c
@@ -27,12 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _name in chain.from_iterable(GROUPS.values()):
-    _module = import_module(f"lakeprobe.commands.{_name.replace('-', '_')}")
-    if hasattr(_module, "app"):
-        app.add_typer(_module.app, name=_name)
-    else:
-        app.command(_name, cls=Command)(getattr(_module, _name.replace("-", "_")))
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,17 +9,19 @@ from typing import TextIO
 
 _RED, _YELLOW, _GREEN, _CYAN, _BOLD, _DIM = "31", "33", "32", "36", "1", "2"
 
-_CELL = r"(?<=  )(?:{})(?=  |$)"
-"""A word that is a whole cell of a table."""
+_CELLS = (
+    ("error|critical|different|breaks|damaged|unreadable", _RED),
+    ("warning|high|unmatched|only in target|only in golden|partly compared|incomplete", _YELLOW),
+    ("pass|equal|holds|equal within noise", _GREEN),
+)
+"""What is coloured if it is a whole cell of a table."""
 
 _STYLES = (
     (r"(?<=^Verdict: )(?:equal|equal within noise)$", f"{_BOLD};{_GREEN}"),
     (r"(?<=^Verdict: )(?:different|nothing compared|unreadable)$", f"{_BOLD};{_RED}"),
     (r"(?<=^Verdict: )[a-z ]+$", f"{_BOLD};{_YELLOW}"),
     (r"^(?:The first op that differs|First difference)[^:]*: .*$", _BOLD),
-    (_CELL.format("error|critical|different|breaks|damaged|unreadable"), _RED),
-    (_CELL.format("warning|high|unmatched|only in target|only in golden|partly compared|incomplete"), _YELLOW),
-    (_CELL.format("pass|equal|holds|equal within noise"), _GREEN),
+    *((rf"(?<=  )(?:{words})(?=  |$)", style) for words, style in _CELLS),
     (r"(?<=: )lakeprobe [a-z-]+ .*$|^  lakeprobe [a-z-]+.*$", _CYAN),
     (r"^[─ ]*─[─ ]*$", _DIM),
 )
@@ -49,7 +51,8 @@ def html(text: str) -> str:
 
 def html_cell(text: str) -> str:
     """Return the text of a cell, which is escaped already, with a span around it if it is a verdict."""
-    return html(f"  {text}")[2:]
+    style = next((style for words, style in _CELLS if re.fullmatch(words, text)), None)
+    return f'<span style="{_css(style)}">{text}</span>' if style else text
 
 
 _CSS = {

@@ -6,6 +6,8 @@ owns stderr.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class LakeprobeError(Exception):
     """An error that a user can understand and fix. Its text is one line on stderr."""
@@ -15,6 +17,25 @@ class LakeprobeError(Exception):
 
 class UsageError(LakeprobeError):
     """The command or call asks for something that does not exist or contradicts itself."""
+
+
+def unknown(where: object, kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:
+    """Return the error for a `name` that `where`, such as a lake, does not have among its `known` names of a `kind`.
+
+    It says which of them is most like it, and lists them, at most `_MOST_NAMES`.
+    """
+    from difflib import get_close_matches
+
+    there = list(known)
+    alike = get_close_matches(name, there, 1, 0.75)
+    listed = ", ".join(there[:_MOST_NAMES]) or "none"
+    if len(there) > _MOST_NAMES:
+        listed += f" and {len(there) - _MOST_NAMES} more: lakeprobe ls"
+    has = f"did you mean {alike[0]}? It has" if alike else "it has"
+    return UsageError(f"{where} has no {kind} {name}; {has} {listed}{hint and '; '}{hint}")
+
+
+_MOST_NAMES = 12
 
 
 class DumpError(LakeprobeError):

@@ -95,6 +95,11 @@ def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> 
     return separator.join(dash.join(map(str, run)) for run in runs)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: 1 unit, 2 units."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def folded(lines: str) -> str:
     """Fold the lines of `lines` that are wider than the terminal, with the continuation indented. Nothing is cut."""
     width = terminal_width()

@@ -27,6 +27,15 @@ def data(name: str) -> Path:
     return folder("schemas") / "data" / f"{name}.csv"
 
 
+def examples() -> dict[str, Path]:
+    """Return the dumps to try lakeprobe on, by name: those in the package, or in a checkout those of the tests."""
+    installed = _PACKAGE / "examples"
+    if installed.is_dir():
+        return {path.name: path for path in sorted(installed.iterdir())}
+    data = _PACKAGE.parent / "tests" / "data"
+    return {"demo": data / "dumps/demo", "ptdbg.tar.xz": data / "ptdbg/pair.tar.xz", "ranks": data / "dumps/ranks"}
+
+
 def read_yaml(path: Path) -> Any:
     """Return what the YAML file `path` holds. For files that lakeprobe wrote; `strict_yaml` reads users'.
 

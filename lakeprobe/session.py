@@ -34,7 +34,7 @@ from lakeprobe.changes import USUAL_MODES
 from lakeprobe.checks import LIMIT, SEED
 from lakeprobe.compare.run import CompareReport, publish_comparison
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
+from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError, unknown
 from lakeprobe.journals import settle as settling
 from lakeprobe.lake import audits, guard, layout, log, shards, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
@@ -142,6 +142,11 @@ class Lake:
     def runs(self) -> list[str]:
         """The names of the runs."""
         return layout.runs(self.path)
+
+    @property
+    def monitored(self) -> list[str]:
+        """The names of the runs that have series."""
+        return layout.monitored(self.path)
 
     @property
     def comparisons(self) -> list[str]:
@@ -276,7 +281,7 @@ class Lake:
         only those take part.
 
         Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled
-        one. Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False.
+        one. Between two frameworks or implementations a mapping is searched unless `search` is False.
         Differences that repeats of golden show too, measured as `noise`, do not stand out.
 
         With `cuts` the ranks of target, a run of the lake, are first merged into the run TARGET_whole, by golden's
@@ -575,7 +580,7 @@ class Lake:
         """
         absent = [run for run in runs if run not in self.runs]
         if absent:
-            raise UsageError(f"{self.path} has no run {absent[0]}; it has {', '.join(self.runs) or 'none'}")
+            raise unknown(self.path, "run", absent[0], self.runs)
         compared = None if runs else comparison or comparisons.latest(self.path)
         stored = comparisons.load(self.path, compared) if compared else None
         asked = op_text.Asked(op, runs, steps, ranks)
@@ -588,13 +593,12 @@ class Lake:
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
 
     def _why_no_op(self, asked: op_text.Asked) -> str:
-        """Say whether no op has the name, or none in the steps and ranks that were asked for."""
+        """Say whether no op has the name, and which are like it, or none in the steps and ranks that were asked for."""
         found = op_text.find(self.sql, op_text.Asked(asked.pattern, asked.runs))
         if not found:
-            return (
-                f"no op or module has {asked.pattern} in its name; "
-                'list them: lakeprobe sql "select distinct op from ops"'
-            )
+            alike = self.sql(resources.sql("reports/similar_api"), {"pattern": asked.pattern}).fetchall()
+            advice = f"did you mean {alike[0][0]}?" if alike else _LIST_OPS
+            return f"no op or module has {asked.pattern} in its name; {advice}"
         chosen = [f"step {', '.join(map(str, asked.steps))}"] if asked.steps else []
         chosen += [f"rank {', '.join(map(str, asked.ranks))}"] if asked.ranks else []
         units = sorted({(op.step, op.rank) for op in found})
@@ -783,8 +787,10 @@ class Lake:
             return name, None
         if name in self.comparisons:
             return comparisons.load(self.path, name).target, name
-        existing = ", ".join([*self.runs, *self.comparisons]) or "nothing"
-        raise UsageError(f"{name} is neither a run nor a comparison in {self.path}; it has {existing}")
+        raise unknown(self.path, "run or comparison", name, [*self.runs, *self.comparisons])
+
+
+_LIST_OPS = 'list them: lakeprobe sql "select distinct op from ops"'
 
 
 class Verification:

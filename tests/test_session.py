@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import lakeprobe
-from lakeprobe import schema
+from lakeprobe import colours, schema
 from lakeprobe.cli import app
 from lakeprobe.errors import LakeError, LakeprobeError, RuleError, UsageError
 from lakeprobe.lake import store
@@ -106,7 +106,7 @@ def test_a_result(lake: Lake, tmp_path: Path) -> None:
     assert [path.suffix for path in result.write(tmp_path / "out", "json")] == [".json"]
     again = lake.comparison("npu_vs_gpu")
     assert (again.report, again.summary()) == (None, result.summary())
-    with pytest.raises(UsageError, match=r"there is no comparison other in .* \(there: npu_vs_gpu\)"):
+    with pytest.raises(UsageError, match="has no comparison other; it has npu_vs_gpu"):
         lake.comparison("other")
     with pytest.raises(UsageError, match="--format doc is unknown; use one of csv, xlsx, json, parquet"):
         result.write(tmp_path, "doc")
@@ -220,7 +220,7 @@ def test_methods_have_real_signatures_and_say_what_they_do(owner: type) -> None:
 def test_every_command_has_a_method() -> None:
     methods = {name for owner in (Lake, ComparisonResult) for name in dir(owner)}
     named = {"first-diff": "first_difference", "comm": "communication", "noise": "measure_noise"}
-    of_the_program = {"run", "doctor", "rules"}  # they are about programs, the machine, and files of this package
+    of_the_program = {"run", "doctor", "rules", "examples"}  # about programs, the machine, and files of this package
     commands = {command.name for command in app.registered_commands} - of_the_program
     assert {named.get(name or "", (name or "").replace("-", "_")) for name in commands} <= methods
 
@@ -231,6 +231,8 @@ def test_an_answer_in_html(lake: Lake, tmp_path: Path) -> None:
     page = result._repr_html_()
     assert '<span style="font-weight:bold;color:#d1242f">different</span>' in page
     assert lake._ipython_key_completions_() == ["npu_vs_gpu"]
+    assert colours.html_cell("lakeprobe pytorch statistics") == "lakeprobe pytorch statistics"  # no command to copy
+    assert colours.html_cell("error") == '<span style="color:#d1242f">error</span>'
     assert notebook.page(lambda: "<b>&\x1b").endswith(">&lt;b&gt;&amp;\\u001b</pre>")
     assert "npu" in lake._repr_html_()
 

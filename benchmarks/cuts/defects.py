@@ -7,11 +7,16 @@ not divided, a wrong order or half of shards, a wrong part of the mask. Reports 
 - sp_norm_grads: gradients of a LayerNorm differ under sequence parallelism, NVIDIA/Megatron-LM issue 1446
 - router_not_summed: a router is not synchronised over tensor parallel ranks, NVIDIA/Megatron-LM issue 599, pull 619
 - cp_mask: wrong gradients of attention under context parallelism, NVIDIA/Megatron-LM issues 1464 and 1465
+- cp_loss_scale: a loss that is scaled once too often under context parallelism, NVIDIA/Megatron-LM issues 673 and 906
 - keys_not_reduced (strangers.py): gradients of a shared head of keys, bigcode-project/Megatron-LM issues 11 and 35
 - wrong_words (strangers.py): losses diverge with a cut vocabulary, NVIDIA/Megatron-LM issue 1754
+- not_tied (jobs/tied.py): gradients of a tied embedding, NVIDIA/Megatron-LM issues 656 and 844
+- offset (jobs/tied.py): a stage has the layers before its own, NVIDIA/Megatron-LM issue 1584
+- aux_times (jobs/capacity.py): an auxiliary loss that grows with the ranks, NVIDIA/Megatron-LM pull 5047
+- own_count (jobs/ulysses.py): a loss divided by the tokens of a rank, NVIDIA/Megatron-LM issue 7452
 
-They are alike in kind, not reproductions. TTrace (arXiv 2506.09280) reports 14 silent bugs of Megatron-LM. Its abstract
-was read, its table was not.
+Each report was looked up; the defects are alike in kind, not reproductions. TTrace (arXiv 2506.09280) reports 14 silent
+bugs of Megatron-LM. Its abstract was read, its table was not; issue 1464 is by an account with its first author's name.
 """
 
 from __future__ import annotations
@@ -158,6 +163,7 @@ DEFECTS: dict[str, CutDefect] = {
         ("cp2", "cp2_tp2"), _within(r"layers\.0\.attention", "__add__|__gt__|masked_fill"), _offset("layers.0.attention"), ("cp", 1)
     ),
     "cp_position": CutDefect(("cp2", "cp2_tp2"), _within("embedding"), _offset("embedding"), ("cp", 1)),
+    "cp_loss_scale": CutDefect(("cp2", "cp2_tp2"), (Cause(r"cross_entropy\.\d+\.backward"), Cause(r"__mul__"))),
     "cp_not_reduced": CutDefect(("cp2", "cp2_tp2"), OPTIMIZER),
     "micro_not_divided": CutDefect(("pp2", "tp2_pp2"), (Cause(r"cross_entropy\.\d+\.backward"),)),
     "lost_micro": CutDefect(

@@ -164,6 +164,10 @@ class ColumnLinear(nn.Linear):
             x = Gather.apply(x, place, "tp")
         elif place.cut.tp > 1 and not self.skips:
             x = SumBackward.apply(x, place.groups["tp"])
+        return self.product(x)
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """This process's part of the outputs."""
         return functional.linear(x, self.weight, self.bias)
 
 
@@ -176,7 +180,7 @@ class RowLinear(nn.Linear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         place = self.place
-        x = functional.linear(x, self.weight)
+        x = self.product(x)
         if place.cut.tp > 1 and place.cut.sequence_parallel:
             x = Scatter.apply(x, place, "tp")
         elif place.cut.tp > 1 and not self.skips:
@@ -184,6 +188,10 @@ class RowLinear(nn.Linear):
                 x = x + self.bias
             x = SumForward.apply(x, place.groups["tp"])
         return x if self.twice else x + self.bias
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """What this process's inputs make of the outputs."""
+        return functional.linear(x, self.weight)
 
 
 class Attention(nn.Module):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +26,9 @@ from benchmarks.cuts import defects, model
 from benchmarks.cuts.model import CUTS, LAYERS, Place, Transformer
 from benchmarks.truth import runs
 
+Train = Callable[[str, Place], None]
+"""Trains a case in this process, which has a place in it."""
+
 
 def main(arguments: list[str]) -> int:
     """Make the runs; 1 if one failed."""
@@ -33,15 +36,15 @@ def main(arguments: list[str]) -> int:
     return 0 if make(Path(folder), method, cases) else 1
 
 
-def make(folder: Path, method: str, cases: Sequence[str], steps: int = 1) -> bool:
-    """Train each case in as many processes as its cut has; whether all went well."""
+def make(folder: Path, method: str, cases: Sequence[str], steps: int = 1, train: Train | None = None) -> bool:
+    """Train each case in as many processes as its cut has, by `collected` or another; whether all went well."""
     folder.mkdir(parents=True, exist_ok=True)
     made = True
     by_size = sorted(cases, key=lambda case: CUTS[cut_of(case)].ranks)
     for size, group in groupby(by_size, key=lambda case: CUTS[cut_of(case)].ranks):
         meeting = folder / f"{size}.meeting"
         meeting.unlink(missing_ok=True)
-        work = partial(_work, folder, method, tuple(group), size, steps)
+        work = partial(_work, folder, tuple(group), size, train or partial(collected, folder / "lake", method, steps))
         processes = [runs.fork(folder / f"{size}.{rank}.log", partial(work, rank)) for rank in range(size)]
         made = max([os.waitpid(process, 0)[1] for process in processes]) == 0 and made
         meeting.unlink(missing_ok=True)
@@ -53,19 +56,29 @@ def cut_of(case: str) -> str:
     return case.partition("+")[0]
 
 
-def _work(folder: Path, method: str, cases: tuple[str, ...], size: int, steps: int, rank: int) -> None:
+def _work(folder: Path, cases: tuple[str, ...], size: int, train: Train, rank: int) -> None:
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / f"{size}.meeting"), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     for case in cases:
         name, _, defect = case.partition("+")
-        train(case, model.place_of(CUTS[name], rank, defect), folder / "lake", method, steps)
+        train(case, model.place_of(CUTS[name], rank, defect))
     dist.barrier()
     dist.destroy_process_group()
 
 
-def train(case: str, place: Place, lake: Path, method: str, steps: int = 1) -> None:
-    """Train one case in this process, as one of its ranks."""
+def collected(lake: Path, method: str, steps: int, case: str, place: Place, updates: bool = True) -> None:
+    """Train one case in this process, as one of its ranks, and collect it into `lake`."""
+    chunks = parts(place)
+    optimizer = torch.optim.AdamW(watched(chunks).parameters(), lr=1e-3, foreach=False)
+    with lakeprobe.collect(watched(chunks), run=case, lake=lake, level="mix", task=method, replace=True) as collector:
+        for step in range(steps):
+            train_step(place, chunks, optimizer if updates else None, step)
+            collector.step()
+
+
+def parts(place: Place) -> list[Transformer]:
+    """The parts of the model that a process has, with the defect that its place has."""
     cut = place.cut
     torch.manual_seed(1)
     stages = cut.pp * cut.chunks
@@ -78,16 +91,21 @@ def train(case: str, place: Place, lake: Path, method: str, steps: int = 1) -> N
         model.load(network, place, first_layers[-1], weights)
         chunks.append(network)
     defects.plant(place, chunks, first_layers)
-    parameters = [parameter for network in chunks for parameter in network.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
-    watched = chunks[0] if len(chunks) == 1 else torch.nn.ModuleList(chunks)
-    with lakeprobe.collect(watched, run=case, lake=lake, level="mix", task=method, replace=True) as collector:
-        for step in range(steps):
-            _step(place, chunks, step)
-            _reduce_gradients(place, chunks)
-            optimizer.step()
-            optimizer.zero_grad()
-            collector.step()
+    return chunks
+
+
+def watched(chunks: list[Transformer]) -> torch.nn.Module:
+    """The one module that has all parts."""
+    return chunks[0] if len(chunks) == 1 else torch.nn.ModuleList(chunks)
+
+
+def train_step(place: Place, chunks: list[Transformer], optimizer: torch.optim.Optimizer | None, step: int) -> None:
+    """One step of training: forwards, backwards, the sums over processes, and the update if there is an optimizer."""
+    _step(place, chunks, step)
+    _reduce_gradients(place, chunks)
+    if optimizer is not None:
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def _layers(stage: int, stages: int) -> int:
@@ -104,7 +122,8 @@ def _step(place: Place, chunks: list[Transformer], step: int) -> None:
     if place.defect == "wrong_batch" and place.at("dp") == 1:
         tokens, labels = (one.chunk(place.cut.dp)[0] for one in model.batch(step))
     if place.cut.pp == 1:
-        _loss(place, chunks[0](tokens), labels).backward()
+        loss = _loss(place, chunks[0](tokens), labels)
+        (loss * place.cut.cp if place.defect == "cp_loss_scale" else loss).backward()
         return
     _pipelined(place, chunks, tokens.chunk(place.cut.micro), labels.chunk(place.cut.micro))
 

@@ -12,7 +12,7 @@ from lakeprobe.analysis.noise import keep_repeat_rows
 from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.watch import check_monitored
 from lakeprobe.compare.plan import pair_units, with_numbers
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake.layout import UnitKey
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _units(connection: duckdb.DuckDBPyConnection, runs: Sequence[str]) -> dict[s
         units.setdefault(name, []).append(UnitKey(name, step, rank))
     for name in runs:
         if name not in units:
-            raise UsageError(f"the lake has no run {name}; it has {', '.join(sorted(units)) or 'none'}")
+            raise unknown("the lake", "run", name, sorted(units))
     return units
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import metrics, resources
 from lakeprobe.analysis.query import answer, keep, stage_connection
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros
@@ -73,8 +73,7 @@ def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, .
     names = [name for name in given if name in known]
     paths = [name for name in given if name not in known]
     if strange := [name for name in paths if not expanded(name).exists()]:
-        existing = ", ".join(known) or "none"
-        raise UsageError(f"{strange[0]} is neither a comparison of {lake} (it has {existing}) nor a path")
+        raise unknown(lake, "comparison", strange[0], known, "nor is there such a path")
     return tuple(comparison.load(lake, name) for name in names), tuple(map(Path, paths))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.analysis.query import keep
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import unknown
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,9 +53,7 @@ def keep_repeat_rows(
     elif noise is not None:
         known = [name for (name,) in stages.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
         if noise not in known:
-            raise UsageError(
-                f"the lake has no noise {noise}; it has {', '.join(known) or 'none'}; measure it: lakeprobe noise"
-            )
+            raise unknown("the lake", "noise", noise, known, "measure it: lakeprobe noise GOLDEN REPEAT")
         keep(stages, "repeat_rows", "repeat_rows", {"noise": noise})
     else:
         keep(stages, "repeat_rows", "no_repeat_rows")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import views
-from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.connection import parsed, set_variable
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
@@ -56,8 +56,7 @@ def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[i
     found = stages.execute("SELECT DISTINCT step FROM dumps WHERE run = $run ORDER BY step", {"run": run}).fetchall()
     if not found:
         runs = stages.execute("SELECT DISTINCT run FROM dumps ORDER BY run").fetchall()
-        existing = ", ".join(name for (name,) in runs) or "none"
-        raise UsageError(f"the lake has no run {run}; it has {existing}")
+        raise unknown("the lake", "run", run, [name for (name,) in runs])
     known = [number for (number,) in found]
     if absent := [step for step in steps if step not in known]:
         raise UsageError(f"the run {run} has no step {absent[0]}; it has {', '.join(map(str, known))}")
@@ -66,7 +65,8 @@ def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[i
 def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Any] | None = None) -> None:
     """Create the temporary table `table` from the SQL in sql/analysis/`file`."""
     query = resources.sql(f"analysis/{file}")
-    stages.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}", parameters)
+    statement = f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}"
+    stages.execute(parsed(stages, statement), parameters)
 
 
 def set_thresholds(
@@ -74,7 +74,7 @@ def set_thresholds(
 ) -> None:
     """Set a variable per threshold: its default (`across`: between two frameworks), or the value in `changed`."""
     query = f"WITH comparison_kind AS (SELECT $across AS cross_framework) FROM ({resources.sql('judge/thresholds')})"
-    defaults = {name: value for name, value, _ in stages.execute(query, {"across": across}).fetchall()}
+    defaults = {name: value for name, value, _ in stages.execute(parsed(stages, query), {"across": across}).fetchall()}
     for name, value in (defaults | dict(changed or {})).items():
         set_variable(stages, name, float(value))
 
@@ -86,5 +86,5 @@ def answer(
     parameters: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Return the rows of the SQL in sql/analysis/`file`, as a relation of `connection` that needs no stage."""
-    found = stages.sql(resources.sql(f"analysis/{file}"), params=parameters)
+    found = stages.sql(parsed(stages, resources.sql(f"analysis/{file}")), params=parameters)
     return connection.from_arrow(found.to_arrow_table())

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 HEADINGS = ("first", "beyond_noise", "worst")
 """The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
+_MACROS = (
+    "finite_part", "magnitude", "is_finding", "user_frames", "user_frame", "leaf_text", "root_elements",
+    "farthest_statistic", "statistic_text", "requires_grad_text", "compared_step_of", "compared_rank_of", "is_module",
+)  # fmt: skip
+"""The macros that the queries of a summary use."""
+
 MOST_LEAVES = 6
 """The most leaves of an op that a summary shows."""
 
@@ -127,7 +133,7 @@ def _parameters(connection: duckdb.DuckDBPyConnection) -> tuple[ParameterFinding
 
 def summarise(comparison: StoredComparison) -> Summary:
     """Return the summary of a comparison in the lake."""
-    connection = connect()
+    connection = connect(macros=_MACROS)
     try:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
             files = [unit.folder / file for unit in comparison.units]

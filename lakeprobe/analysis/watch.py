@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.errors import RuleError, UsageError
+from lakeprobe.errors import RuleError, UsageError, unknown
 from lakeprobe.lake import layout, log, staging
 from lakeprobe.lake.connection import connect, lock
 
@@ -73,7 +73,7 @@ def check_monitored(connection: duckdb.DuckDBPyConnection, *runs: str) -> None:
     monitored = [name for (name,) in connection.execute("SELECT DISTINCT run FROM series ORDER BY run").fetchall()]
     for run in runs:
         if run not in monitored:
-            raise UsageError(f"the lake has no series of run {run}; it has {', '.join(monitored) or 'none'}")
+            raise unknown("the lake", "monitored run", run, monitored, "lakeprobe.monitor in the training makes them")
 
 
 def watch(

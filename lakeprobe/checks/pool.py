@@ -126,20 +126,22 @@ class _Worker:
             raise UsageError("interrupted")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 it is open as long as the process
         environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | dict(os.environ)
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             [sys.executable, "-m", "lakeprobe.checks.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._errors, env=environment, start_new_session=True,
         )  # fmt: skip
         try:
-            send(_stream(self._process.stdin), self._setup)
-            ready = self._received(self._process, _START_LIMIT)
-        except (BrokenPipeError, TimeoutError):
+            send(_stream(process.stdin), self._setup)
+            ready = self._received(process, _START_LIMIT)
+        except (BrokenPipeError, TimeoutError, ValueError):  # ValueError: kill() has closed the streams
             ready = None
+        if ready is None and self._closed:  # another worker cannot start, or the user interrupts
+            raise UsageError("interrupted")
         if ready is None or ready.problem:
-            reason = ready.problem if ready is not None else self._end(self._process)
+            reason = ready.problem if ready is not None else self._end(process)
             self._stop()
             raise UsageError(f"{self._setup.framework} cannot run ops on {self._setup.device}: {reason}")
-        return self._process
+        return process
 
     @staticmethod
     def _received(process: subprocess.Popen[bytes], limit: float) -> Answer | None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, unknown
 from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.schema import arrow_schema
@@ -54,8 +54,7 @@ def check(lake: Path, name: str) -> None:
     """Raise UsageError if the lake has no verification `name`."""
     names = layout.verifications(lake)
     if name not in names:
-        known = ", ".join(names) or "none"
-        raise UsageError(f"{lake} has no verification {name} (there: {known}); make it: lakeprobe verify RUN")
+        raise unknown(lake, "verification", name, names, "make it: lakeprobe verify RUN")
 
 
 def publish(lake: Path, table: str, thing: str, rows: pa.Table) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import layout, views
 from lakeprobe.lake.comparison import load as load_comparison
 from lakeprobe.lake.interrupting import interruptible
@@ -133,8 +133,7 @@ def select(
     """The rows of all chosen calls, those that need to run by key, and the run's framework. Raises UsageError."""
     units = layout.units(lake, run)
     if not units:
-        known = ", ".join(layout.runs(lake)) or "none"
-        raise UsageError(f"there is no run {run} in {lake} (there: {known})")
+        raise unknown(lake, "run", run, layout.runs(lake))
     framework = _framework(connection, run)
     worst = _worst(connection, lake, run, chosen)
     rows: list[dict[str, Any]] = []
@@ -155,7 +154,9 @@ def select(
                 "backward_op": row["backward_op"], "api": row["api"], "key": key, "ran": ran[key],
             })  # fmt: skip
     if not rows:
-        raise UsageError(f"run {run} has no API call that was asked for; list its ops: lakeprobe show, or SQL on ops")
+        raise UsageError(
+            f"{run} has none of the API calls asked for; search its ops: lakeprobe show PART_OF_A_NAME --run {run}"
+        )
     return rows, calls, framework
 
 

@@ -80,6 +80,9 @@ def main() -> None:
             return
         try:
             runner = runner_of(setup)
+        except ModuleNotFoundError as error:
+            send(outgoing, Answer("", problem=f"{error.name} is not installed; use the Python of the training"))
+            return
         except (ImportError, CannotRunError, RuntimeError) as error:
             send(outgoing, Answer("", problem=f"{type(error).__name__}: {error}"))
             return

@@ -22,7 +22,7 @@ def compact(
 
     Example: lakeprobe compact npu
     """
-    from lakeprobe import diagnostics
+    from lakeprobe import diagnostics, output
     from lakeprobe.lake import store
     from lakeprobe.session import Lake
 
@@ -31,6 +31,6 @@ def compact(
             with diagnostics.working("splitting" if split else "compacting"):
                 report = opened.compact(run, split=split, by=by)
             diagnostics.note(
-                f"{run}: {report.units} units of {report.steps} steps in {report.files} files, "
-                f"{report.files_before} before"
+                f"{run}: {output.counted(report.units, 'unit')} of {output.counted(report.steps, 'step')} in "
+                f"{output.counted(report.files, 'file')}, {report.files_before} before"
             )

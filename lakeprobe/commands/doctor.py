@@ -73,13 +73,13 @@ def _lake(path: Path) -> Iterator[Fact]:
     from lakeprobe.lake import layout, log, staging, store
 
     try:
-        there = log.read(store.check(path))
+        snapshot = log.read(store.check(path))
     except LakeError as error:
         yield "", str(error)
         return
     files = [file for file in path.rglob("*") if file.is_file()]
-    yield "runs", f"{len(layout.runs(there))}, of {len(layout.units(there))} units"
-    yield "comparisons", str(len(layout.comparisons(there)))
+    yield "runs", f"{len(layout.runs(snapshot))}, of {len(layout.units(snapshot))} units"
+    yield "comparisons", str(len(layout.comparisons(snapshot)))
     yield "files", f"{len(files)}, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
     collecting = [folder for folder in journal.folders(path) if journal.set_aside(folder) is None]
     yield "collecting", ", ".join(folder.name for folder in collecting) or "nothing"

@@ -91,7 +91,7 @@ def drift(
     if picture is not None:
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
-        if series or not {golden, *runs} & set(opened.runs):
+        if series or ({golden, *runs} & set(opened.monitored) and not {golden, *runs} & set(opened.runs)):
             for run in runs:
                 _write_series(opened, golden, run, threshold, most, format)
             return
@@ -173,11 +173,11 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
     """
     from lakeprobe import output
 
-    told = {"role", "module"} if "name" in columns else set()
+    redundant = {"role", "module"} if "name" in columns else set()
     used = [
         place
         for place, name in enumerate(columns)
-        if name not in told and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
+        if name not in redundant and any(row[place] is not None and (name not in _RARE or row[place]) for row in rows)
     ]
     short = _short([row[place] for place in used] for row in rows)
     return output.aligned_below([columns[place] for place in used], list(short), _WHERE)

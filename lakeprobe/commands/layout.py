@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from itertools import chain
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from lakeprobe import diagnostics
 from lakeprobe.table_text import fold
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Collect and read": ("run", "preflight", "ingest", "export"),
+    "Collect and read": ("run", "preflight", "ingest", "export", "examples"),
     "Compare, and find the cause": (
         "compare", "merge-layout", "first-diff", "blame", "verify", "unmatched", "map", "noise", "reproduce",
         "perturb",
@@ -44,11 +48,41 @@ class Commands(TyperGroup):
 class Group(Commands):
     """The program: its help lists the commands in groups."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Make the program with all commands."""
+        super().__init__(*arguments, **options | {"commands": _OnDemand()})
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, _sentence(self.commands[name].help)) for name in names])
+
+
+class _OnDemand(Mapping[str, Any]):
+    """All commands by name. Each is made when it is asked for: to make all takes as long as to start without them."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _made(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(GROUPS.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, GROUPS.values()))
+
+
+@cache
+def _made(name: str) -> Any:
+    if name not in chain.from_iterable(GROUPS.values()):
+        raise KeyError(name)
+    module = import_module(f"lakeprobe.commands.{name.replace('-', '_')}")
+    program = typer.Typer(rich_markup_mode=None, add_completion=False)
+    if hasattr(module, "app"):
+        program.add_typer(module.app, name=name)
+        return typer.main.get_group(program).commands[name]
+    program.command(name, cls=Command)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(program)
 
 
 class Command(TyperCommand):

@@ -35,3 +35,4 @@ def note(
         output.text(known)
     elif yes or not known or diagnostics.agreed(f"replace the note {known!r}?"):
         upkeep.write_note(path, name, text)
+        diagnostics.note(f"the note on {name} is " + ("written; lakeprobe ls shows it" if text else "removed"))

@@ -45,7 +45,7 @@ def lines(
         *(f"{'✓' if done else ' '} {what:<20} {command}" for done, what, command in steps),
         "",
         f"There is no lake at {lake} yet; the first command makes it." if runs is None else _contents(lake, many),
-        "All commands: lakeprobe --help",
+        "All commands: lakeprobe --help" + ("; dumps to try it on: lakeprobe examples" if runs is None else ""),
     ]
 
 

@@ -44,7 +44,10 @@ def pack(
         return
     from lakeprobe.collect.running import launched
 
-    raise typer.Exit(launched(command, {preflight.FOLDER: str(out.absolute())}))
+    code = launched(command, {preflight.FOLDER: str(out.absolute())})
+    if not out.exists():
+        diagnostics.note(f"{out} was not written: the command called no module of torch")
+    raise typer.Exit(code)
 
 
 @app.command("compare", cls=Command)

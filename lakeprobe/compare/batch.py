@@ -16,7 +16,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import metrics, resources
-from lakeprobe.compare import limits, mapping_tables, noise, searching, stages, unit
+from lakeprobe.compare import limits, mapping_tables, noise, stages, unit
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case
@@ -24,7 +24,7 @@ from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, set_spill_folder, set_variable, write_rows
+from lakeprobe.lake.connection import connect, define_macros, parsed, set_spill_folder, set_variable, write_rows
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_text
 from lakeprobe.system import files, storage
@@ -150,12 +150,14 @@ class _Batch:
 
     def create(self, name: str, statement: str, where: str = "true") -> None:
         """Create the table `name` from what `statement` returns for each pair, where that has `where`."""
-        self.connection.execute(f"CREATE TABLE every.{name} AS {self._of_each(statement, where)}")
+        made = f"CREATE TABLE every.{name} AS {self._of_each(statement, where)}"
+        self.connection.execute(parsed(self.connection, made))
         self.tables.add(name)
 
     def rows(self, statement: str, where: str = "true") -> list[Any]:
         """Return what `statement` returns for each pair, after the number of the pair."""
-        return self.connection.execute(f"FROM ({self._of_each(statement, where)}) ORDER BY pair").fetchall()
+        asked = f"FROM ({self._of_each(statement, where)}) ORDER BY pair"
+        return self.connection.execute(parsed(self.connection, asked)).fetchall()
 
     def _of_each(self, statement: str, where: str) -> str:
         read: dict[str, str] = {}
@@ -228,11 +230,11 @@ def _rows_of(side: str, file: str, folders: Sequence[str]) -> str:
 def _keep_plain(batch: _Batch, tasks: Sequence[PairTask]) -> bool:
     """Leave those pairs in the batch whose rule is that of batches. Returns whether there are any."""
     batch.views["match_exact"] = resources.sql("match/exact")
-    shares = dict(batch.rows(resources.sql("match/share")))
+    is_other = dict(batch.rows(resources.sql("match/other_program")))
     plain = [
         number
         for number, is_plain, dumped in batch.rows(resources.sql("compare/plain_pair"))
-        if is_plain and (dumped != "ops" or not tasks[number].search or shares[number] >= searching.FEW)
+        if is_plain and (dumped != "ops" or not tasks[number].search or not is_other[number])
     ]
     batch.connection.execute("DELETE FROM pairs_at_once WHERE pair NOT IN (SELECT unnest($1))", [plain])
     return bool(plain)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.lake.connection import parsed
 from lakeprobe.mapping.files import Mappings
 
 if TYPE_CHECKING:
@@ -37,17 +38,16 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_name
         "layer_mapping": mappings.layers,
     }
     for table, columns in _COLUMNS.items():
-        connection.execute(
-            f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
-        )
+        statement = f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
+        connection.execute(parsed(connection, statement))
         _insert(connection, table, given.get(table, ()))
     for table, file in _RULES.items():
         statement = f"CREATE TEMP TABLE {table} AS {resources.sql(f'match/{table}')}"
-        connection.execute(statement, [str(resources.data(file))])
+        connection.execute(parsed(connection, statement), [str(resources.data(file))])
     if other_names:
         for table, file in _BUNDLED.items():
             statement = f"INSERT INTO {table} {resources.sql(f'match/bundled_{file}')}"
-            connection.execute(statement, [str(resources.data(file))])
+            connection.execute(parsed(connection, statement), [str(resources.data(file))])
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[str | None]]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake import views
-from lakeprobe.lake.connection import set_variable
+from lakeprobe.lake.connection import parsed, set_variable
 from lakeprobe.resources import file_pattern, quote_text
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     Returns whether ops round differently in the two runs.
     """
     _run(connection, MEASURED)
-    (is_equal,) = connection.execute(resources.sql("noise/nothing_differs")).fetchall()[0]
+    (is_equal,) = connection.execute(parsed(connection, resources.sql("noise/nothing_differs"))).fetchall()[0]
     if is_equal:
         connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
     _run(connection, TRACED)
     recorded = {"is_first": is_first, "step": step}
-    (begins,) = connection.execute(resources.sql("noise/first_step"), recorded).fetchall()[0]
+    (begins,) = connection.execute(parsed(connection, resources.sql("noise/first_step")), recorded).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     _run(connection, JUDGED)
-    is_rounding, ends, error = connection.execute(resources.sql("noise/extent")).fetchall()[0]
+    is_rounding, ends, error = connection.execute(parsed(connection, resources.sql("noise/extent"))).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
     set_variable(connection, "noise_error", error)
     return bool(is_rounding)
@@ -66,7 +66,8 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
 
 def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> None:
     for query in queries:
-        connection.execute(f"CREATE TEMP TABLE noise_{query} AS {resources.sql(f'noise/{query}')}")
+        statement = f"CREATE TEMP TABLE noise_{query} AS {resources.sql(f'noise/{query}')}"
+        connection.execute(parsed(connection, statement))
 
 
 def load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 from lakeprobe.compare.plan import Asked, Side
-from lakeprobe.errors import DumpError, UsageError
+from lakeprobe.errors import DumpError, UsageError, unknown
 from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
 from lakeprobe.ingest.unit import Again, fingerprint_of, known_fingerprint, source_of
 from lakeprobe.lake import layout, store
@@ -129,8 +129,7 @@ def _dump(
         if isinstance(side, str) and expanded(asked.name).exists():
             whole = _located(open_path(_absolute(expanded(asked.name))), *chosen)
             return _only(whole, asked)
-        runs = ", ".join(known) or "none"
-        raise UsageError(f"{side} is neither a run in {lake} (its runs: {runs}) nor a path")
+        raise unknown(lake, "run", str(side), known, "nor is there such a path")
     here = _dump_here(asked.name, chosen, open_path)
     if here is not None and _was_read_from(lake, asked.name, here.located):
         return replaced(_only(here, asked), run=asked.name)

@@ -14,7 +14,7 @@ from typing import Any
 
 from lakeprobe import resources
 from lakeprobe.compare.run import CompareReport, compare
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, staging, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.resources import quote_text
@@ -77,8 +77,8 @@ def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> i
     ]
     try:
         with staging.locked(lake, f"noise={name}"), staging.staged(lake, "noise") as session, \
-                staging.reading(lake) as there, connect() as connection:  # fmt: skip
-            views.define(connection, there)
+                staging.reading(lake) as snapshot, connect() as connection:  # fmt: skip
+            views.define(connection, snapshot)
             folder = session.folder / "noise"
             folder.mkdir()
             measured = connection.sql(resources.sql("noise/measure"), params={"golden": golden, "units": units})
@@ -95,9 +95,8 @@ def _keep(lake: Path, name: str, golden: str, reports: list[CompareReport]) -> i
 def check(lake: Path, name: str, golden: str) -> Path:
     """Return the file of the noise `name` of the run `golden`. Raises UsageError if the lake has none."""
     file = layout.noise_file(lake, name)
-    existing = ", ".join(layout.noises(lake)) or "none"
     if file is None:
-        raise UsageError(f"{lake} has no noise {name} (its noises: {existing}); measure it: lakeprobe noise {golden} …")
+        raise unknown(lake, "noise", name, layout.noises(lake), f"measure it: lakeprobe noise {golden} …")
     with connect() as connection:
         views.define(connection, lake)
         measured = connection.execute("SELECT any_value(golden) FROM noise WHERE noise = ?", [name]).fetchall()[0][0]

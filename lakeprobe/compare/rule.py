@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.bounds import DEEPEST_BRACKETS, LONGEST_RULE
 from lakeprobe.errors import RuleError
+from lakeprobe.lake.connection import parsed
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.metrics import NUMBER, TEXT, TEXTS, TRUTH, holds
 from lakeprobe.resources import quote_text
@@ -122,7 +123,7 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
 
 def _check_shadows(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     """Raise RuleError for a view that has the name of a table of the comparison, which would hide it."""
-    hidden = connection.execute(resources.sql("compare/hidden_views")).fetchall()
+    hidden = connection.execute(parsed(connection, resources.sql("compare/hidden_views"))).fetchall()
     if hidden:
         raise RuleError(f"{rule.origin}: {hidden[0][0]} is a table of the comparison; give the view another name")
 

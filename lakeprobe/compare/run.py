@@ -105,7 +105,7 @@ def compare(
     read again. If `steps` and `ranks` are given, only those take part.
 
     Without a rule, the frameworks of the runs and the `mappings` (`lakeprobe.mapping.files.read`) choose a bundled one.
-    Between frameworks, and where few ops pair by name, a mapping is searched unless `search` is False. Differences that
+    Between two frameworks or implementations a mapping is searched unless `search` is False. Differences that
     repeats of golden show too, measured as `noise` (`compare.repeats.measure`), do not stand out.
 
     The comparison replaces an earlier one of the same units, and with `replace` any other of its name. `timeout`
@@ -189,13 +189,13 @@ def _make(
     with (
         staging.locked(lake, label),
         staging.staged(lake, "comparison") as session,
-        staging.reading(lake) as there,
+        staging.reading(lake) as snapshot,
     ):
         if shard:
             shards.begin(session, "comparison", wanted.name, shard)
         folder = session.folder / "comparison"
         folder.mkdir()
-        tasks = _tasks(there, shard.share(wanted.pairs) if shard else wanted.pairs, folder, wanted, jobs)
+        tasks = _tasks(snapshot, shard.share(wanted.pairs) if shard else wanted.pairs, folder, wanted, jobs)
         signs = staging.renewing(session, progress)
         if wanted.seconds is None and wanted.memory is None:
             reports = _compare_all(tasks, jobs, signs)
@@ -206,7 +206,7 @@ def _make(
             parts = {f"{layout.comparison_name(wanted.name)}/{task.staged.relative_to(folder)}": task.staged
                      for task in tasks}  # fmt: skip
             kept = described | {"replace": wanted.replace}
-            return reports, shards.keep(session, "comparison", wanted.name, shard, _plan(wanted, there), parts, kept)
+            return reports, shards.keep(session, "comparison", wanted.name, shard, _plan(wanted, snapshot), parts, kept)
         comparison.describe(folder, _assembled([described]))
         files.sync_tree(folder)
         put = {layout.comparison_name(wanted.name): folder}
@@ -237,9 +237,9 @@ def _memory(task: PairTask) -> int:
     return _BYTES_TO_COMPARE + _BYTES_PER_BYTE * tables
 
 
-def _plan(wanted: _Wanted, there: Snapshot) -> str:
+def _plan(wanted: _Wanted, snapshot: Snapshot) -> str:
     """Return a hash of what the shards of a comparison must have been asked alike, in lakes at the same state."""
-    units = [(key, layout.unit_place(there, key).folder.name) for pair in wanted.pairs for key in pair]
+    units = [(key, layout.unit_place(snapshot, key).folder.name) for pair in wanted.pairs for key in pair]
     return shards.plan_of(units, wanted.rule, wanted.mappings, wanted.search, wanted.noise, wanted.replace)
 
 
@@ -362,13 +362,13 @@ def _check_free(lake: Snapshot, name: str, runs: tuple[str, str], pairs: list[Pa
         )
 
 
-def _tasks(there: Snapshot, pairs: list[Pair], folder: Path, wanted: _Wanted, jobs: int) -> list[PairTask]:
-    noise = _noise_file(there.lake, wanted.noise, wanted.runs[1])
+def _tasks(snapshot: Snapshot, pairs: list[Pair], folder: Path, wanted: _Wanted, jobs: int) -> list[PairTask]:
+    noise = _noise_file(snapshot.lake, wanted.noise, wanted.runs[1])
     threads = max(1, default_jobs() // max(1, min(jobs, len(pairs))))
-    first = {run: layout.units(there, run)[0].step for run in {key.run for pair in pairs for key in pair}}
+    first = {run: layout.units(snapshot, run)[0].step for run in {key.run for pair in pairs for key in pair}}
     return [
         PairTask(
-            there.lake, target, golden, layout.unit_place(there, target), layout.unit_place(there, golden),
+            snapshot.lake, target, golden, layout.unit_place(snapshot, target), layout.unit_place(snapshot, golden),
             folder / f"step={target.step}" / f"rank={target.rank}", wanted.rule, wanted.mappings, threads,
             target.step == first[target.run] and golden.step == first[golden.run], wanted.search, noise,
             wanted.seconds, wanted.memory,

@@ -12,14 +12,11 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import SEARCHED
 from lakeprobe.lake.comparison import PAIRS_FILE, ROW_GROUP
-from lakeprobe.lake.connection import write_parquet
+from lakeprobe.lake.connection import parsed, write_parquet
 from lakeprobe.lake.layout import UnitPlace
 
 if TYPE_CHECKING:
     import duckdb
-
-FEW = 0.6
-"""If a smaller share of the smaller side's ops pairs by name, the runs count as two implementations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +43,12 @@ def is_used(rule: Rule) -> bool:
 
 
 def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
-    """Return whether names say little although the framework is the same: few ops of one name have the same tensors."""
+    """Return whether names say little although the framework is the same (sql/match/other_program.sql)."""
     dumped = connection.execute("SELECT dumped FROM comparison_kind").fetchall()[0][0]
     if usual_rule != "same_framework" or dumped != "ops":
         return False
-    query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/share')})"
-    return float(connection.execute(query).fetchall()[0][0]) < FEW
+    query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/other_program')})"
+    return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:

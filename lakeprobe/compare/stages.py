@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
+from lakeprobe.lake.connection import parsed
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,7 +114,7 @@ def _define(connection: duckdb.DuckDBPyConnection, pending: Pending, name: str) 
         return
     for need in stage.needs:
         _define(connection, pending, need)
-    connection.execute(f"CREATE VIEW {name} AS {resources.sql(stage.sql)}")
+    connection.execute(parsed(connection, f"CREATE VIEW {name} AS {resources.sql(stage.sql)}"))
 
 
 def materialize(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending, name: str) -> None:
@@ -125,7 +126,7 @@ def materialize(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pend
     if stage is not None:
         for need in stage.needs:
             _define(connection, pending, need)
-        connection.execute(f"CREATE TEMP TABLE {name} AS {resources.sql(stage.sql)}")
+        connection.execute(parsed(connection, f"CREATE TEMP TABLE {name} AS {resources.sql(stage.sql)}"))
         return
     if name in rules.CONTRACT:
         rules.check_contract(connection, rule, name)

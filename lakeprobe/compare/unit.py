@@ -22,6 +22,7 @@ from lakeprobe.lake.connection import (
     connect,
     define_macros,
     lock,
+    parsed,
     set_spill_folder,
     set_variable,
     useful_threads,
@@ -197,7 +198,7 @@ def create_shared_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables that are the same for every pair."""
     _create_table(connection, "uninitialised", resources.sql("judge/uninitialised"))
     _create_table(connection, "same_contents", metrics.same_contents())
-    connection.execute(resources.sql("match/search_layouts"))
+    connection.execute(parsed(connection, resources.sql("match/search_layouts")))
 
 
 def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPlace, golden: UnitPlace) -> None:
@@ -299,7 +300,7 @@ def _keep_metrics(connection: duckdb.DuckDBPyConnection, rule: Rule) -> tuple[st
         raise RuleError(f"{rule.origin}: the view metrics: {error} (docs/rules.md)") from error
     for column in found.keys() & passed_on.keys() - {"row"}:
         connection.execute(f"ALTER TABLE metrics DROP COLUMN {quote_identifier(column)}")
-    connection.execute(f"CREATE VIEW metrics_kept AS {metrics.kept(own)}")
+    connection.execute(parsed(connection, f"CREATE VIEW metrics_kept AS {metrics.kept(own)}"))
     return tuple(own)
 
 
@@ -311,7 +312,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
         side, row, count = _rows(connection, resources.sql("compare/paired_twice"))[0]
         what = f"{count} times; a row has at most one counterpart" if count > 1 else "which does not exist"
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
-    connection.execute(f"INSERT INTO pairing {resources.sql('compare/pairing')}")
+    connection.execute(parsed(connection, f"INSERT INTO pairing {resources.sql('compare/pairing')}"))
     materialize(connection, rule, pending, "paired")
     if searching.is_used(rule):
         materialize(connection, rule, pending, "left_over")
@@ -331,7 +332,7 @@ def _write(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnect
     write_parquet(writer, connection, query, path, ROW_GROUP)
     rows = int(str(_only_value(connection, "SELECT count(*) FROM paired")))
     check = resources.sql("compare/results_whole")
-    in_order, each_once = writer.execute(check, [file_pattern(path), rows]).fetchall()[0]
+    in_order, each_once = writer.execute(parsed(writer, check), [file_pattern(path), rows]).fetchall()[0]
     if not each_once:
         _refuse(connection, rule)
     if not in_order:  # a join that spills to the disk may give its rows in another order
@@ -349,7 +350,7 @@ def _refuse(connection: duckdb.DuckDBPyConnection, rule: Rule) -> NoReturn:
 
 
 def _create_table(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
-    connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+    connection.execute(parsed(connection, f"CREATE TEMP TABLE {name} AS {query}"))
 
 
 def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
@@ -357,4 +358,4 @@ def _only_value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
-    return connection.execute(query).fetchall()
+    return connection.execute(parsed(connection, query)).fetchall()

@@ -19,7 +19,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.export import json_text, side_files, tensor_files
 from lakeprobe.export.entries import Leaf, Op, entry_text
 from lakeprobe.export.side_files import write_members
@@ -122,8 +122,8 @@ def export(
 
 
 def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
-    if run not in layout.runs(lake):
-        raise UsageError(f"{lake} has no run {run} (there: {', '.join(layout.runs(lake)) or 'none'})")
+    if run not in (runs := layout.runs(lake)):
+        raise unknown(lake, "run", run, runs)
     units = layout.units(lake, run)
     chosen = [key for key in units if (not steps or key.step in steps) and (not ranks or key.rank in ranks)]
     if not chosen:

@@ -48,7 +48,7 @@ def export_series(
     if not 0 <= digits <= _MOST_DIGITS or steps_in_file < 1:
         raise UsageError(f"export: digits should be from 0 to {_MOST_DIGITS}, and steps in a file from 1")
     if not connection.execute("SELECT count(*) FROM series WHERE run = $run", {"run": run}).fetchall()[0][0]:
-        raise UsageError(f"the lake has no series of run {run}")
+        raise UsageError(f"the lake has no monitored run {run}")
     target = files.absolute(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} is not an empty folder; choose another")

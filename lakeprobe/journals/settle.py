@@ -28,6 +28,8 @@ def recover(lake: Path, *, again: bool = False) -> int:
             continue  # its builder would have made it a little later
         state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
         diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")
+    if again and not made and not errors:
+        diagnostics.note("nothing was left by interrupted processes")
     return max((diagnostics.fail(error) for error in errors), default=0)
 
 

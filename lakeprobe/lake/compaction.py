@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, log, staging, views
 from lakeprobe.lake.comparison import ROW_GROUP
 from lakeprobe.lake.connection import connect, set_spill_folder
@@ -119,7 +119,7 @@ _Make = Callable[["duckdb.DuckDBPyConnection", Snapshot, list[UnitKey], Path], _
 def _change(lake: Path, run: str, what: str, make: _Make, by: str = "step", rank: int | None = None) -> CompactReport:
     """Publish what `make` makes of each step or rank of `run`, or of one rank only."""
     if run not in (runs := layout.runs(lake)):
-        raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(runs) or 'none'})")
+        raise unknown(lake, "run", run, runs)
     with staging.unchanged(lake), staging.staged(lake, what) as session, staging.reading(lake) as before:
         if any(before.files(f"run={run}/", lambda file: file.removesuffix(".parquet") in MERGED_TABLES)):
             raise UsageError(f"{run} was merged from the ranks of another run: a step of it is one unit already")

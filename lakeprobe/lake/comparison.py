@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, unknown
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -90,8 +90,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
     folder = layout.comparison_folder(lake, name)
     if folder is None:
         snapshot = layout.snapshot_of(lake)
-        known = ", ".join(layout.comparisons(snapshot)) or "none"
-        raise UsageError(f"there is no comparison {name} in {snapshot.lake} (there: {known})")
+        raise unknown(snapshot.lake, "comparison", name, layout.comparisons(snapshot))
     path = folder / DESCRIPTION_FILE
     try:
         described = resources.read_yaml(path)

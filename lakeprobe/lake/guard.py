@@ -26,22 +26,29 @@ FORMS = {
 """The formats that a file can be written in, by its suffix."""
 
 _IN_MEMORY = frozenset({
-    "SELECT", "MULTI", "EXPLAIN", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "SET",
-    "PRAGMA", "TRANSACTION",
+    "SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "SET", "TRANSACTION",
 })  # fmt: skip
-"""Kinds of statements that stay in memory, unless their plan says otherwise."""
+"""Kinds of statements that stay in memory, unless their plan says otherwise. A PRAGMA is none of them: it has no plan,
+and some run a text or a script."""
+
+_SEVERAL = "MULTI"
+"""The kind of a statement that looks up the values of a PIVOT first. DuckDB does so even to show its plan."""
 
 _WRITING = re.compile("COPY|EXPORT|ATTACH|JSON_EXECUTE_SERIALIZED_SQL")
 """Operators that write files, or that run a statement whose plan is not shown."""
 
 _EXPLAINED = "EXPLAIN (FORMAT json) "
 _EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
-_NOT_PLANNED = frozenset({"PRAGMA"})
-"""Kinds for which DuckDB has no plan. They call a function of their own name."""
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Forbid what writes files indirectly on `connection`: settings that name output files, secrets, extensions."""
+    """Forbid what writes files indirectly on `connection`: settings that name output files, secrets, extensions.
+
+    A connection that is locked stays so.
+    """
+    [(is_locked,)] = connection.execute("SELECT current_setting('lock_configuration')").fetchall()
+    if is_locked:
+        return
     for setting in (
         "allow_persistent_secrets = false", "autoinstall_known_extensions = false", "lock_configuration = true",
     ):  # fmt: skip
@@ -55,19 +62,29 @@ def run(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRel
     """
     relation = None
     for statement in connection.extract_statements(query):
-        _check(connection, statement.type.name, statement.query)
+        _check(connection, statement)
         relation = connection.sql(statement.query)
     return relation
 
 
-def _check(connection: duckdb.DuckDBPyConnection, kind: str, text: str) -> None:
-    planned = _EXPLAIN.sub("", text, count=1) if kind == "EXPLAIN" else text
-    is_kept = kind in _IN_MEMORY and (kind in _NOT_PLANNED or not any(map(_WRITING.search, _plan(connection, planned))))
-    if not is_kept:
-        raise RuleError(
-            f"{' '.join(text.split())[:60]!r} might write a file; "
-            "lakeprobe sql writes rows into one where --write FILE names it"
-        )
+def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+    kind, shown = _kind(statement), repr(" ".join(statement.query.split())[:60])
+    if kind == _SEVERAL:
+        raise RuleError(f"{shown} has a PIVOT that does not list its values; list them, as in ON step IN (0, 1)")
+    explained, is_explain = _EXPLAIN.subn("", statement.query, count=1) if kind == "EXPLAIN" else ("", 0)
+    if is_explain:
+        for inner in connection.extract_statements(explained):
+            _check(connection, inner)
+    elif kind not in _IN_MEMORY or any(map(_WRITING.search, _plan(connection, statement.query))):
+        raise RuleError(f"{shown} might write a file; lakeprobe sql writes rows into one where --write FILE names it")
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    """Return the kind of the statement; "" for one that DuckDB's Python binding does not know, such as CONNECT."""
+    try:
+        return statement.type.name
+    except ValueError:
+        return ""
 
 
 def _plan(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[str]:

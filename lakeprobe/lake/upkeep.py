@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import comparison, layout, log, staging, store, views
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.staging import Session
@@ -41,8 +41,7 @@ def find(lake: Path, name: str) -> Kept:
     for what, name_of in _OTHERS.items():
         if name_of(name) in snapshot.places:
             return Kept(what, name, layout.note_file(lake, name_of(name)))
-    names = ", ".join([*layout.runs(snapshot), *layout.comparisons(snapshot)]) or "nothing"
-    raise UsageError(f"{name} is neither a run nor a comparison in {lake} (there: {names})")
+    raise unknown(lake, "run or comparison", name, [*layout.runs(snapshot), *layout.comparisons(snapshot)])
 
 
 _OTHERS = {"verification": layout.verification_name, "perturbation": layout.perturbation_name}

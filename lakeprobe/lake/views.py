@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.lake import layout, tables
 from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
+from lakeprobe.lake.connection import parsed
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import MERGED_TABLES, UNIT_TABLES, table
@@ -68,7 +69,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
         types = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in columns)
         form = "header = true, delim = ',', quote = '\"', escape = '\"', auto_detect = false"
         source = f"read_csv({quote_text(file_pattern(resources.data(file)))}, {form}, columns = {{{types}}})"
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {source}")
+        connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {name} AS FROM {source}"))
     comparisons = layout.comparisons(snapshot)
     tables.define(connection, snapshot, taken=(*NAMES, *comparisons))
     for name in comparisons:
@@ -115,7 +116,7 @@ def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Pa
     """Define a view of the lake. A file of an older release has NULL in columns that were added later."""
     _set_files(connection, name, files)
     query = _with_all_columns(name, resources.sql(f"catalog/{name}")) if files else empty(name)
-    connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {name} AS {query}"))
 
 
 def _define_unit_table(
@@ -141,9 +142,10 @@ def _define_unit_table(
             if name == "contents":
                 found = resources.sql(f"catalog/{form}_references")
                 references.append(f"FROM ({found}){left_out if has_stale else ''}")
-    connection.execute(f"CREATE OR REPLACE VIEW {name} AS {_union(rows) or empty(name)}")
+    connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {name} AS {_union(rows) or empty(name)}"))
     if name == "contents":
-        connection.execute(f"CREATE OR REPLACE VIEW {REFERENCES} AS {_union(references) or _NO_REFERENCES}")
+        found = _union(references) or _NO_REFERENCES
+        connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {REFERENCES} AS {found}"))
 
 
 def _union(queries: Sequence[str]) -> str:
@@ -160,7 +162,7 @@ def define_columns(connection: duckdb.DuckDBPyConnection, name: str, types: Mapp
         f"{quote_text(column)}: {{name: {quote_text(column)}, type: {quote_text(type)}, default_value: NULL}}"
         for column, type in types.items()
     )
-    connection.execute(f"CREATE OR REPLACE MACRO columns_of_{name}() AS MAP {{{columns}}}")
+    connection.execute(parsed(connection, f"CREATE OR REPLACE MACRO columns_of_{name}() AS MAP {{{columns}}}"))
 
 
 def _variable(name: str) -> str:

@@ -200,8 +200,10 @@ def _whole(
     best: tuple[Array, dict[int, Order], list[int | None]] | None = None
     shape = next(iter(arrays.values())).shape
     rows = _rows(arrays, golden, dimensions[cut[0]] or 0) if len(cut) == 1 and factor == 1.0 else None
-    apart = _sections(rows[0]) if rows else ()
-    first: list[tuple[list[int | None], dict[int, Order]]] = [(list(dimensions), {cut[0]: apart})] if apart else []
+    sections = _sections(rows[0]) if rows else ()
+    first: list[tuple[list[int | None], dict[int, Order]]] = (
+        [(list(dimensions), {cut[0]: sections})] if sections else []
+    )
     for tried, others in chain(first, _arrangements(made, cut, dimensions, shape, whole)):
         try:
             candidate = _together(arrays, tuple(ways), tuple(tried), others)

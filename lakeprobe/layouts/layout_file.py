@@ -1,21 +1,22 @@
 """Reads a user's layout file: the axes of the mesh, and how tensors lie over them.
 
 axes: {pp: 2, dp: 2, tp: 2}        # the slowest first; left out, they are inferred
-tensors:                           # an expression, searched for in the row's name: how the tensor lies
+tensors:                           # an expression, searched for in OP.SLOT: how the tensor lies; the first that fits
   mlp\\.up\\.weight: {tp: shard 0}
   mixed\\.output: {tp: partial sum}
-  hidden: b s[cp] h[tp]            # a dimension each, with the axis that cuts it
+  hidden: b s[cp] h[tp]            # a name per dimension, with the axis that cuts it; for tensors with as many
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeprobe import strict_yaml
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.layouts.mesh import STAGES
 from lakeprobe.layouts.placements import COPY, MEAN, SHARD, SUM, Rule, Way
 
 _WAYS = {"copy": COPY, "partial sum": SUM, "partial mean": MEAN}
@@ -52,6 +53,18 @@ def read(path: Path) -> LayoutFile:
     return LayoutFile(axes, tuple(rules))
 
 
+def check_axes(file: LayoutFile, axes: Collection[str]) -> None:
+    """Raise LakeError if a line is about an axis that the job does not have, or about stages, which cut no tensor."""
+    known = {*axes, *file.axes} - {STAGES}
+    for rule in file.rules:
+        for name in rule.ways:
+            if name not in known:
+                raise LakeError(
+                    f"the layout file says how {rule.pattern.pattern} lies over {name}, "
+                    f"along which no tensors of the run are cut; write one of {', '.join(sorted(known))}"
+                )
+
+
 def _size(node: strict_yaml.Node) -> int:
     if isinstance(node, strict_yaml.Text) and re.fullmatch(r"[1-9]\d{0,5}", node.value):
         return int(node.value)
@@ -64,19 +77,26 @@ def _rule(name: strict_yaml.Text, node: strict_yaml.Node) -> Rule:
     except re.error as error:
         raise name.error(f"is no regular expression: {error}", r"write one such as mlp\.up\.weight") from None
     if isinstance(node, strict_yaml.Text):
-        return Rule(pattern, _dimensions(node))
+        return Rule(pattern, _dimensions(node), len(node.value.split()))
     if not isinstance(node, strict_yaml.Mapping):
         raise node.error("is no layout", "write {tp: shard 0}, or the dimensions as b s[cp] h[tp]")
     return Rule(pattern, {axis.value: _way(value) for axis, value in node.pairs})
 
 
 def _dimensions(node: strict_yaml.Text) -> dict[str, Way]:
-    """The dimensions in SGLang's notation: a name each, and in brackets the axis that cuts it."""
-    words = node.value.split()
-    found = [_DIMENSION.fullmatch(word) for word in words]
-    if not words or None in found:
-        raise node.error(f"{node.value!r} does not name dimensions", "write them as b s[cp] h[tp]")
-    return {match[1]: Way(SHARD, number) for number, match in enumerate(found) if match is not None and match[1]}
+    """The dimensions, alike SGLang's notation: a name each, and in brackets the axis that cuts it."""
+    ways: dict[str, Way] = {}
+    for number, word in enumerate(node.value.split()):
+        match = _DIMENSION.fullmatch(word)
+        if match is None:
+            raise node.error(f"{node.value!r} does not name dimensions", "write them as b s[cp] h[tp]")
+        if match[1] in ways:
+            raise node.error(f"{match[1]} cuts two dimensions of {node.value!r}", "let each axis cut one")
+        if match[1]:
+            ways[match[1]] = Way(SHARD, number)
+    if not ways:
+        raise node.error(f"{node.value!r} says of no dimension which axis cuts it", "write b s[cp] h[tp]")
+    return ways
 
 
 def _way(node: strict_yaml.Node) -> Way:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect, define_macros, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
@@ -92,7 +92,7 @@ def merge_layout(
     layout.check_name(name, "run")
     units = layout.units(lake, run)
     if not units:
-        raise UsageError(f"{lake} has no run {run}")
+        raise unknown(lake, "run", run, layout.runs(lake))
     if name == run:
         raise UsageError(f"the merged run needs a name of its own, not {run}")
     if name in layout.runs(lake) and not replace:
@@ -101,7 +101,7 @@ def merge_layout(
     if not chosen:
         raise UsageError(f"{run} has no step of {', '.join(map(str, steps))}")
     reports = []
-    with query_errors(), staging.staged(lake, "merge-layout") as session, staging.reading(lake) as there:
+    with query_errors(), staging.staged(lake, "merge-layout") as session, staging.reading(lake) as snapshot:
         put = {}
         for step in chosen:
             folder = session.folder / f"step{step}"
@@ -110,8 +110,8 @@ def merge_layout(
                 define_macros(connection, ("along",))
                 set_spill_folder(connection, session.folder / "spill")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                views.define(connection, there)
-                work = _Step(connection, there, run, golden, step, chosen.index(step), file)
+                views.define(connection, snapshot)
+                work = _Step(connection, snapshot, run, golden, step, chosen.index(step), file)
                 reports.append(work.write(folder))
             put[layout.unit_name(UnitKey(name, step, 0))] = folder
         files.sync_tree(session.folder)
@@ -146,7 +146,7 @@ class _Step:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        there: Snapshot,
+        snapshot: Snapshot,
         run: str,
         golden: str | None,
         step: int,
@@ -154,10 +154,10 @@ class _Step:
         file: LayoutFile | None,
     ) -> None:
         self._sql = connection
-        self._there = there
+        self._snapshot = snapshot
         self._run, self._step, self._file = run, step, file or LayoutFile()
-        self._ranks = tuple(unit.rank for unit in layout.units(there, run) if unit.step == step)
-        self._golden = _golden_unit(there, golden, step, nth)
+        self._ranks = tuple(unit.rank for unit in layout.units(snapshot, run) if unit.step == step)
+        self._golden = _golden_unit(snapshot, golden, step, nth)
         self._axes: tuple[Axis, ...] = ()
         self._columns: list[str] = []
         self._numbers: dict[Key, int] = {}
@@ -175,6 +175,7 @@ class _Step:
         if factors := placements.halved(leaves.values(), self._axes):
             mesh = meshes.refined(mesh, factors)
             leaves = self._keep_all(mesh, piece_of, named)
+        layout_file.check_axes(self._file, {axis.name for axis in self._axes})
         order = _order(pieces, named, golden)
         spans = meshes.spans(mesh, self._axes, self._ranks)
         decided = placements.decide(
@@ -194,6 +195,8 @@ class _Step:
         self._known, self._decided = leaves, decided
         self._keep_placements(decided, leaves, self._scale(decided, leaves, order))
         self._write(folder, report, named, order)
+        unused = [rule for rule in self._file.rules if not any(map(rule.fits, leaves.values()))]
+        report.problems += [(rule.pattern.pattern, "this line of the layout file fits no tensor") for rule in unused]
         return report
 
     def _keep_all(self, mesh: Mesh, piece_of: Mapping[int, int], named: Sequence[Sequence[Named]]) -> dict[Key, Leaf]:
@@ -408,7 +411,7 @@ class _Step:
             is_unknown,
             is_whole,
             same,
-            there,
+            present_on,
             uneven,
         ) in rows:
             key = Key(op, slot, repeat)
@@ -416,7 +419,7 @@ class _Step:
             found[key] = Leaf(
                 key, role, kind, direction, None if shape is None else tuple(shape),
                 members, totals and tuple(totals), values,
-                None if whole is None else tuple(whole), tuple(same), tuple(there),
+                None if whole is None else tuple(whole), tuple(same), tuple(present_on),
                 frozenset(reduced or ()), value, number, theirs, extra, is_constant, is_unknown, tuple(uneven),
                 reduction, is_whole,
             )  # fmt: skip
@@ -620,7 +623,7 @@ class _Step:
             writer.write_rows("undumped", [])
             writer.write_rows("contents", contents)
             [counts] = self._query("layouts/counts")
-            row = read_dump(layout.unit_place(self._there, UnitKey(self._run, self._step, self._ranks[0])))
+            row = read_dump(layout.unit_place(self._snapshot, UnitKey(self._run, self._step, self._ranks[0])))
             row |= {
                 "format": FORMAT, "ops": counts[0], "tensor_rows": counts[1], "digests": counts[2], "files": counts[3],
                 "unreadable": 0, "contents": len(contents), "content_bytes": sum(one["length"] for one in contents),
@@ -651,18 +654,18 @@ class _Step:
 
         state = xxhash.xxh3_128()
         for rank in self._ranks:
-            row = read_dump(layout.unit_place(self._there, UnitKey(self._run, self._step, rank)))
+            row = read_dump(layout.unit_place(self._snapshot, UnitKey(self._run, self._step, rank)))
             state.update(json.dumps([rank, row["fingerprint"]]).encode())
         return state.hexdigest()
 
 
-def _golden_unit(there: Snapshot, golden: str | None, step: int, nth: int) -> UnitKey | None:
+def _golden_unit(snapshot: Snapshot, golden: str | None, step: int, nth: int) -> UnitKey | None:
     """The unit of golden that has the names and shapes of a step: the same step, or the one at the same place."""
     if golden is None:
         return None
-    units = layout.units(there, golden)
+    units = layout.units(snapshot, golden)
     if not units:
-        raise UsageError(f"{there.lake} has no run {golden}")
+        raise unknown(snapshot.lake, "run", golden, layout.runs(snapshot))
     if len({unit.rank for unit in units}) > 1:
         raise LakeError(f"{golden} has several ranks; merge it first: lakeprobe merge-layout {golden} --as WHOLE")
     same = [unit for unit in units if unit.step == step]

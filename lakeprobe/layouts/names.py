@@ -405,21 +405,20 @@ def _in_blocks(
         if not _OWN.match(piece.ops[part.place].op) or part.token in {_token(op) for op in theirs}
     ]
     size = len(theirs) // len(golden.blocks)
-    own = own[len(own) - size * len(piece.blocks) :]
-    wanted = [_token(op) for op in theirs]
-    if (
-        size == 0
-        or len(own) != size * len(piece.blocks)
-        or [part.token for part in own] != wanted[:size] * len(piece.blocks)
-    ):
+    tokens, wanted = [part.token for part in own], [_token(op) for op in theirs]
+    is_known = len(piece.blocks) == len(golden.blocks)
+    if not is_known and tokens[-len(wanted) :] == wanted:  # of all parameters, some of whose values are not known
+        return False
+    own = own[-size * len(piece.blocks) :]
+    if size == 0 or [part.token for part in own] != wanted[:size] * len(piece.blocks):
         return False
     index = {(stripped(path), slot): place for place, (path, slot) in enumerate(golden.blocks)}
     names = [(paths.whole(parts[0].piece, path), slot) for path, slot in piece.blocks]
     chosen = {part.place for part in own}
     for nth, part in enumerate(own):
-        block = index.get(names[nth // size])
+        place = index.get(names[nth // size])
         op = piece.ops[part.place]
-        name = None if block is None else theirs[block * size + nth % size].op
+        name = None if place is None else theirs[place * size + nth % size].op
         reason = None if name else "golden has no such parameter"
         named[part.piece][part.place] = Named(op.op, name, 0, reason, op.parent)
     for part in parts:

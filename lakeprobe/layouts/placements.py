@@ -50,6 +50,8 @@ _LINEAR = re.compile(
 )
 """Ops that make a partial sum of a partial sum, if what else they are given is the same on all ranks."""
 
+_ADDS = re.compile(r"\.(__r?add__|__iadd__|add_?|__r?sub__|__isub__|sub_?)\.\d")
+"""Ops that add or subtract."""
 
 _SELECTS = re.compile(
     r"\.(__[gs]etitem__|gather|index_\w+|masked_\w+|take\w*|where|float|to|type_as|clone|contiguous|reshape|view|flatten|"
@@ -187,10 +189,19 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis."""
+    """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis.
+
+    `dimensions`: how many a leaf must have, where the line names them.
+    """
 
     pattern: re.Pattern[str]
     ways: Mapping[str, Way]
+    dimensions: int | None = None
+
+    def fits(self, leaf: Leaf) -> bool:
+        """Whether the line is about this leaf."""
+        is_as_long = self.dimensions is None or (leaf.shape is not None and len(leaf.shape) == self.dimensions)
+        return is_as_long and bool(self.pattern.search(f"{leaf.key.op}.{leaf.key.slot}"))
 
 
 @dataclass(slots=True)
@@ -260,12 +271,9 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
         open_axes[leaf.key] = left
         own.update(number for number, way in enumerate(placement.ways) if way == SHARD)
     for leaf in tensors:
-        if leaf.direction == "backward" and leaf.shape is not None and prod(leaf.shape) == 1:
-            alike = _counterpart(state, leaf)
-            for number, way in enumerate(alike.ways if alike else ()):
-                if way == MEAN:  # the gradient of a mean of means is 1 in all, not on each rank
-                    state.of[leaf.key].ways[number] = SUM
-                    open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
+        for number in _gradient_of_mean(state, leaf):
+            state.of[leaf.key].ways[number] = SUM
+            open_axes[leaf.key] = [other for other in open_axes[leaf.key] if other != number]
         for number in open_axes[leaf.key]:
             _place_unequal(state, leaf, number, own, leaves)
         placement = state.of[leaf.key]
@@ -283,6 +291,16 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
     _place_counts(state, leaves, own)
     _place_sorted(state, tensors)
     _place_numbers(state, leaves, tensors)
+
+
+def _gradient_of_mean(state: _State, leaf: Leaf) -> list[int]:
+    """The axes over which a gradient of one element is that of a mean of means: it is 1 in all, not on each rank."""
+    if leaf.direction != "backward" or leaf.shape is None or prod(leaf.shape) != 1:
+        return []
+    alike, known = _counterpart(state, leaf), state.by_value.get(leaf.value)
+    means = [] if alike is None else [number for number, way in enumerate(alike.ways) if way == MEAN]
+    sums = [] if known is None else [number for number, way in enumerate(known.ways) if way == SUM]
+    return sorted({*means, *sums})
 
 
 def _place_words(state: _State, op: Sequence[Leaf]) -> None:
@@ -356,18 +374,18 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
     """What is said and what shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     count = len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
-    there = [number for number in range(count) if leaf.present[number] > 1]
+    spread = [number for number in range(count) if leaf.present[number] > 1]
     said = _said(state, leaf)
     shape = _with_said(state, leaf, placement, said) if said is not None else leaf.shape
     if placement.problem is not None:
         return placement, []
-    left = [number for number in there if said is None or number not in said.ways]
+    left = [number for number in spread if said is None or number not in said.ways]
     if leaf.whole is not None and shape is not None and shape != leaf.whole:
         if not _with_shapes(state, leaf, placement, shape, left):
             return placement, []
         if said is None:
             placement.source, placement.certainty = "shapes", "inferred"
-    return placement, [number for number in there if placement.ways[number] == COPY and not leaf.equal[number]]
+    return placement, [number for number in spread if placement.ways[number] == COPY and not leaf.equal[number]]
 
 
 def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[int, ...], left: list[int]) -> bool:
@@ -503,9 +521,8 @@ def _adds_up(leaf: Leaf, dimension: int, part: int, parts: int) -> bool:
 
 def _said(state: _State, leaf: Leaf) -> Said | None:
     """What the layout file says of a leaf, or else its own record."""
-    name = f"{leaf.key.op}.{leaf.key.slot}"
     for rule in state.rules:
-        if rule.pattern.search(name):
+        if rule.fits(leaf):
             ways = {number: rule.ways[axis.name] for number, axis in enumerate(state.axes) if axis.name in rule.ways}
             return Said(ways, "layout file")
     return state.recorded(leaf)
@@ -537,9 +554,9 @@ def _place_unequal(state: _State, leaf: Leaf, number: int, shards: set[int], op:
         or (number in shards and leaf.role != "input" and _COUNTS.search(leaf.key.op))
         or (leaf.direction == "backward" and axis.name[:2] in _DATA)
         or (leaf.direction == "backward" and _keeps_gradients(state, leaf.key.op, number))
-        or (leaf.role != "input" and _keeps_sums(state, op, number))
+        or (leaf.role != "input" and _kept(state, op, number) is not None)
     ):
-        mean = leaf.direction == "forward" and (_is_mean(op) or _keeps_sums(state, op, number, MEAN))
+        mean = leaf.direction == "forward" and (_is_mean(op) or _kept(state, op, number) == MEAN)
         mean = mean and _share(state, op, number) is None
         placement.ways[number] = MEAN if mean else SUM
         placement.source, placement.certainty = "op", "inferred"
@@ -607,12 +624,28 @@ def _is_count(ratio: float, parts: int) -> bool:
     return parts > 1 and abs(ratio - parts) < 1e-6 * parts
 
 
-def _keeps_sums(state: _State, op: Sequence[Leaf], number: int, way: str = "") -> bool:
-    """Whether an op is linear and is given a partial sum, so that its result is one."""
-    given = [state.of[leaf.key].ways[number] for leaf in op if leaf.role == "input" and leaf.key in state.of]
-    if _SCALES.search(op[0].key.op) and sum(one in (SUM, MEAN) for one in given) > 1:
-        return False
-    return bool(_LINEAR.search(op[0].key.op)) and any(one == way if way else one in (SUM, MEAN) for one in given)
+def _kept(state: _State, op: Sequence[Leaf], number: int) -> str | None:
+    """SUM or MEAN if the result of an op is one because it is linear in what it is given; None otherwise.
+
+    What is added to a mean may be the same on all ranks, what is added to a sum may not.
+    """
+    inputs = [state.of[leaf.key] for leaf in op if leaf.role == "input" and leaf.key in state.of]
+    given = [placed.ways[number] for placed in inputs]
+    partial = [way for way in given if way in (SUM, MEAN)]
+    if not partial or not _is_linear(op[0].key.op, len(partial)):
+        return None
+    if not _ADDS.search(op[0].key.op):
+        return MEAN if MEAN in partial else SUM
+    has_number = any(leaf.role == "input" and leaf.kind != "tensor" for leaf in op)
+    if set(given) == {SUM} and not has_number:
+        return SUM
+    is_known = all(placed.unknown is None for placed in inputs)
+    return MEAN if MEAN in given and set(given) <= {MEAN, COPY} and is_known else None
+
+
+def _is_linear(op: str, partial: int) -> bool:
+    """Whether an op is linear in its partial sums or means, of which it is given so many."""
+    return bool(_ADDS.search(op) or _LINEAR.search(op)) and not (partial > 1 and _SCALES.search(op))
 
 
 def _differ(placement: Placement, number: int, axis: Axis) -> None:

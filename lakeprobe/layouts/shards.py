@@ -75,11 +75,11 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     known = [error for _, _, _, error in measured if error is not None]
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     stands_out = most > _CARRIES * least and most > 0
-    told = () if len(known) == len(measured) else carriers or ()
+    named = () if len(known) == len(measured) else carriers or ()
     shards = tuple(
         Shard(
             rank, micro, part, error,
-            bool(error is not None and error * 2 >= most) if stands_out else rank in told,
+            bool(error is not None and error * 2 >= most) if stands_out else rank in named,
         )
         for rank, micro, part, error in measured
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TypeVar
@@ -122,23 +122,30 @@ class _Alignment:
                     self.add(op, other, _by_path(op, other))
 
     def calls(self, direction: str) -> None:
-        """Pair all ops of one direction in order. Known pairs stay, and constrain the others."""
+        """Pair all ops of one direction: after their forward calls, then in order. Known pairs constrain the others."""
         ours, theirs = ([op for op in side if op.direction == direction] for side in (self.target, self.golden))
+        after = [] if direction == "forward" else list(self.after_forward(ours, theirs))
+        self.add_after(after, lambda op, other: not _contradict(op, other))
         if all(op.name in self.pairs for op in ours) or all(op.name in self.taken for op in theirs):
             return  # no op is left to pair
         self.in_order(ours, theirs)
-        for index, other_index in self.after_forward(ours, theirs):
-            op, other = ours[index], theirs[other_index]
-            if op.family == other.family or self.score(op, other) > 0:
+        self.add_after(after, lambda op, other: True)
+
+    def add_after(self, pairs: Iterable[tuple[Op, Op]], may_pair: Callable[[Op, Op], bool]) -> None:
+        """Add backward calls of paired forward calls that are of one kind and `may_pair`, or that are likely."""
+        for op, other in pairs:
+            if op.name in self.pairs or other.name in self.taken:
+                continue
+            if (op.family == other.family and may_pair(op, other)) or self.score(op, other) > 0:
                 self.add(op, other, "paired forward call")
 
-    def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[int, int]]:
-        """Yield the indexes of backward calls whose forward calls are paired."""
-        places = {op.forward: index for index, op in enumerate(theirs) if op.forward is not None}
-        for index, op in enumerate(ours):
+    def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
+        """Yield the backward calls whose forward calls are paired."""
+        after = {op.forward: op for op in theirs if op.forward is not None}
+        for op in ours:
             forward = self.of_forward(op)
-            if forward is not None and forward.golden in places:
-                yield index, places[forward.golden]
+            if forward is not None and forward.golden in after:
+                yield op, after[forward.golden]
 
     def of_forward(self, op: Op) -> Pair | None:
         """Return the pair of the forward call that `op` is the backward of, or None."""
@@ -156,8 +163,7 @@ class _Alignment:
                     weights[index, place[other]] = _KNOWN
         free = [op for op in ours if op.name not in self.pairs], [op for op in theirs if op.name not in self.taken]
         places = {op.name: index for index, op in enumerate(ours)}, place
-        likely = [(places[0][op.name], places[1][other.name]) for op, other in likely_pairs(*free)]
-        for index, other_index in {*likely, *self.after_forward(ours, theirs)}:
+        for index, other_index in {(places[0][op.name], places[1][other.name]) for op, other in likely_pairs(*free)}:
             weight = self.score(ours[index], theirs[other_index])
             if weight > 0:
                 weights[index, other_index] = weight

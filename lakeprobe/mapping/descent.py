@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import numpy
 
@@ -61,7 +61,7 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
     ]
     made = tuple(of_side for of_side, _ in shown)
     held = tuple(of_side for _, of_side in shown)
-    for tensor, other in _sources(held):
+    for tensor, other in chain(_sources(held), _fed_alike(held[0])):
         presume(tensor, other)
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
     unknown = [sum(tensor not in numbers for tensor in of_side) for of_side in made]
@@ -176,6 +176,32 @@ def _sources(held: Sequence[list[Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
             for tensor, other in zip(ours, theirs, strict=True):
                 if neighbours[tensor] & neighbours[other] and distance(tensor.leaf, other.leaf) < _FAR:
                     yield tensor, other
+
+
+def _fed_alike(held: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield pairs of tensors that only one run has each, and that ops of one kind multiply with the same parameter."""
+    for parameter in held:
+        if parameter.partner is None:
+            continue
+        ours, theirs = _multiplied_with(parameter), _multiplied_with(parameter.partner)
+        if len(ours) != len(theirs):
+            continue
+        for (op, tensor), (other_op, other) in zip(ours, theirs, strict=True):
+            if tensor is None or other is None or not relation(op, other_op):
+                continue
+            if tensor.presumed is other.presumed is None and tensor.leaf.elements == other.leaf.elements:
+                yield tensor, other
+
+
+def _multiplied_with(parameter: Tensor) -> list[tuple[Op, Tensor | None]]:
+    """Return the calls that take a matrix, each with the other tensor that it takes, if only this run has that one."""
+    found: list[tuple[Op, Tensor | None]] = []
+    for sight in parameter.sights:
+        op = sight.op
+        if op.kind == "api" and op.direction == "forward" and sight.role == "input" and len(sight.shape or ()) > 1:
+            others = {tensor for tensor in _shown(op)[0] if tensor.partner is None and not tensor.is_rejoining}
+            found.append((op, others.pop() if len(others) == 1 else None))
+    return found
 
 
 def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:

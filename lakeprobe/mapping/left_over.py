@@ -131,6 +131,8 @@ def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) ->
         return INSIDE, "a step between tensors that are compared"
     if is_leading:
         return INSIDE, "made here only; what is made of it is compared"
+    if {leaf.kind for leaf in op.leaves if leaf.role == "output"} == {"bool"}:
+        return INSIDE, "makes a mask, which statistics do not identify"
     return None
 
 

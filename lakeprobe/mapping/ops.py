@@ -20,6 +20,13 @@ _SAME_FAMILY, _PART_OF = 3.0, 1.5
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
 
+_GRID, _ORIGIN = 1e3, 1e6
+"""Grid steps per factor e for statistics, and the grid point of 1. Equal statistics share a point, but close ones may
+fall on different points."""
+
+_TRIVIAL = (0.0, 1.0, -1.0)
+"""Bounds that many tensors share."""
+
 VIEWS = frozenset({
     "astype", "atleast1d", "broadcasttensors", "broadcastto", "cast", "chunk", "clone", "contiguous",
     "detach", "expand", "expandas", "expanddims", "flatten", "float", "getitem", "half", "identity",
@@ -58,7 +65,6 @@ class Leaf:
     `elements`: the number of elements, 1 for a scalar.
     `place`: its index among the tensors of its unit.
     `view`: a number that a tensor shares with its reshaped views in the same run. -1 if the dump does not tell.
-    `fingerprint`: what equal tensors have in common in two frameworks. None if it would say nothing.
     `tensor`: the tensor that it shows (mapping/tensors.py).
     """
 
@@ -77,13 +83,24 @@ class Leaf:
     elements: int = 1
     place: int = -1
     view: int = -1
-    fingerprint: Hashable | None = None
     tensor: Tensor | None = None
 
     @property
     def name(self) -> str:
         """The row's name."""
         return f"{self.op.name}.{self.slot}"
+
+    @property
+    def fingerprint(self) -> Hashable | None:
+        """What equal tensors have in common in two frameworks: the digest, or role, kind, size and range.
+
+        None if it would say nothing, because all elements are 0, 1 or -1.
+        """
+        if self.digest is not None:
+            return (self.elements, self.digest)
+        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
+            return None
+        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
 
 
 @dataclass(eq=False, slots=True)
@@ -129,6 +146,15 @@ class Op:
         if self._shapes is None:
             self._shapes = Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
         return self._shapes
+
+
+def _on_grid(number: float) -> float:
+    """Return the grid point of a number. Those of negative ones are negative; 0, NaN and infinity have their own."""
+    if number != number:
+        return 0.5  # a NaN would not equal itself
+    if number == 0 or math.isinf(number):
+        return number
+    return math.copysign(round(math.log(abs(number)) * _GRID) + _ORIGIN, number)
 
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:

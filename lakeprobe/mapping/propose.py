@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.connection import connect
 from lakeprobe.lake.layout import UnitKey
@@ -151,7 +151,7 @@ def choose_units(
     known = layout.runs(lake)
     for run in (target, golden):
         if run not in known:
-            raise UsageError(f"{run} is not a run in {lake} (there: {', '.join(known) or 'none'}); ingest it first")
+            raise unknown(lake, "run", run, known, "ingest it first")
     sides = [
         [key for key in layout.units(lake, run) if step in (None, key.step) and rank in (None, key.rank)]
         for run in (target, golden)

@@ -7,7 +7,7 @@ leaves over is searched in the unpaired ops around it that its tensors flow from
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import permutations
@@ -22,10 +22,10 @@ from lakeprobe.mapping.tensors import (
     Matches,
     Tensor,
     agree_by_slot,
-    differ,
     excludes,
     is_evidence,
     is_partial,
+    ops_behind,
     spread,
 )
 from lakeprobe.mapping.tensors import same_values as are_same_values
@@ -47,6 +47,20 @@ _MOST_PERMUTED = 4
 """The largest number of leaves of one shape for which all orders are tried."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Leaves of one role and layout in ops of two forms, each given by its index in its op.
+
+    `is_hooked`: whether they may be gradients of different tensors (see `_is_gradient`). `named`: the pairs that slots
+    propose. `rest`, `other_rest`: those of target and golden for which only values can tell.
+    """
+
+    is_hooked: bool
+    named: list[tuple[int, int]]
+    rest: list[int]
+    other_rest: list[int]
+
+
 @dataclass(eq=False, slots=True)
 class RowPair:
     """A target row and its golden row, with a confidence from 0 to 1 and the evidence."""
@@ -66,11 +80,12 @@ def pair_rows(
     """
     found = _Rows(pairs, target, golden, matches, one_framework)
     found.by_tensor()
-    found.each(found.by_value)
+    found.by_value()
     found.around(by_value=True)
     found.sights(matches.pairs(), 0.92, "the same tensor in another op")
     found.sights(matches.presumed_pairs(), 0.8, "made of the same")
-    found.each(found.by_slot)
+    for layout in (_shape, _elements):  # the same layout comes first, then another layout of the same tensor
+        found.by_slot(layout)
     found.sights(found.taken_alike(), 0.75, "goes into the same place")
     found.around(by_value=False)
     for pair in pairs:
@@ -97,6 +112,10 @@ class _Rows:
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
         paired = [pair.target.place for pair in pairs], [pair.golden.place for pair in pairs]
+        self.is_behind = [
+            ops_behind(unit, side, partner)
+            for unit, side, partner in zip(self.units, matches.sides, matches.partner, strict=True)
+        ]
         self.neighbours = [_Neighbours(unit.ops, places) for unit, places in zip(self.units, paired, strict=True)]
 
     @cached_property
@@ -104,30 +123,40 @@ class _Rows:
         """The pair of each paired op."""
         return {op: pair for pair in self.pairs for op in (pair.target, pair.golden)}
 
-    def each(self, step: Callable[[Pair], None]) -> None:
-        """Call `step` with every pair that has unpaired leaves on both sides.
+    @cached_property
+    def evidence(self) -> list[tuple[str, ...]]:
+        """The evidence of each pair of ops."""
+        return [_op_evidence(pair) for pair in self.pairs]
 
-        A step may take leaves of its own pair only.
-        """
-        ours, theirs = self.open_ops()
-        for pair in self.pairs:
+    @cached_property
+    def forms(self) -> tuple[_Forms, _Forms]:
+        """The forms of the ops of both sides."""
+        return _Forms(self.units[0]), _Forms(self.units[1])
+
+    def open_pairs(self, by_value: bool) -> Iterator[int]:
+        """Yield the indexes of the pairs that have unpaired leaves on both sides, see `open_ops`."""
+        ours, theirs = self.open_ops(by_value)
+        for number, pair in enumerate(self.pairs):
             if ours[pair.target.place] and theirs[pair.golden.place]:
-                step(pair)
+                yield number
 
-    def open_ops(self) -> tuple[list[bool], list[bool]]:
-        """Return for each op of both sides whether it has an unpaired leaf."""
-        ours, theirs = (
-            _has_free(unit, taken, unit.columns.op, len(unit.ops))
-            for unit, taken in zip(self.units, self.taken, strict=True)
-        )
-        return ours, theirs
+    def open_ops(self, by_value: bool) -> list[list[bool]]:
+        """Return for each op of both sides whether it has an unpaired leaf.
+
+        With `by_value`, a leaf counts only if a tensor of the other run agrees with it.
+        """
+        found = []
+        for unit, taken, side, agrees in zip(
+            self.units, self.taken, self.matches.sides, self.matches.agrees, strict=True
+        ):
+            may_pair = (side.of_leaf < 0) | agrees[side.of_leaf] if by_value else True
+            found.append(_has_free(unit, taken, numpy.where(may_pair, unit.columns.op, -1), len(unit.ops)))
+        return found
 
     def add(self, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:
         if self.taken[0][leaf.row] or self.taken[1][other.row]:
             return
-        if leaf.slot == other.slot and leaf.op.name == other.op.name:
-            confidence, evidence = 1.0, ("same name", *evidence)
-        self.rows.append(RowPair(leaf, other, confidence, evidence))
+        self.rows.append(_row_pair(leaf, other, confidence, evidence))
         self.taken[0][leaf.row] = self.taken[1][other.row] = 1
 
     def free(self, pair: Pair) -> tuple[list[Leaf], list[Leaf]]:
@@ -162,26 +191,26 @@ class _Rows:
         ours, theirs = numpy.concatenate((ours, left[more])), numpy.concatenate((theirs, other_left[other_more]))
         order = numpy.argsort(leaf[ours])
         ours, theirs = ours[order], theirs[order]
-        self.settle(number[ours], leaf[ours], other[theirs], plain, list(codes))
+        number, leaf, other = number[ours], leaf[ours], other[theirs]
+        self.add_all(number, leaf, other, [_sure(pair) for pair in self.pairs])
+        self.count_votes(number, leaf, other, plain, list(codes))
 
-    def settle(
-        self, number: Numbers, leaf: Numbers, other: Numbers, plain: Sequence[Numbers], slots: list[str]
-    ) -> None:
-        """Pair the leaves, given the indexes of their op pairs, and count their votes on slots."""
+    def add_all(self, number: Numbers, leaf: Numbers, other: Numbers, confidence: Sequence[float]) -> None:
+        """Pair leaves, given by index, with the indexes of their op pairs and the confidence of each of these."""
         same = are_same_values(self.units[0].columns, leaf, self.units[1].columns, other).tolist()
         ones, others = ([unit.leaves[each] for each in of_side.tolist()]
                         for unit, of_side in zip(self.units, (leaf, other), strict=True))  # fmt: skip
-        evidence = [_op_evidence(pair) for pair in self.pairs]
-        sure = [_sure(pair) for pair in self.pairs]
         for one, two, place, agrees in zip(ones, others, number.tolist(), same, strict=True):
             layout = layouts.of_pair(one, two)
-            reasons = (_value(one, two), layout, *evidence[place]) if agrees else (layout, *evidence[place])
-            confidence = sure[place]
-            if one.slot == two.slot and one.op.name == two.op.name:
-                confidence, reasons = 1.0, ("same name", *reasons)
-            self.rows.append(RowPair(one, two, confidence, reasons))
+            reasons = (*((_value(one, two),) if agrees else ()), layout, *self.evidence[place])
+            self.rows.append(_row_pair(one, two, confidence[place], reasons))
         for taken, unit, settled in zip(self.taken, self.units, (leaf, other), strict=True):
             numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row[settled]] = 1
+
+    def count_votes(
+        self, number: Numbers, leaf: Numbers, other: Numbers, plain: Sequence[Numbers], slots: list[str]
+    ) -> None:
+        """Count what paired leaves say about slots, given the indexes of their op pairs."""
         voters = Codes()
         voter = numpy.array([
             voters[pair.target.kind == "api", pair.target.family, pair.golden.family, pair.target.direction]
@@ -191,7 +220,7 @@ class _Rows:
         ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
         _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
         for place, votes in zip(first.tolist(), count.tolist(), strict=True):
-            ballot = _ballot(self.pairs[number[place]], ones[place])
+            ballot = _ballot(self.pairs[number[place]], self.units[0].leaves[leaf[place]])
             self.votes[ballot][slots[plain[1][other[place]]]] += votes
 
     def sights(self, tensors: Iterable[tuple[Tensor, Tensor]], confidence: float, why: str) -> None:
@@ -250,10 +279,14 @@ class _Rows:
     def differs(self, op: Op) -> bool:
         """Return whether `op` differs from its counterpart of the same kind."""
         pair = self.pair_of.get(op)
-        return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and differ(pair.target, pair.golden)
+        return pair is not None and relation(pair.target, pair.golden) >= _WHOLE and self.are_behind(pair)
 
-    def by_value(self, pair: Pair) -> None:
+    def by_value(self) -> None:
         """Pair leaves of equal statistics and shape: first in equal slots, then where only one such pair exists."""
+        for number in self.open_pairs(by_value=True):
+            self.by_value_in(self.pairs[number])
+
+    def by_value_in(self, pair: Pair) -> None:
         for wanted in (_same_slot, None):
             ours, theirs = self.free(pair)
             alike = {
@@ -277,32 +310,87 @@ class _Rows:
                     self.votes[_ballot(pair, leaf)][_plain(others[0])] += 1
                     self.add(leaf, others[0], _sure(pair), *_why(pair, leaf, others[0]))
 
-    def by_slot(self, pair: Pair) -> None:
-        """Pair leaves whose values differ, downstream of a defect.
+    def by_slot(self, layout: Callable[[Leaf], Hashable]) -> None:
+        """Pair leaves of equal `layout` whose values differ, downstream of a defect.
 
-        The slots that equal values showed decide, or else equal slots.
+        The slots that equal values showed decide, or else equal slots. Ops of the same forms have the same slots, so
+        these are worked out once for all of their pairs.
         """
-        known = pair.how in _BY_PATH
-        if not (known or _are_one_kind(pair)) or _return_others(pair):
+        found = [
+            (number, leaf.place, other.place)
+            for alike in self.alike()
+            for plan in [list(self.plan(self.pairs[alike[0]], layout))]
+            for number in alike
+            for leaf, other in self.planned(self.pairs[number], plan)
+        ]
+        number, ours, theirs = numpy.array(found, dtype=numpy.int64).reshape(-1, 3).T
+        self.add_all(number, ours, theirs, [0.9 if pair.how in _BY_PATH else 0.85 for pair in self.pairs])
+
+    def alike(self) -> Iterable[list[int]]:
+        """Return the open pairs, by index, in groups whose ops have the same kinds, slots, shapes and free leaves."""
+        groups: dict[Hashable, list[int]] = defaultdict(list)
+        for number in self.open_pairs(by_value=False):
+            pair = self.pairs[number]
+            forms = (form.of(op, taken) for form, op, taken in zip(
+                self.forms, (pair.target, pair.golden), self.taken, strict=True))  # fmt: skip
+            groups[pair.how in _BY_PATH, *forms].append(number)
+        return groups.values()
+
+    def plan(self, pair: Pair, layout: Callable[[Leaf], Hashable]) -> Iterator[_Group]:
+        """Yield the groups of free leaves that may pair in `pair`, and in all pairs of ops of the same forms."""
+        if not (pair.how in _BY_PATH or _are_one_kind(pair)):
             return
-        is_rootless = pair.how != SEQUENCE and not known and self.matches.are_rootless(pair.target, pair.golden)
-        are_behind = differ(pair.target, pair.golden)
-        agree = pair.how == SEQUENCE or agree_by_slot(pair.target, pair.golden)
-        for role in dict.fromkeys(leaf.role for leaf in pair.target.leaves):
+        roles = dict.fromkeys(leaf.role for leaf in pair.target.leaves)
+        if pair.target.direction == "backward" and _take_other_sizes(pair):
+            roles.pop("output", None)
+        for role in roles:
             begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
-            if _share_otherwise(pair, role) or (not (self.one_framework or begun) and _hooked_elsewhere(pair, role)):
+            is_hooked = not (self.one_framework or begun) and _is_gradient(pair, role, "api")
+            is_shared = _is_gradient(pair, role, "module")
+            if (is_hooked or is_shared) and _forms(pair.target, role) != _forms(pair.golden, role):
                 continue
-            for layout in (_shape, _elements):  # the same layout comes first, then another layout of the same tensor
-                for left, right in self.groups(pair, role, layout):
-                    for leaf, other in self.assigned(pair, left, right):
-                        if is_partial(leaf) or is_partial(other):
-                            continue
-                        if is_rootless and distance(leaf, other) > _FAR:
-                            continue
-                        is_sure = are_behind or (agree and self.proposed(pair, leaf, other))
-                        if is_sure or not excludes(leaf, other):
-                            confidence = 0.9 if known else 0.85
-                            self.add(leaf, other, confidence, *_why(pair, leaf, other))
+            for ours, theirs in self.groups(pair, role, layout):
+                named = self.by_names(pair, ours, theirs)
+                done = {leaf.place for leaf, _ in named}, {other.place for _, other in named}
+                rest = [[leaf for leaf in side if leaf.place not in of_side]
+                        for side, of_side in zip((ours, theirs), done, strict=True)]  # fmt: skip
+                if any(self.vote(pair, leaf) for leaf in rest[0]):
+                    rest = [[], []]
+                yield _Group(
+                    is_hooked,
+                    [(_index(leaf), _index(other)) for leaf, other in named],
+                    [_index(leaf) for leaf in rest[0]],
+                    [_index(leaf) for leaf in rest[1]],
+                )
+
+    def planned(self, pair: Pair, plan: Sequence[_Group]) -> Iterator[tuple[Leaf, Leaf]]:
+        """Yield the leaves of a pair that pair by `plan`. Slots propose, values decide.
+
+        Another order of the slots wins if it fits far better.
+        """
+        if not plan or _return_others(pair):
+            return
+        is_nowhere = pair.how not in (SEQUENCE, *_BY_PATH) and self.matches.are_rootless(pair.target, pair.golden)
+        is_sure = self.are_behind(pair)
+        ours, theirs = pair.target.leaves, pair.golden.leaves
+        used: set[int] = set()  # votes may propose one slot of golden for two of the target: the first has it
+        for group in plan:
+            if group.is_hooked and _take_the_same(pair):
+                continue
+            found = [(ours[index], theirs[other]) for index, other in group.named]
+            found += _nearest([ours[index] for index in group.rest], [theirs[index] for index in group.other_rest])
+            for leaf, other in _fitting_better(found) or found:
+                if other.place in used or is_partial(leaf) or is_partial(other):
+                    continue
+                if is_nowhere and distance(leaf, other) > _FAR:
+                    continue
+                if is_sure or not excludes(leaf, other) or self.is_proposed(pair, leaf, other):
+                    used.add(other.place)
+                    yield leaf, other
+
+    def are_behind(self, pair: Pair) -> bool:
+        """Return whether all outputs of both ops are absent from the other run, and lead to nothing that agrees."""
+        return self.is_behind[0][pair.target.place] and self.is_behind[1][pair.golden.place]
 
     def groups(self, pair: Pair, role: str, layout: Callable[[Leaf], Hashable]) -> list[tuple[list[Leaf], list[Leaf]]]:
         """Return the free leaves of one role in groups of equal `layout` that both sides have."""
@@ -315,22 +403,11 @@ class _Rows:
                 groups[layout(leaf)][number].append(leaf)
         return [group for group in groups.values() if all(group)]
 
-    def assigned(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Return pairs of leaves with one role and shape. Empty if the assignment is ambiguous.
-
-        Slots propose, values decide: another order wins if it fits far better.
-        """
-        found = self.by_names(pair, ours, theirs)
-        permuted = _fitting_better(found)
-        return permuted if permuted is not None else found
-
     def by_names(self, pair: Pair, ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-        """Return pairs by the slots of equal values, by arguments, by equal slots, or by the least distance."""
+        """Return pairs by the slots of equal values, by arguments, or by equal slots."""
         slots = {_plain(other): other for other in theirs}
         voted = [(leaf, slots.get(self.vote(pair, leaf) or "")) for leaf in ours]
         sure = [(leaf, other) for leaf, other in voted if other is not None]
-        if len(sure) == len(ours):
-            return sure
         if sure:
             done = {leaf.row for pairs in sure for leaf in pairs}
             rest = [leaf for leaf in ours if leaf.row not in done], [leaf for leaf in theirs if leaf.row not in done]
@@ -340,16 +417,18 @@ class _Rows:
         named = {_argument(other): other for other in theirs}
         if None not in named and all(_argument(leaf) in named for leaf in ours):
             return [(leaf, named[_argument(leaf)]) for leaf in ours]
-        if {_plain(leaf) for leaf in ours} == set(slots):
+        own = {_plain(leaf) for leaf in ours}
+        if own == set(slots) or (own <= set(slots) and pair.target.family == pair.golden.family):
             return [(leaf, slots[_plain(leaf)]) for leaf in ours]
-        if len(ours) == len(theirs) == 1:
-            return [(ours[0], theirs[0])]
-        if {_plain(leaf) for leaf in ours} <= set(slots) and pair.target.family == pair.golden.family:
-            return [(leaf, slots[_plain(leaf)]) for leaf in ours]
-        return _nearest(ours, theirs)
+        return [(ours[0], theirs[0])] if len(ours) == len(theirs) == 1 else []
 
-    def proposed(self, pair: Pair, leaf: Leaf, other: Leaf) -> bool:
-        """Return whether the slots support the pair: as equal values showed elsewhere, else because they are equal."""
+    def is_proposed(self, pair: Pair, leaf: Leaf, other: Leaf) -> bool:
+        """Return whether the ops agree by slot and the slots support the pair.
+
+        They do as equal values showed elsewhere, else if they are equal.
+        """
+        if pair.how != SEQUENCE and not agree_by_slot(pair.target, pair.golden):
+            return False
         vote = self.vote(pair, leaf)
         return _same_slot(leaf, other) if vote is None else vote == _plain(other)
 
@@ -362,10 +441,10 @@ class _Rows:
 
     def around(self, by_value: bool) -> None:
         """Pair what is left of an op with leaves of unpaired ops that its tensors flow from and to, on either side."""
-        ours, theirs = self.open_ops()
+        ours, theirs = self.open_ops(by_value)
         for pair in self.pairs:
             are_open = ours[pair.target.place], theirs[pair.golden.place]
-            if pair.target.kind == "module" or not any(are_open):
+            if pair.target.kind == "module" or not any(are_open) or (not by_value and _return_others(pair)):
                 continue
             left = self.free(pair)
             for side, op in enumerate((pair.target, pair.golden)):
@@ -403,6 +482,7 @@ class _Rows:
             and leaf.elements == other.elements
             and leaf.role == other.role
             and leaf.kind == other.kind
+            and (leaf.role == "output" or is_evidence(leaf) == is_evidence(other))
             and (not by_value or (is_evidence(leaf) and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
@@ -412,6 +492,7 @@ class _Rows:
             len(fitting) != 1
             or self.matches.are_rootless(leaf.op, fitting[0].op)
             or (leaf.role == "output" and leaf.op.direction == "backward")
+            or (not self.are_behind(pair) and distance(leaf, fitting[0]) > _NEAR)
         ):
             return
         if not fitting or self.taken[not ours][leaf.row]:
@@ -431,6 +512,21 @@ class _Rows:
             other = named.get(_argument(leaf) or "") or slots.get(leaf.slot)
             if other is not None and leaf.value is not None and other.value == leaf.value:
                 self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
+
+
+class _Forms:
+    """What the ops of one side have in common with others of their form: their kind, and the form of each leaf."""
+
+    def __init__(self, unit: Unit) -> None:
+        columns = unit.columns
+        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind)
+
+    def of(self, op: Op, taken: bytearray) -> Hashable:
+        """Return a key that is equal for ops of one form with the same free leaves."""
+        start = op.leaves[0].place
+        leaves = self.leaves[start : start + len(op.leaves)].tobytes()
+        free = tuple([taken[leaf.row] for leaf in op.leaves])
+        return (op.kind, op.direction, op.family, op.path if op.kind == "api" else "", leaves, free)
 
 
 class _Neighbours:
@@ -563,13 +659,26 @@ def _are_one_kind(pair: Pair) -> bool:
 
 
 def _return_others(pair: Pair) -> bool:
-    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ."""
+    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ.
+
+    If one run makes the same tensor more often, each of its gradients is only a share.
+    """
     if pair.target.forward is None or pair.golden.forward is None:
         return False
-    made = [{leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None}
-            for op in (pair.target.forward, pair.golden.forward)]  # fmt: skip
-    places = [{tensor.like for tensor in of_side if tensor.like is not None} for of_side in made]
-    return any(found and found.isdisjoint(other) for found, other in zip(places, made[::-1], strict=True))
+    ours, theirs = (
+        [leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None]
+        for op in (pair.target.forward, pair.golden.forward)
+    )
+    if any(tensor.like in theirs for tensor in ours if tensor.like is not None):
+        return _times_made(pair.target.forward) != _times_made(pair.golden.forward)
+    return any(tensor.like is not None for tensor in (*ours, *theirs))
+
+
+def _times_made(op: Op) -> int:
+    """Return how many calls of the kind of `op` make what it makes."""
+    made = next(leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None)
+    calls = (sight.op for sight in made.sights if sight.role == "output")
+    return sum((call.kind, call.family) == (op.kind, op.family) for call in calls)
 
 
 def _hands_on(leaf: Leaf) -> bool:
@@ -604,28 +713,27 @@ def _orders(ours: Sequence[Leaf], theirs: Sequence[Leaf]) -> list[tuple[float, l
     return [(total, [theirs[place] for place in order]) for total, order in ways]
 
 
-def _hooked_elsewhere(pair: Pair, role: str) -> bool:
-    """Return whether the output gradients of two backward ops belong to different tensors.
+def _is_gradient(pair: Pair, role: str, kind: str) -> bool:
+    """Return whether leaves of `role` are gradients that a backward op of this kind gives out.
 
-    PyTorch's hook is on the last node that an API creates, so the output may be an inner gradient. Then number or
-    shapes differ, or the values differ although the inputs are equal.
+    Those of an API may belong to different tensors: PyTorch's hook is on the last node that the API creates, so the
+    output may be an inner gradient. Those of a module may be shares: one that takes a tensor as query, key and value
+    has three shares of its gradient, where the other has the sum. Then number or shapes differ.
     """
-    if pair.target.kind != "api" or pair.target.direction != "backward" or role != "output":
-        return False
-    if _forms(pair.target, role) != _forms(pair.golden, role):
-        return True
+    return pair.target.kind == kind and pair.target.direction == "backward" and role == "output"
+
+
+def _take_other_sizes(pair: Pair) -> bool:
+    """Return whether two ops have no input of equal size, so that one computes on more rows than the other."""
+    ours, theirs = ({leaf.elements for leaf in op.leaves if leaf.role == "input"} for op in (pair.target, pair.golden))
+    return bool(ours and theirs) and ours.isdisjoint(theirs)
+
+
+def _take_the_same(pair: Pair) -> bool:
+    """Return whether two ops have equal inputs, so that outputs which differ are not the same tensors."""
     inputs = {leaf.slot: leaf for leaf in pair.golden.leaves if leaf.role == "input"}
     came_in = [same_values(leaf, inputs[leaf.slot]) for leaf in pair.target.leaves if leaf.slot in inputs]
     return bool(came_in) and all(came_in)
-
-
-def _share_otherwise(pair: Pair, role: str) -> bool:
-    """Return whether two modules give out gradients of different numbers or shapes of inputs.
-
-    One that takes a tensor as query, key and value has three shares of its gradient, where the other has the sum.
-    """
-    is_gradient = pair.target.kind == "module" and pair.target.direction == "backward" and role == "output"
-    return is_gradient and _forms(pair.target, role) != _forms(pair.golden, role)
 
 
 def _forms(op: Op, role: str) -> Counter[Hashable]:
@@ -655,6 +763,18 @@ def _ballot(pair: Pair, leaf: Leaf) -> Hashable:
     """Return the key of a vote on a slot: both kinds of op and the direction, which is the same for all parameters."""
     direction = "parameters" if leaf.role.startswith("parameters") else pair.target.direction
     return (pair.target.kind == "api", pair.target.family, pair.golden.family, direction, _plain(leaf))
+
+
+def _index(leaf: Leaf) -> int:
+    """Return the index of a leaf in its op."""
+    return leaf.place - leaf.op.leaves[0].place
+
+
+def _row_pair(leaf: Leaf, other: Leaf, confidence: float, evidence: tuple[str, ...]) -> RowPair:
+    """Return the pair of two rows, which is certain if their names are the same."""
+    if leaf.slot == other.slot and leaf.op.name == other.op.name:
+        return RowPair(leaf, other, 1.0, ("same name", *evidence))
+    return RowPair(leaf, other, confidence, evidence)
 
 
 def _values(leaf: Leaf, other: Leaf) -> list[str]:

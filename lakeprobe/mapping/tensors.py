@@ -91,11 +91,13 @@ class Matches:
     """The tensors of both runs. Each of them refers to its counterpart.
 
     `partner`: for each side and tensor the index of the same tensor on the other side, or -1.
+    `agrees`: for each side and tensor whether the values of some tensor of the other side agree with it.
     `rootless`: forward ops that make what only one run has, from nothing that both have.
     """
 
     sides: tuple[Tensors, Tensors]
     partner: tuple[Numbers, Numbers]
+    agrees: tuple[Numbers, Numbers]
     rootless: set[Op] = field(default_factory=set)
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -159,14 +161,13 @@ def agree_by_slot(target: Op, golden: Op) -> bool:
     return bool(ours & theirs) and not (ours - theirs and theirs - ours)
 
 
-def differ(target: Op, golden: Op) -> bool:
-    """Return whether all outputs of both ops are absent from the other run, and lead to nothing that agrees."""
-    return all(
-        leaf.tensor is not None and leaf.tensor.partner is None and not leaf.tensor.is_rejoining
-        for op in (target, golden)
-        for leaf in op.leaves
-        if leaf.role == "output" and is_evidence(leaf)
-    )
+def ops_behind(unit: Unit, side: Tensors, partner: Numbers) -> list[bool]:
+    """Return for each op whether all of its outputs are absent from the other run, and lead to nothing that agrees."""
+    agrees = (partner >= 0) | numpy.array([tensor.is_rejoining for tensor in side.all], dtype=bool)
+    is_output = unit.columns.is_evidence & (unit.columns.role == OUTPUT)
+    agreeing = unit.columns.op[is_output][agrees[side.of_leaf[is_output]]]
+    found: list[bool] = (numpy.bincount(agreeing, minlength=len(unit.ops)) == 0).tolist()
+    return found
 
 
 def is_evidence(leaf: Leaf) -> bool:
@@ -189,7 +190,11 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     If several agree, the nearest match first, then those in the same order.
     """
     sides = group(target), group(golden)
-    ours, theirs = _candidates((target, golden), sides)
+    ours, theirs = _agreeing((target, golden), sides)
+    alike = numpy.zeros(len(sides[0].all), dtype=bool), numpy.zeros(len(sides[1].all), dtype=bool)
+    alike[0][ours] = alike[1][theirs] = True
+    few = numpy.bincount(ours)[ours] <= _MOST_CANDIDATES
+    ours, theirs = ours[few], theirs[few]
     partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
     places = [(of_unit.columns, of_side.first) for of_unit, of_side in zip((target, golden), sides, strict=True)]
     alone = (numpy.bincount(ours, minlength=len(partner[0]))[ours] == 1) & (
@@ -211,7 +216,7 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     agreeing[1][partner[0][matched]] = far <= limit
     for unit, side, of_side, agrees in zip((target, golden), sides, partner, agreeing, strict=True):
         _mark_rejoining(unit, side, of_side, agrees)
-    return Matches(sides, (partner[0], partner[1]))
+    return Matches(sides, (partner[0], partner[1]), alike)
 
 
 def group(unit: Unit) -> Tensors:
@@ -281,8 +286,8 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
             each.is_rejoining = "float" in agreeing if each.leaf.kind == "float" else bool(agreeing)
 
 
-def _candidates(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
-    """Return pairs of a target and a golden tensor that agree, a few for each. The target's tensors are in order."""
+def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
+    """Return pairs of a target and a golden tensor that agree. The target's tensors are in order."""
     found: list[tuple[Numbers, Numbers]] = []
     buckets, sizes = zip(*(_buckets(*side) for side in zip(units, sides, strict=True)), strict=True)
     orders = [numpy.lexsort((size, bucket)) for bucket, size in zip(buckets, sizes, strict=True)]
@@ -304,9 +309,8 @@ def _candidates(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Number
     if not found:
         return numpy.zeros(0, dtype=numpy.int64), numpy.zeros(0, dtype=numpy.int64)
     one, two = (numpy.concatenate(side) for side in zip(*found, strict=True))
-    few = numpy.bincount(one)[one] <= _MOST_CANDIDATES
-    order = numpy.argsort(one[few], kind="stable")
-    return one[few][order], two[few][order]
+    order = numpy.argsort(one, kind="stable")
+    return one[order], two[order]
 
 
 def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:

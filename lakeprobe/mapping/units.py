@@ -6,7 +6,6 @@ Whole columns settle most of two units (mapping/tensors.py, votes.py, row_pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +25,6 @@ Numbers = NDArray[Any]
 
 _NARROW = 2**22
 """Integers with a smaller span are used as they are. Others are numbered first, which takes a sort."""
-
-_GRID, _ORIGIN = 1e3, 1e6
-"""Grid steps per factor e for statistics, and the grid point of 1. Equal statistics share a point, but close ones may
-fall on different points."""
-
-_TRIVIAL = (0.0, 1.0, -1.0)
-"""Bounds that many tensors share."""
 
 ROLES = ("input", "output", "parameters", "parameters_grad", "")
 """The roles of leaves, in the order of their codes. The last stands for any other role."""
@@ -61,7 +53,7 @@ class Columns:
     """The tensors of a unit as columns, one element each, op by op, as in the list of leaves.
 
     `op`: the index in the list of ops.
-    `kind`, `digest`, `slot`: codes, -1 if there is none.
+    `kind`, `digest`, `slot`: codes, -1 if there is none. `shape`: a code that holds in this unit only.
     `max`, `min`, `mean`, `norm`: NaN if unknown. `has_range`, `has_norm` and `has_mean` say which are known.
     `key`: equal for tensors with the same number of elements and the same range, or with the same digest.
     `view`: equal to `key` if that identifies the tensor, also reshaped. Otherwise -1.
@@ -73,6 +65,7 @@ class Columns:
     kind: Numbers
     slot: Numbers
     digest: Numbers
+    shape: Numbers
     elements: Numbers
     max: Numbers
     min: Numbers
@@ -180,56 +173,23 @@ def _leaves(table: pyarrow.Table, ops: list[Op], place: Numbers, view: Numbers) 
     sizes, elements, shape = _shapes(table)
     codes = shape.tolist()
     sizes_of, counts = [sizes[code] for code in codes], [elements[code] for code in codes]
-    roles, kinds, digests = (_decoded(table, name) for name in ("role", "dtype_class", "digest"))
     return list(
         map(
             Leaf,
             ops,
             _numbers(table, "row").tolist(),
             _decoded(table, "slot"),
-            roles,
-            kinds,
+            _decoded(table, "role"),
+            _decoded(table, "dtype_class"),
             sizes_of,
             *(_floats(table, name) for name in ("max", "min", "mean", "norm")),
-            digests,
+            _decoded(table, "digest"),
             _decoded(table, "value"),
             counts,
             place.tolist(),
             view.tolist(),
-            _fingerprints(table, roles, kinds, counts, digests),
         )
     )
-
-
-def _fingerprints(
-    table: pyarrow.Table,
-    roles: list[str | None],
-    kinds: list[str | None],
-    elements: list[int],
-    digests: list[str | None],
-) -> list[Hashable | None]:
-    """Return the fingerprint of each leaf: its digest, or its kind, size and range. None for all 0 or 1."""
-    largest, smallest = (table[name].to_numpy().astype(numpy.float64) for name in ("max", "min"))
-    tells = numpy.asarray(table["max"].is_valid()) & numpy.asarray(table["min"].is_valid())
-    tells &= ~(numpy.isin(largest, _TRIVIAL) & numpy.isin(smallest, _TRIVIAL))
-    ranges = zip(roles, kinds, elements, _on_grid(largest), _on_grid(smallest), strict=True)
-    found: list[Hashable | None] = [
-        each if says_something else None for each, says_something in zip(ranges, tells.tolist(), strict=True)
-    ]
-    for place, digest in enumerate(digests):
-        if digest is not None:
-            found[place] = (elements[place], digest)
-    return found
-
-
-def _on_grid(numbers: Numbers) -> list[float]:
-    """Return the grid points of numbers. Those of negative ones are negative; 0, NaN and infinity have their own."""
-    with numpy.errstate(divide="ignore"):
-        points = numpy.copysign(numpy.rint(numpy.log(numpy.abs(numbers)) * _GRID) + _ORIGIN, numbers)
-    points[numbers == 0] = 0.0
-    points[numpy.isnan(numbers)] = 0.5  # a NaN would not equal itself
-    found: list[float] = points.tolist()
-    return found
 
 
 def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], list[int], Numbers]:
@@ -268,7 +228,7 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
     is_identified = has_digest | (is_range & ~numpy.isnan(largest) & ~numpy.isnan(smallest))
     return Columns(
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
-        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, elements,
+        _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, shape, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
         has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1),
     )  # fmt: skip

@@ -1,19 +1,19 @@
-"""Measures tensors into the rows of the step that runs."""
+"""Measures tensors of any framework into the rows of the step that runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-import torch
-
-from lakeprobe.monitoring import measures
-from lakeprobe.monitoring.settings import TEXTS, Settings
+from lakeprobe.monitoring.settings import Settings
 from lakeprobe.monitoring.writing import Key, Row
 
 Guard = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes a function of ours end the monitoring, not the training, if it fails (session.py)."""
+
+Numbers = dict[str, Any]
+"""Numbers by the names of their metrics: floats, or tensors without dimensions that wait on a device."""
 
 _SCALED_POINTS = frozenset(("gradient_unreduced", "input_gradient", "output_gradient"))
 """What backward makes of a loss that a GradScaler has scaled, before it is unscaled for the optimizer."""
@@ -22,17 +22,39 @@ _SCALED_METRICS = frozenset(("norm", "mean", "min", "max"))
 """The metrics that grow with their tensor."""
 
 
+class Measured(NamedTuple):
+    """The metrics of a tensor, by their names. `signs` are of `size` elements."""
+
+    numbers: Numbers
+    texts: Mapping[str, str]
+    signs: bytes | None
+    size: int
+
+
+class Tensors(Protocol):
+    """What measures the tensors of a framework: `tensors.py` in the framework's folder."""
+
+    def measured(self, tensor: Any, metrics: frozenset[str], settings: Settings, scale: Any, /) -> Measured:
+        """Return `metrics` of a tensor. It is `scale` times too large."""
+
+    def number(self, value: Any, /) -> Any:
+        """Return what is kept of a number until the step is over: a float, or what `fetched` takes."""
+
+    def fetched(self, numbers: Sequence[Any], /) -> list[float]:
+        """Return the values of numbers that are no floats."""
+
+
 class Meter:
     """What was measured in the step that runs, and whether it is measured at all."""
 
-    def __init__(self, settings: Settings, step: int = 0) -> None:
-        """Begin with the step `step`."""
+    def __init__(self, tensors: Tensors, settings: Settings, step: int = 0) -> None:
+        """Begin with the step `step`. `tensors` is the module that measures those of the framework."""
         self.settings = settings
+        self._tensors = tensors
         self._metrics = frozenset(settings.metrics)
-        self._has_texts = bool(self._metrics.intersection(TEXTS))
         self._measured = 0
         self._rows: list[Row] = []
-        self._waiting: list[tuple[int | None, Key, torch.Tensor]] = []
+        self._waiting: list[tuple[int | None, Key, Any]] = []
         self._passes: dict[tuple[str, str], int] = {}
         self.scale = 1.0
         """By how much the loss of this step was scaled before backward."""
@@ -68,40 +90,31 @@ class Meter:
         return not _SCALED_POINTS.isdisjoint(self.settings.points)
 
     def measure(
-        self, name: str, point: str, tensor: torch.Tensor, micro_step: int | None = None,
-        scale: float | torch.Tensor = 1.0,
+        self, name: str, point: str, tensor: Any, micro_step: int | None = None, scale: Any = 1.0
     ) -> None:  # fmt: skip
         """Measure `tensor` / `scale`, if this step is measured and has this point. Digests are those of `tensor`."""
         if not self.on or point not in self.settings.points:
             return
-        settings, metrics = self.settings, self._metrics
         if point in _SCALED_POINTS:
             scale = self.scale
-        with torch.no_grad():
-            plain = _plain(tensor)
-            if plain.device.type == "cpu":
-                scale = float(scale)
-            found = measures.numbers(plain, metrics, settings.eps * scale, exact=settings.exact)
-            if not (isinstance(scale, float) and scale == 1):
-                found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
-            if "shares" in metrics and settings.bounds:
-                found |= measures.shares(plain, [bound * float(scale) for bound in settings.bounds], settings.bounds)
-            found_texts = measures.texts(plain, metrics) if self._has_texts else {}
-            if "signs" in metrics:
-                key, size = Key(name, point, "signs"), float(plain.numel())
-                self._rows.append(Row(self._step, micro_step, key, size, None, measures.signs(plain)))
+        found, texts, signs, size = self._tensors.measured(tensor, self._metrics, self.settings, scale)
+        if not (isinstance(scale, float) and scale == 1):
+            found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
+        if signs is not None:
+            self._rows.append(Row(self._step, micro_step, Key(name, point, "signs"), float(size), None, signs))
         self.numbers(name, point, found, micro_step)
-        for metric, text in found_texts.items():
+        for metric, text in texts.items():
             self.text(Key(name, point, metric), text, micro_step)
 
-    def numbers(self, name: str, point: str, found: Mapping[str, float | torch.Tensor], micro_step: int | None) -> None:
+    def numbers(self, name: str, point: str, found: Mapping[str, Any], micro_step: int | None) -> None:
         """Keep numbers by the names of their metrics. Those on a device are fetched when the step is over."""
         for metric, number in found.items():
             key = Key(name, point, metric)
-            if isinstance(number, torch.Tensor):
-                self._waiting.append((micro_step, key, number.detach().double().reshape(())))
+            kept = number if isinstance(number, float) else self._tensors.number(number)
+            if isinstance(kept, float):
+                self._rows.append(Row(self._step, micro_step, key, kept, None))
             else:
-                self._rows.append(Row(self._step, micro_step, key, number, None))
+                self._waiting.append((micro_step, key, kept))
 
     def text(self, key: Key, text: str, micro_step: int | None) -> None:
         """Keep a text."""
@@ -119,22 +132,11 @@ class Meter:
         waiting, self._waiting = self._waiting, []
         self._passes.clear()
         self.scale = 1.0
-        by_device: dict[torch.device, list[tuple[int | None, Key, torch.Tensor]]] = {}
-        for item in waiting:
-            by_device.setdefault(item[2].device, []).append(item)
-        for items in by_device.values():
-            values = torch.stack([value for _, _, value in items]).tolist()
-            rows += (
-                Row(self._step, micro_step, key, value, None)
-                for (micro_step, key, _), value in zip(items, values, strict=True)
-            )
+        values = self._tensors.fetched([number for _, _, number in waiting]) if waiting else []
+        rows += (
+            Row(self._step, micro_step, key, value, None)
+            for (micro_step, key, _), value in zip(waiting, values, strict=True)
+        )
         self._measured += self.on
         self.step += 1
         return rows
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor without its graph; of a distributed tensor the part of this rank."""
-    local = getattr(tensor, "to_local", None)
-    tensor = tensor.detach() if local is None else local().detach()
-    return tensor.to_dense() if tensor.layout is not torch.strided else tensor

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.monitoring.session import Monitor
-from lakeprobe.monitoring.settings import Settings
+from lakeprobe.monitoring.settings import ANY, Settings
 
 if TYPE_CHECKING:
     from lakeprobe.collect.config import Configuration
@@ -23,8 +23,6 @@ def begin(
     configuration: Configuration, model: Any, *, run: str, lake: str | os.PathLike[str] | None, replace: bool
 ) -> Monitor:
     """Measure the gradients of `model` as task grad_probe of a config.json says. Raises UsageError and LakeError."""
-    from lakeprobe.monitoring.pytorch import ANY
-
     probe = configuration.probe
     if probe is None:
         raise AssertionError("the configuration has no grad_probe")

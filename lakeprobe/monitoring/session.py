@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from lakeprobe import diagnostics
+from lakeprobe.collect import frameworks
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import store
 from lakeprobe.monitoring import configuration
@@ -47,10 +49,10 @@ def monitor(
     on_failure: str = "warn",
     replace: bool = False,
 ) -> Monitor:
-    """Measure every step of a PyTorch training into the series of `run` in `lake` ($LAKEPROBE_LAKE or ./lake).
+    """Measure every step of a training into the series of `run` in `lake` ($LAKEPROBE_LAKE or ./lake).
 
-    `model` is a module or a list of modules, `optimizer` one or a list, as of a GAN: then the last of the list ends the
-    step. A step ends when `optimizer` has updated the parameters; without one, call
+    `model` is a module of PyTorch or a cell of MindSpore, or a list of them, `optimizer` one or a list, as of a GAN:
+    then the last of the list ends the step. A step ends when `optimizer` has updated the parameters; without one, call
     `before_step` ahead of each update and `step` after it. `points` and `metrics` say what is measured
     (lakeprobe.monitoring.settings lists them), `targets` of which parameters and modules: parts of their names, with *
     and ?. `features` names modules in the same way that are attention, linear, router_weight or router_logit, whose own
@@ -94,14 +96,8 @@ def monitor(
         })  # fmt: skip
     if run is None:
         raise UsageError("monitor: give the run a name: run=")
-    if isinstance(optimizer, (list, tuple)):
-        if not optimizer:
-            raise UsageError("monitor: the list of optimizers is empty; give one, or None and call step()")
-        for each in optimizer:
-            if not hasattr(each, "register_step_pre_hook"):
-                raise UsageError(
-                    f"monitor: a list of optimizers has an item of type {type(each).__name__}, which is no optimizer"
-                )
+    if isinstance(optimizer, (list, tuple)) and not optimizer:
+        raise UsageError("monitor: the list of optimizers is empty; give one, or None and call step()")
     made = Monitor(
         model, optimizer, asked, run=run, lake=lake, rank=rank, on_failure=on_failure, replace=replace,
         alarm=(on_anomaly, rules),
@@ -125,7 +121,8 @@ class Monitor:
         self._process = os.getpid()
         self._dynamic: configuration.Dynamic | None = None
         self._alarm: Alarm | None = None
-        number = _rank() if rank is None else rank
+        self._framework = importlib.import_module(f"lakeprobe.monitoring.{frameworks.name_of(model)}.hooks")
+        number = self._framework.rank() if rank is None else rank
         self._ended = not settings.wants_rank(number)
         self._hooks = self._hook(settings if not self._ended else options.Settings(points=()))
         if self._ended:
@@ -155,9 +152,12 @@ class Monitor:
         """
         self._guard(self._hooks.log)(name, value)
 
-    def before_step(self) -> None:
-        """Measure gradients and parameters ahead of an update. An optimizer that is monitored does this by itself."""
-        self._guard(self._hooks.before_update)()
+    def before_step(self, gradients: Any = None) -> None:
+        """Measure gradients and parameters ahead of an update. An optimizer that is monitored does this by itself.
+
+        MindSpore's parameters have no gradients: give them in the order of the model's trainable parameters.
+        """
+        self._guard(self._hooks.before_update)(None, *([] if gradients is None else [gradients]))
 
     def step(self) -> None:
         """End the step. An optimizer that is monitored does this by itself, after each update."""
@@ -188,9 +188,7 @@ class Monitor:
                 self._rehook(changed)
 
     def _hook(self, settings: options.Settings, step: int = 0) -> Any:
-        from lakeprobe.monitoring.pytorch import Hooks
-
-        return Hooks(self._model, self._optimizer, settings, self._guard, self.step, step)
+        return self._framework.Hooks(self._model, self._optimizer, settings, self._guard, self.step, step)
 
     def _rehook(self, settings: options.Settings) -> None:
         self._hooks.remove()
@@ -235,10 +233,3 @@ class Monitor:
         self._ended = True
         with suppress(Exception):
             self._hooks.remove()
-
-
-def _rank() -> int:
-    """Return the rank of this process, 0 if the job is not distributed."""
-    from torch import distributed
-
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

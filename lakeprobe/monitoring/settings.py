@@ -27,6 +27,10 @@ LAYOUTS = ("s,b,h,d", "b,s,h,d")
 """The order of the dimensions of queries and keys: sequence, batch, head, and width of a head."""
 
 
+ANY = "any optimizer"
+"""In place of an optimizer: each step of any of them ends a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of `lakeprobe.monitor`, checked."""

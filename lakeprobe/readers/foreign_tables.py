@@ -161,10 +161,10 @@ def _placed(
 ) -> TableFile:
     stem = _stem(path)
     named = re.fullmatch(kind.stem, stem) or re.fullmatch(_STEM, stem)
-    told = named.groupdict() if named else {"name": stem}
-    root, step, rank = _place(path.parent, _number(told.get("step")), _number(told.get("rank")))
-    time, part = told.get("time") or "", _number(told.get("part")) or 0
-    return TableFile(path, kind, headers, root, told["name"], time, step, rank, part, sheets, left_out)
+    parts = named.groupdict() if named else {"name": stem}
+    root, step, rank = _place(path.parent, _number(parts.get("step")), _number(parts.get("rank")))
+    time, part = parts.get("time") or "", _number(parts.get("part")) or 0
+    return TableFile(path, kind, headers, root, parts["name"], time, step, rank, part, sheets, left_out)
 
 
 def _stem(path: Path) -> str:
@@ -293,13 +293,13 @@ def read(table: ForeignTable) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 def _leading(table: ForeignTable) -> list[str]:
     taken = {header.lower() for header in table.files[0].headers}
-    told = {
+    columns = {
         "file": True,
         "step": any(file.step is not None for file in table.files) and "step" not in taken,
         "rank": any(file.rank is not None for file in table.files) and "rank" not in taken,
         "sheet": table.kind.sheets,
     }
-    return [name for name, there in told.items() if there]
+    return [name for name, is_used in columns.items() if is_used]
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -381,9 +381,9 @@ def _batches(table: ForeignTable, leading: Sequence[str], schema: pa.Schema) -> 
     fields = list(schema)[len(leading) :]
     for file in table.files:
         for sheet, rows in _blocks(file):
-            told = {"file": _shown(file.path.name), "step": file.step, "rank": file.rank, "sheet": sheet}
+            origin = {"file": _shown(file.path.name), "step": file.step, "rank": file.rank, "sheet": sheet}
             arrays = [
-                pa.array([told[name]] * len(rows), field.type) for name, field in zip(leading, schema, strict=False)
+                pa.array([origin[name]] * len(rows), field.type) for name, field in zip(leading, schema, strict=False)
             ]
             cells = list(zip_longest(*rows))
             cells += [(None,) * len(rows)] * (len(fields) - len(cells))

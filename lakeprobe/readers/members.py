@@ -138,8 +138,9 @@ def _split_lines(
 
 def _rest_of(path: Path, file: BinaryIO, largest: int) -> bytes:
     """Return the text after the container. Raises DumpError if it is longer than a member may be."""
-    rest = file.read(largest + 1) or b""
-    while len(rest) <= largest and (block := file.read(_BLOCK)):
+    rest = b""
+    # not all at once: reading takes the memory that it is asked for, however little there is to read
+    while len(rest) <= largest and (block := file.read(min(max(_BLOCK, len(rest)), largest + 1 - len(rest)))):
         rest += block
     if len(rest) > largest:
         raise DumpError(f"{path} goes on for more than {largest // MIB} MiB behind its entries; it is no dump")

@@ -16,7 +16,6 @@ from openpyxl import Workbook
 from openpyxl.cell import WriteOnlyCell
 from openpyxl.styles import Alignment, Font
 from openpyxl.utils import get_column_letter
-from openpyxl.worksheet.properties import PageSetupProperties
 
 from lakeprobe import metrics, resources
 from lakeprobe.errors import LakeError
@@ -38,38 +37,39 @@ if TYPE_CHECKING:
     from lakeprobe.analysis.summary import Summary
 
 _PERCENT, _NUMBER, _COUNT = "0.0000%_)", "0.0000E+00_)", "#,##0_)"  # _) leaves room before the next column
-_A4_LANDSCAPE = 9
 _LARGEST_INTEGER = 2**53
+_LETTER, _MARGIN, _FILTER = 0.9, 2, 3
+"""Widths in digits: of a letter, of the space beside a text, and of the filter's arrow in a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the query's name for it, its header, its width, and the format of its numbers."""
+    """A column: the query's name for it, its header, its greatest width, and the format if it has numbers."""
 
     name: str
     header: str
     width: int
-    format: str = _NUMBER
+    format: str | None = None
 
 
 _NAMES = (
-    Column("op_row", "Op and slot", 46), Column("verdict", "Result", 10), Column("step", "Step", 6, _COUNT),
-    Column("rank", "Rank", 6, _COUNT), Column("reason", "Reason", 44),
+    Column("op_row", "Op and slot", 72), Column("verdict", "Result", 12), Column("step", "Step", 8, _COUNT),
+    Column("rank", "Rank", 8, _COUNT), Column("reason", "Reason", 44),
 )  # fmt: skip
 _SIDES = (
     Column("target_dtype", "Target dtype", 15), Column("golden_dtype", "Golden dtype", 15),
     Column("target_shape", "Target shape", 15), Column("golden_shape", "Golden shape", 15),
     *(
-        Column(f"{side}_{statistic}", f"{side.capitalize()} {statistic}", 12)
+        Column(f"{side}_{statistic}", f"{side.capitalize()} {statistic}", 12, _NUMBER)
         for statistic in ("max", "min", "mean", "norm")
         for side in ("target", "golden")
     ),
     Column("target_value", "Target value", 14), Column("golden_value", "Golden value", 14),
 )  # fmt: skip
 _PLACES = (
-    Column("other_name", "Name in golden", 40),
-    Column("module", "Module", 32),
-    Column("code", "Line of code", 52),
+    Column("other_name", "Name in golden", 72),
+    Column("module", "Module", 40),
+    Column("code", "Line of code", 64),
 )
 _FEW = ("max_relative", "norm_relative", "max_relative_error", "one_thousandth_ratio", "cosine", "max_abs_error")
 """The metrics that a finding shows; the sheet of rows has all."""
@@ -114,10 +114,10 @@ def _declared() -> set[str]:
 
 def _metrics(connection: duckdb.DuckDBPyConnection) -> list[Column]:
     """Return the columns of the metrics that some row has, those of the rule included."""
-    there = columns_of(connection, "results")
+    columns = columns_of(connection, "results")
     known = {metric.name: metric.header or metric.name for metric in declared() if metric.kept}
-    names = [*known, *metrics.own_of_results(there)]
-    names = [name for name in names if name in there and there[name] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER")]
+    names = [*known, *metrics.own_of_results(columns)]
+    names = [name for name in names if name in columns and columns[name] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER")]
     if not names:
         return []
     chosen = ", ".join(f"count({quote_identifier(name)})" for name in names)
@@ -179,13 +179,23 @@ def _table(
 ) -> None:
     """Write the rows of `query` on the sheet `title`, and on `title 2`, `title 3` … if one sheet is too small."""
     chosen = ", ".join(quote_identifier(column.name) for column in columns)
+    widths = _widths(connection, query, columns)
     _, rows = workbook.columns_and_rows(connection, f"SELECT {chosen} {query}")
     for number, piece in enumerate(workbook.pieces(rows, workbook.ROWS_PER_SHEET), start=1):
-        sheet = _sheet(book, title if number == 1 else f"{title} {number}", [column.width for column in columns], "C2")
-        sheet.print_title_rows = "1:1"
-        sheet.append([_head(sheet, column.header, Alignment(wrap_text=True, vertical="top")) for column in columns])
+        sheet = _sheet(book, title if number == 1 else f"{title} {number}", widths, "C2")
+        sheet.append([_head(sheet, column.header, _over(column)) for column in columns])
         last = 1 + _append(sheet, piece, columns)
         sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{last}"
+
+
+def _widths(connection: duckdb.DuckDBPyConnection, query: str, columns: Sequence[Column]) -> list[int]:
+    """Return for each column what its longest text and the words of its header need, texts up to the column's width."""
+    lengths = ", ".join(f"max(length(CAST({quote_identifier(column.name)} AS VARCHAR)))" for column in columns)
+    (longest,) = connection.execute(f"SELECT {lengths} FROM (SELECT * {query})").fetchall()
+    return [
+        max(min(column.width, round((length or 0) * _LETTER) + _MARGIN), max(map(len, column.header.split())) + _FILTER)
+        for column, length in zip(columns, longest, strict=True)
+    ]
 
 
 def _append(sheet: Worksheet, rows: Iterable[tuple[Any, ...]], columns: Sequence[Column]) -> int:
@@ -200,7 +210,7 @@ def _append(sheet: Worksheet, rows: Iterable[tuple[Any, ...]], columns: Sequence
 def _cells(sheet: Worksheet, row: tuple[Any, ...], columns: Sequence[Column], fill: str | None) -> Iterator[Any]:
     for place, (value, column) in enumerate(zip(row, columns, strict=True)):
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield _number(sheet, value, column.format)
+            yield _number(sheet, value, column.format or _NUMBER)
         else:
             text = None if value is None else str(value)
             yield workbook.styled_cell(sheet, text, fill if place < 2 else None, always_text=True)
@@ -219,6 +229,10 @@ _APART = Alignment("left", indent=1)
 """For a text to the right of a number."""
 
 
+def _over(column: Column) -> Alignment:
+    return Alignment("right" if column.format else "left", "top", wrap_text=True)
+
+
 def _head(sheet: Worksheet, header: str, alignment: Alignment) -> Any:
     cell = WriteOnlyCell(sheet, header)
     cell.style = "header"
@@ -227,13 +241,8 @@ def _head(sheet: Worksheet, header: str, alignment: Alignment) -> Any:
 
 
 def _sheet(book: Workbook, title: str, widths: Sequence[int], frozen: str | None = None) -> Worksheet:
-    """Return a new sheet that prints in landscape, one page wide."""
+    """Return a new sheet. With `frozen`, it is a table, whose header and columns before that cell stay in view."""
     sheet: Worksheet = book.create_sheet(title)
     sheet.freeze_panes = frozen
-    for number, width in enumerate(widths, start=1):
-        sheet.column_dimensions[get_column_letter(number)].width = width
-    sheet.page_setup.orientation = "landscape"
-    sheet.page_setup.paperSize = _A4_LANDSCAPE
-    sheet.page_setup.fitToWidth, sheet.page_setup.fitToHeight = 1, 0
-    sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
+    workbook.set_up(sheet, widths, 2 if frozen else 0)
     return sheet

@@ -51,10 +51,10 @@ def _table(relation: duckdb.DuckDBPyRelation, most: int) -> str:
     columns = relation.columns
     rows = [[_short(cell) for cell in row] for row in relation.limit(most).fetchall()]
     empty = {name for place, name in enumerate(columns) if name in _RARE and not any(row[place] for row in rows)}
-    told = {"kind"} if "meeting" in columns else set()  # a meeting's name begins with its kind
+    redundant = {"kind"} if "meeting" in columns else set()  # a meeting's name begins with its kind
     if "complete" in columns and not relation.filter("complete <> meetings"):
-        told.add("complete")
-    used = [place for place, name in enumerate(columns) if name not in empty | told]
+        redundant.add("complete")
+    used = [place for place, name in enumerate(columns) if name not in empty | redundant]
     shown = output.aligned_below(
         [columns[place] for place in used], [[row[place] for place in used] for row in rows], {"step"}
     )

@@ -80,7 +80,8 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
 
 def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to `path`: msprobe's table as csv, in which no text of a dump is a formula."""
-    connection.execute(f"COPY (SELECT {CSV_CELLS} FROM msprobe_table) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
+    rows = table.msprobe_table(connection, unit)
+    connection.execute(f"COPY (SELECT {CSV_CELLS} FROM (\n{rows}\n)) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
 
 
 def write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:

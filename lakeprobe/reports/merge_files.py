@@ -14,7 +14,6 @@ from lakeprobe.analysis.merge import Merge, Sheet
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.connection import define_macros
 from lakeprobe.reports.files import CSV_CELLS, free_path
-from lakeprobe.resources import quote_identifier
 from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ def write(
 ) -> list[Path]:
     """Write the `sheets` of `merge` into `folder`; if there are several steps, each gets a folder. Returns the files.
 
-    xlsx: a sheet per metric, rows by name, in msprobe's layout. csv: a file per metric. parquet: the long form of
-    `lakeprobe.analysis.merge.rows`. Raises UsageError for another format, and LakeError if writing fails.
+    xlsx: a sheet per metric, in msprobe's layout but in the order of the run. csv: a file per metric. parquet: the long
+    form of `lakeprobe.analysis.merge.rows`. Raises UsageError for another format, and LakeError if writing fails.
     """
     write_sheets = forms.check(format, forms.writers(forms.MERGE))
     written = []
@@ -88,9 +87,7 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet
     workbook.add_styles(book)
     for sheet in sheets:
         sheet.rows.create_view("merge_sheet", replace=True)
-        headers, rows = workbook.columns_and_rows(
-            connection, f"FROM merge_sheet ORDER BY {quote_identifier(merging.NAME)}"
-        )
+        headers, rows = workbook.columns_and_rows(connection, "FROM merge_sheet")
         _add_sheet(book, sheet.metric, headers, rows)
     with draft(path) as hidden:
         book.save(hidden)

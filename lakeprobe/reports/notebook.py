@@ -53,7 +53,7 @@ def page(text: Callable[[], str]) -> str:
 
 def _prose(text: str) -> str:
     """Return lines of text, which wrap where the page ends."""
-    style = "line-height:1.4;white-space:pre-wrap;background:none;color:inherit;margin:4px 0"
+    style = "line-height:1.4;white-space:pre-wrap;word-break:normal;background:none;color:inherit;margin:4px 0"
     return f'<pre style="{style}">{colours.html(escape(text.strip(chr(10))))}</pre>'
 
 

@@ -55,7 +55,7 @@ def ingest_lines(report: IngestReport) -> Iterator[str]:
     for run in report.runs:
         yield from _run_lines(run, [unit for unit in report.units if unit.key.run == run], "" if several else took)
     for table in report.tables:
-        done = _many(table.rows, "row") if table.read else "nothing to do, the lake has it from the same files"
+        done = output.counted(table.rows, "row") if table.read else "nothing to do, the lake has it from the same files"
         yield f"table {table.name} ({table.kind}): {done}"
         yield from (f"  {note}" for note in table.notes)
     if several and (report.read or any(table.read for table in report.tables)):
@@ -73,23 +73,24 @@ def _run_lines(run: str, units: Sequence[UnitReport], took: str) -> Iterator[str
     read = [unit for unit in units if unit.read]
     unchanged = len(units) - len(read)
     if not read:
-        yield f"run {run}: nothing to do, the lake has {_many(unchanged, 'unit')} from the same dump"
+        yield f"run {run}: nothing to do, the lake has {output.counted(unchanged, 'unit')} from the same dump"
         return
     formats = " and ".join(dict.fromkeys(format for unit in read for format in unit.formats))
     line = (
-        f"run {run} ({formats}): {_many(len(read), 'unit')}, {_many(sum(unit.ops for unit in read), 'op')}, "
-        f"{_many(sum(unit.tensor_rows for unit in read), 'tensor row')}, "
+        f"run {run} ({formats}): {output.counted(len(read), 'unit')}, "
+        f"{output.counted(sum(unit.ops for unit in read), 'op')}, "
+        f"{output.counted(sum(unit.tensor_rows for unit in read), 'tensor row')}, "
         f"{_bytes(sum(unit.dump_bytes for unit in read))} read"
     )
     contents = sum(unit.contents for unit in read)
     if contents:
-        line += f", {_many(contents, 'distinct tensor')} of {_bytes(sum(unit.content_bytes for unit in read))}"
+        line += f", {output.counted(contents, 'distinct tensor')} of {_bytes(sum(unit.content_bytes for unit in read))}"
     yield line + took
     changed = sum(unit.has_changed for unit in read)
     if changed:
-        yield f"  {_many(changed, 'unit')} replaced: the dump has changed since it was read"
+        yield f"  {output.counted(changed, 'unit')} replaced: the dump has changed since it was read"
     if unchanged:
-        yield f"  {_many(unchanged, 'unit')} unchanged since the lake read the dump"
+        yield f"  {output.counted(unchanged, 'unit')} unchanged since the lake read the dump"
     for note, times in Counter(note for unit in read for note in unit.notes).items():
         yield f"  {note}" + (f" ({times} units)" if times > 1 else "")
 
@@ -238,10 +239,6 @@ def _counts(summary: Summary) -> list[str]:
         f"Differences: {covered.equal} equal, {covered.noise} noise, {covered.different} different",
         f"Verdicts: {', '.join(verdicts)}",
     ]
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _bytes(number: int) -> str:

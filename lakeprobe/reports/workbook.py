@@ -7,8 +7,9 @@ memory does not grow with the comparison.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,15 @@ from openpyxl import Workbook
 from openpyxl.cell import WriteOnlyCell
 from openpyxl.styles import Font, NamedStyle, PatternFill
 from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.page import PageMargins
+from openpyxl.worksheet.properties import PageSetupProperties
 
 from lakeprobe import metrics, resources
 from lakeprobe.analysis.summary import Outcome
 from lakeprobe.analysis.verdict import coverage
 from lakeprobe.lake.comparison import ComparedUnit
-from lakeprobe.lake.connection import columns_of
+from lakeprobe.lake.connection import MACROS, columns_of, define_macros
+from lakeprobe.reports import table
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 
@@ -68,6 +72,11 @@ _SIDES = {
 NUMBERS = {kind: (*metrics.finding_headers(kind), *sides) for kind, sides in _SIDES.items()}
 """The metrics and statistics that a finding shows, by the kind of comparison."""
 
+_READABLE = 270
+"""The most digits across a page: those of A4 in landscape, in a type of 6 points."""
+_A4 = 9
+_MARGIN_INCHES = 0.4
+
 _BATCH = 5_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _LARGEST_INTEGER = 2**53
@@ -78,9 +87,11 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
     """Write one pair of units to the workbook `path`."""
     workbook = Workbook(write_only=True)
     add_styles(workbook)
+    define_macros(connection, MACROS)
     _write_summary(workbook, connection, unit)
     own_metrics = metrics.own_of_results(columns_of(connection, "results"))
-    for title, query in (("findings", _findings(unit.kind, own_metrics)), ("rows", "FROM msprobe_table")):
+    findings = f"WITH cells AS (\n{table.cells(connection, unit)}\n) {_findings(unit.kind, own_metrics)}"
+    for title, query in (("findings", findings), ("rows", table.msprobe_table(connection, unit))):
         _write_table(workbook, title, *columns_and_rows(connection, query))
     workbook.save(path)
 
@@ -163,7 +174,7 @@ def _fetched(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]
 def _write_summary(workbook: Workbook, connection: duckdb.DuckDBPyConnection, unit: ComparedUnit) -> None:
     """Write what was compared, where the first difference is, and how the rows ended."""
     sheet: Worksheet = workbook.create_sheet("summary")
-    _set_widths(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
+    set_up(sheet, [24, 24, 12, 12, 12, 12, 12, 12])
     for facts in (_compared(unit), _verdict(connection, unit), _first_difference(connection)):
         for label, value in facts.items():
             sheet.append([styled_cell(sheet, label, "header"), styled_cell(sheet, value)])
@@ -225,17 +236,32 @@ def pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[Iterator[tupl
 
 
 def new_table(workbook: Workbook, title: str, headers: list[str]) -> Worksheet:
-    """Return a new sheet with its header, which stays in view."""
+    """Return a new sheet with its header, which stays in view, as does the first column."""
     sheet: Worksheet = workbook.create_sheet(title)
-    sheet.freeze_panes = "A2"
-    _set_widths(sheet, [WIDTHS.get(header, len(header) + 5) for header in headers])
+    sheet.freeze_panes = "B2"
+    set_up(sheet, [WIDTHS.get(header, len(header) + 5) for header in headers], 1)
     sheet.append([styled_cell(sheet, header, "header") for header in headers])
     return sheet
 
 
-def _set_widths(sheet: Worksheet, widths: list[int]) -> None:
+def set_up(sheet: Worksheet, widths: Sequence[int], names: int = 0) -> None:
+    """Set the widths of the columns, in digits, and how the sheet prints: A4, landscape, small margins.
+
+    It is one page wide if its print can be read then. If not, its first `names` columns stand on every page. A sheet
+    with `names` is a table, whose first row stands on every page.
+    """
     for number, width in enumerate(widths, start=1):
         sheet.column_dimensions[get_column_letter(number)].width = width
+    named = sum(widths[:names])
+    pages = math.ceil((sum(widths) - named) / (_READABLE - named))
+    sheet.page_setup.orientation = "landscape"
+    sheet.page_setup.paperSize = _A4
+    sheet.page_setup.fitToWidth, sheet.page_setup.fitToHeight = pages, 0
+    sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
+    sheet.page_margins = PageMargins(*[_MARGIN_INCHES] * 4)
+    if names:
+        sheet.print_title_rows = "1:1"
+        sheet.print_title_cols = f"A:{get_column_letter(names)}"
 
 
 def _style(result: str | None) -> str | None:

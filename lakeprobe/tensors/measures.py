@@ -231,8 +231,8 @@ def _nonfinite_share(
     """Of the elements that are not finite on a side, the share that is wrong: inf counts as the dtype's largest."""
     # in the dtype itself, as numpy 2 does: numpy 1 widens where a limit is a scalar of float64
     bounded, expected = (np.clip(array, -limits.largest, limits.largest).astype(array.dtype) for array in (own, narrow))
-    apart = np.abs(bounded - expected)
-    right = (apart / denominator <= limit) | (np.isnan(own) & np.isnan(narrow))
+    distance = np.abs(bounded - expected)
+    right = (distance / denominator <= limit) | (np.isnan(own) & np.isnan(narrow))
     return _share_of(~right, ~finite)
 
 
@@ -268,8 +268,8 @@ def _float8_ulp_errors(reference: Array, device: Array) -> Array:
     bits = np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
     plain = (device - reference) * np.exp2(bits - exponent)
     logarithms = np.log2(np.abs(device) + _FLOAT8_FLOOR) * np.where(device >= 0, 1, -1)
-    apart = logarithms - exact * np.where(reference >= 0, 1, -1)
-    errors: Array = np.where(bits == 0, apart, plain)
+    deviation = logarithms - exact * np.where(reference >= 0, 1, -1)
+    errors: Array = np.where(bits == 0, deviation, plain)
     return errors
 
 

@@ -213,11 +213,12 @@ def _judgements(subject: Subject, unit: tuple[int, int, int, int]) -> dict[int, 
 
 def _compared_rows(unit: ComparedUnit) -> dict[int, Record]:
     with table.opened(unit) as connection:
-        shown = columns_of(connection, "msprobe_table")
+        shown = columns_of(connection, f"(\n{table.msprobe_table(connection, unit)}\n)")
         metrics = [name for name in shown if not name.startswith(_SIDES) and name not in _OF_ROW]
         chosen = ", ".join(resources.quote_identifier(name) for name in metrics)
         chosen = f"{chosen}, " if chosen else ""
         found = connection.sql(
+            f"WITH cells AS (\n{table.cells(connection, unit)}\n) "
             f'SELECT target_row, {chosen}"Requires_grad Consistent", "Result", "Err_message" '
             "FROM cells JOIN (SELECT row, target_row FROM results) USING (row) WHERE target_row IS NOT NULL"
         )

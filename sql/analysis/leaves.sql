@@ -11,12 +11,27 @@ WITH
             results.*,
             target_requires_grad <> golden_requires_grad AS other_requires_grad,
             ops.place,
-            farthest_statistic(results) AS farthest
+            -- not the whole row: for each field that the macro reads, DuckDB would make a struct of all columns
+            {
+                'target_max': target_max,
+                'target_min': target_min,
+                'target_mean': target_mean,
+                'target_norm': target_norm,
+                'golden_max': golden_max,
+                'golden_min': golden_min,
+                'golden_mean': golden_mean,
+                'golden_norm': golden_norm,
+                'golden_shape': golden_shape
+            } AS statistics
         FROM ops
         JOIN results USING (step, rank)
         WHERE
             (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
             AND (is_finding(difference, outcome, verdict) OR (other_requires_grad AND verdict = 'error'))
+    ),
+    measured AS (
+        SELECT *, farthest_statistic(statistics) AS farthest
+        FROM listed
     )
 SELECT
     step,
@@ -37,7 +52,7 @@ SELECT
     coalesce(own_metrics.text, '') AS metrics,
     if(target_kind = 'tensor' AND golden_kind = 'tensor' AND isfinite(farthest.distance) AND farthest.distance > 0, farthest.distance, NULL)
         AS error
-FROM listed
+FROM measured
 LEFT JOIN own_metrics USING (step, rank, row)
 QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
 ORDER BY step, rank, place, row

@@ -158,122 +158,92 @@ WITH
         LEFT JOIN per_op USING (op_number)
         CROSS JOIN comparison_kind
     ),
-    -- each rule: how severe its finding is, what it says, and when it holds; a row lists its findings in this order
+    -- the finding of each rule, a line each: the errors, then the warnings. A list of structs takes several times as long
     findings AS (
         SELECT
             *,
-            list_filter(
-                [
-                    {
-                        'severity': 'error',
-                        'text': 'NaN or inf in the target where the golden run has none',
-                        'holds':
-                            matched
-                            AND coalesce(golden_max_finite AND golden_min_finite, true)
-                            AND NOT coalesce(target_max_finite AND target_min_finite, true)
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'NaN or inf at different places, or inf of different sign',
-                        'holds':
-                            measurement = 'nonfinite'
-                            OR (
-                                measurement IS NULL
-                                AND (
-                                    NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
-                                    OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
-                                )
-                            )
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the norm of this output is off while the inputs agree',
-                        'holds':
-                            is_output
-                            AND coalesce(measurement, 'scalar') = 'scalar'
-                            AND input_norm_error < getvariable('norm_error_input')
-                            AND norm_relative > getvariable('norm_error_output')
-                            AND NOT isnan(norm_relative)
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'too few elements of the outputs are within one thousandth while the inputs agree',
-                        'holds':
-                            row = first_output
-                            AND input_thousandth > getvariable('thousandth_input')
-                            AND output_thousandth < getvariable('thousandth_output')
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'requires_grad differs',
-                        'holds': other_requires_grad
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the kinds of the values differ',
-                        'holds': matched AND target_kind <> golden_kind
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the types of the values differ',
-                        'holds':
-                            matched
-                            AND target_kind = golden_kind
-                            AND target_kind IN ('scalar', 'object')
-                            AND other_type
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the values differ',
-                        'holds':
-                            matched
-                            AND target_kind = golden_kind
-                            AND target_kind IN ('scalar', 'object')
-                            AND NOT coalesce(other_type, false)
-                            AND difference = 'different'
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the dtypes differ',
-                        'holds': other_dtype
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the shapes differ',
-                        'holds': other_shape
-                    },
-                    {
-                        'severity': 'error',
-                        'text': 'the digests differ',
-                        'holds': by_digest AND other_digest
-                    },
-                    {
-                        'severity': 'warning',
-                        'text': 'the norm error grows from the inputs to the outputs',
-                        'holds':
-                            row = first_output
-                            AND coalesce(measurement, 'scalar') = 'scalar'
-                            AND if(
-                                input_norm_error = 0,
-                                output_norm_error > getvariable('norm_growth_from_zero'),
-                                output_norm_error / input_norm_error > getvariable('norm_growth')
-                            )
-                    },
-                    {
-                        'severity': 'warning',
-                        'text': 'the cosine falls from the inputs to the outputs',
-                        'holds':
-                            row = first_output
-                            AND input_cosine > getvariable('cosine_input')
-                            AND input_cosine - output_cosine > getvariable('cosine_drop')
-                    },
-                    {
-                        'severity': 'warning',
-                        'text': 'only one side has a digest',
-                        'holds': by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest
-                    }
-                ],
-                lambda finding: finding.holds
+            concat_ws(
+                chr(10),
+                if(
+                    matched
+                    AND coalesce(golden_max_finite AND golden_min_finite, true)
+                    AND NOT coalesce(target_max_finite AND target_min_finite, true),
+                    'error: NaN or inf in the target where the golden run has none',
+                    NULL
+                ),
+                if(
+                    measurement = 'nonfinite'
+                    OR (
+                        measurement IS NULL
+                        AND (
+                            NOT target_max_finite AND NOT golden_max_finite AND max_diff <> 0
+                            OR NOT target_min_finite AND NOT golden_min_finite AND min_diff <> 0
+                        )
+                    ),
+                    'error: NaN or inf at different places, or inf of different sign',
+                    NULL
+                ),
+                if(
+                    is_output
+                    AND coalesce(measurement, 'scalar') = 'scalar'
+                    AND input_norm_error < getvariable('norm_error_input')
+                    AND norm_relative > getvariable('norm_error_output')
+                    AND NOT isnan(norm_relative),
+                    'error: the norm of this output is off while the inputs agree',
+                    NULL
+                ),
+                if(
+                    row = first_output
+                    AND input_thousandth > getvariable('thousandth_input')
+                    AND output_thousandth < getvariable('thousandth_output'),
+                    'error: too few elements of the outputs are within one thousandth while the inputs agree',
+                    NULL
+                ),
+                if(other_requires_grad, 'error: requires_grad differs', NULL),
+                if(matched AND target_kind <> golden_kind, 'error: the kinds of the values differ', NULL),
+                if(
+                    matched
+                    AND target_kind = golden_kind
+                    AND target_kind IN ('scalar', 'object')
+                    AND other_type,
+                    'error: the types of the values differ',
+                    NULL
+                ),
+                if(
+                    matched
+                    AND target_kind = golden_kind
+                    AND target_kind IN ('scalar', 'object')
+                    AND NOT coalesce(other_type, false)
+                    AND difference = 'different',
+                    'error: the values differ',
+                    NULL
+                ),
+                if(other_dtype, 'error: the dtypes differ', NULL),
+                if(other_shape, 'error: the shapes differ', NULL),
+                if(by_digest AND other_digest, 'error: the digests differ', NULL),
+                if(
+                    row = first_output
+                    AND coalesce(measurement, 'scalar') = 'scalar'
+                    AND if(
+                        input_norm_error = 0,
+                        output_norm_error > getvariable('norm_growth_from_zero'),
+                        output_norm_error / input_norm_error > getvariable('norm_growth')
+                    ),
+                    'warning: the norm error grows from the inputs to the outputs',
+                    NULL
+                ),
+                if(
+                    row = first_output
+                    AND input_cosine > getvariable('cosine_input')
+                    AND input_cosine - output_cosine > getvariable('cosine_drop'),
+                    'warning: the cosine falls from the inputs to the outputs',
+                    NULL
+                ),
+                if(
+                    by_digest AND target_kind = 'tensor' AND golden_kind = 'tensor' AND one_digest,
+                    'warning: only one side has a digest',
+                    NULL
+                )
             ) AS found
         FROM judged
     )
@@ -289,8 +259,8 @@ SELECT
     END AS outcome,
     CASE
         WHEN skipped OR set_aside OR late_digest THEN 'skipped'
-        WHEN list_bool_or(list_transform(found, lambda finding: finding.severity = 'error')) THEN 'error'
-        WHEN len(found) > 0 THEN 'warning'
+        WHEN starts_with(found, 'error') THEN 'error'
+        WHEN found <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
         WHEN unreadable THEN 'unreadable'
         ELSE 'pass'
@@ -300,7 +270,7 @@ SELECT
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN ['skipped: the digest is that of later contents']
         ELSE list_concat(
-            list_transform(found, lambda finding: finding.severity || ': ' || finding.text),
+            if(found = '', [], string_split(found, chr(10))),
             if(unreadable, ['unreadable: ' || problem], [])
         )
     END AS messages

@@ -211,7 +211,12 @@ WITH
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float THEN is_exact OR m.number <= integers.number
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
-                WHEN has_same_extremes AND coalesce(m.upper, 0) > greatest(5e-3, 2 * floor, before.tensor_error) THEN true
+                WHEN
+                    has_same_extremes
+                    AND coalesce(m.upper, 0) > greatest(
+                        if(is_low_precision(spacing), 5e-3, 1e-3), 2 * floor, before.tensor_error
+                    )
+                    THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
                 -- optimizer errors are larger.
                 ELSE

@@ -395,7 +395,7 @@ def test_the_first_step_with_a_suspect(lake: Lake, tmp_path: Path) -> None:
     assert suspects(blame(lake._connection, lake.path, "pair", step=0)) == []
     with pytest.raises(UsageError, match=r"has no step 3; it has 0, 4"):
         blame(lake._connection, lake.path, "pair", step=3)
-    with pytest.raises(UsageError, match="there is no comparison other"):
+    with pytest.raises(UsageError, match="has no comparison other"):
         blame(lake._connection, lake.path, "other")
 
 

@@ -369,16 +369,18 @@ def written(made: Path, folder: Path, format: str, *sources: str, **options: Any
         return merge_files.write(connection, plan, merging.sheets(connection, plan), folder, format)
 
 
-def test_the_workbook_has_a_sheet_per_metric_by_name(made: Path, tmp_path: Path) -> None:
+def test_the_workbook_has_a_sheet_per_metric_in_the_order_of_the_run(made: Path, tmp_path: Path) -> None:
     (path,) = written(made, tmp_path, "xlsx", "one")
     assert re.fullmatch(r"multi_ranks_compare_merge_\d{14}\.xlsx", path.name)
     book = load_workbook(path)
     assert book.sheetnames == list(STATISTICS)
+    order = {sheet.metric: list(found) for sheet, found in merged(made, "one")[1]}
     for metric in STATISTICS:
         header, *rows = book[metric].iter_rows(values_only=True)
         assert header == ("NPU Name", "rank0", "rank2", "rank10")
         expected = oracle(made / "one" / "csv", metric)
-        assert [row[0] for row in rows] == sorted(expected)
+        assert [row[0] for row in rows] == order[metric] != sorted(expected)
+        assert (book[metric].print_title_rows, book[metric].page_setup.orientation) == ("$1:$1", "landscape")
         for name, *found in rows:
             assert all(
                 agree(None if cell is None else whole(str(cell)), text)
@@ -487,7 +489,7 @@ def test_files_need_no_lake(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_neither(made: Path) -> None:
-    with pytest.raises(UsageError, match=r"three is neither a comparison of .* \(it has md5, one, two\) nor a path"):
+    with pytest.raises(UsageError, match="has no comparison three; it has md5, one, two; nor is there such a path"):
         merging.sources(made / "lake", ["one", "three"])
 
 

@@ -20,7 +20,8 @@ torch = pytest.importorskip("torch")
 from lakeprobe.collect.pytorch import tensors as measuring  # noqa: E402
 from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa: E402
 from lakeprobe.collect.watching import values  # noqa: E402
-from lakeprobe.monitoring import measures  # noqa: E402
+from lakeprobe.monitoring.pytorch import tensors as monitored  # noqa: E402
+from lakeprobe.monitoring.settings import Settings  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
@@ -97,7 +98,10 @@ def test_one_element_has_its_bytes_whatever_its_strides(strides: tuple[int, ...]
     """torch calls it contiguous, and refuses to view it as bytes."""
     tensor = torch.as_strided(torch.tensor([1.5, 2.5]), (1,) * len(strides), strides)
     assert measuring._bytes(tensor).tobytes() == np.float32(1.5).tobytes()
-    assert measures.texts(tensor, ("digest",)) == measures.texts(torch.tensor([1.5]), ("digest",))
+    of_both = [
+        monitored.measured(each, frozenset(["digest"]), Settings(), 1.0) for each in (tensor, torch.tensor([1.5]))
+    ]
+    assert of_both[0].texts == of_both[1].texts
 
 
 @pytest.mark.parametrize("number", [10**5, 3 * 10**6])

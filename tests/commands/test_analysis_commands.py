@@ -101,11 +101,11 @@ def test_drift_as_json_and_as_a_picture(lake: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("first-diff", "nothing"), "there is no comparison nothing"),
-        (("blame", "nothing"), "there is no comparison nothing"),
-        (("overflow", "nothing"), "nothing is neither a run nor a comparison"),
-        (("comm", "nothing"), "nothing is neither a run nor a comparison"),
-        (("merge", "nothing"), "nothing is neither a comparison"),
+        (("first-diff", "nothing"), "has no comparison nothing"),
+        (("blame", "nothing"), "has no comparison nothing"),
+        (("overflow", "nothing"), "has no run or comparison nothing"),
+        (("comm", "nothing"), "has no run or comparison nothing"),
+        (("merge", "nothing"), "has no comparison nothing"),
         (("drift", "golden", "nothing"), "nothing"),
         (("overflow", "log0", "--step", "7"), "run log0 has no step 7"),
         (("merge", "gelu_pair", "--metric", "Max"), "Max"),

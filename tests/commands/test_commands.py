@@ -62,6 +62,32 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+ONE_COMMAND = """
+import sys
+from lakeprobe.cli import main
+sys.argv = ["lakeprobe", "ls", "--help"]
+try:
+    main()
+finally:
+    print(sorted({"lakeprobe.commands.compare", "lakeprobe.commands.rules"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_a_command_is_made_without_the_others() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_COMMAND], capture_output=True, text=True)
+    assert (done.stdout[:20], done.stderr) == ("Usage: lakeprobe ls ", "[]\n")
+
+
+def test_the_program_ends_with_all_of_its_output_and_its_exit_functions() -> None:
+    program = (
+        "import atexit, sys; from lakeprobe.system import own_process;"
+        "atexit.register(print, 'after', file=sys.stderr);"
+        "own_process.end(lambda: (print('x' * 100_000, end=''), sys.exit(3)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "x" * 100_000, "after\n")
+
+
 @pytest.mark.parametrize(
     "words",
     [("compare", "--nothing"), ("ingest", "a", "b"), ("nothing",), ("ls", "--nothing"), ("ingest", "a", "--jobs", "0")],
@@ -92,7 +118,9 @@ def test_comparing_statistics_in_the_lake_starts_without_what_only_reading_needs
 
 INGEST = """
 import sys
-from lakeprobe.__main__ import main
+from lakeprobe.system import own_process
+own_process.prepare()
+from lakeprobe.cli import main
 sys.argv = ["lakeprobe", "ingest", {dump!r}, "--lake", {lake!r}]
 try:
     main()
@@ -160,7 +188,7 @@ def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
     before = listing(lake)
     nowhere = lakeprobe("compare", tmp_path / "nowhere", "good", "--lake", lake)
     assert nowhere.code == 2
-    assert nowhere.line.startswith(f"lakeprobe: {tmp_path}/nowhere is neither a run in {lake}")
+    assert nowhere.line.startswith(f"lakeprobe: {lake} has no run {tmp_path}/nowhere; ")
     (tmp_path / "sly.sql").write_text("DROP VIEW pairs")
     rule = lakeprobe("compare", "bad", "good", "--sql", tmp_path / "sly.sql", "--name", "sly", "--lake", lake)
     assert rule.code == 2
@@ -364,6 +392,7 @@ def test_show(folder: Path) -> None:
     unknown = lakeprobe("show", "Torch.sub", "--lake", lake)
     assert unknown.code == 2
     assert "no op or module has Torch.sub in its name" in unknown.line
+    assert lakeprobe("show", "mull", "--lake", lake).line.endswith("has mull in its name; did you mean mul?")
 
 
 @pytest.mark.parametrize("pattern", ["Torch.mul.0.forward", "Torch.mul", "*mul*", "MUL", "ul.0"])

@@ -1,4 +1,4 @@
-"""A stranger's first hour: five commands from two dumps to the planted op, each proposed by the one before."""
+"""A stranger's first hour: five commands to the planted op and its cause, each proposed by the one before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from program import lakeprobe
 
-DEMO = Path(__file__).resolve().parents[1] / "data" / "dumps" / "demo"
 PLANTED = "Functional.layer_norm.3.forward"
 
 
@@ -24,10 +23,8 @@ def test_from_nothing_to_the_planted_op(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
     overview = lakeprobe()
     assert proposed(overview.out, "ingest") == ["ingest", "PATH"]
-    first = lakeprobe("ingest", DEMO / "target")
-    assert proposed(first.err, "ingest") == ["ingest", "PATH"]
-    second = lakeprobe("ingest", DEMO / "golden")
-    compared = lakeprobe(*proposed(second.err, "compare"))
+    examples = lakeprobe(*proposed(overview.out, "examples"))
+    compared = lakeprobe(*proposed(examples.err, "compare"))
     assert f"The first op that differs: {PLANTED}" in compared.out
     assert "input.4: 0.01 against 1e-05" in compared.out
     began = lakeprobe(*proposed(compared.out, "first-diff"))
@@ -36,5 +33,5 @@ def test_from_nothing_to_the_planted_op(tmp_path: Path, monkeypatch: pytest.Monk
     assert f"{PLANTED} on rank 0: its argument input.4 is 0.01 against 1e-05" in cause.out
     numbers = lakeprobe(*proposed(cause.out, "show"))
     assert ["input.4", "float", "0.01", "1e-05", "differs"] in [line.split() for line in numbers.out.splitlines()]
-    for done in (overview, first, second, compared, began, cause, numbers):
+    for done in (overview, examples, compared, began, cause, numbers):
         assert done.code == 0

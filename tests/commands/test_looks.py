@@ -27,9 +27,10 @@ test_the_help_of_every_command_is_whole_and_ends_with_an_example |
 test_the_overview_names_the_origin, test_all_rows_of_all_ranks_are_on_one_sheet |
 | workbook: percents as texts, lists as messages, no colours | numbers, sentences, colours | test_book.py: \
 test_findings_are_coloured_sentences_with_percent_formats |
-| workbook: 313 pages of 515 rows, nothing frozen | landscape, one page wide, frozen | test_book.py: \
+| workbook: 313 pages of 515 rows, nothing frozen | landscape, as wide as can be read, frozen | test_book.py: \
 test_it_is_made_to_be_read_and_printed |
-| merge in the order of texts | the order of the run | test_merge.py: test_rows_stand_in_the_order_of_the_run |
+| merge in the order of texts | the order of the run | test_merge.py: test_rows_stand_in_the_order_of_the_run, \
+test_the_workbook_has_a_sheet_per_metric_in_the_order_of_the_run |
 | Python: `**options: Any` | real signatures | test_session.py: \
 test_methods_have_real_signatures_and_say_what_they_do |
 | Python: commands without a method | a method each | test_session.py: test_every_command_has_a_method |

@@ -85,7 +85,7 @@ SAME_CELLS = (
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("nobody", "theirs"), 2, "nobody is not a run in {lake} (there: ours, theirs); ingest it first"),
+        (("nobody", "theirs"), 2, "{lake} has no run nobody; it has ours, theirs; ingest it first"),
         (("ours", "theirs", "--step", "3"), 2, NO_STEP),
         (("ours", "theirs", "--kind", "layer"), 2, SAME_CELLS),
         (("ours", "theirs", "-o", "/nowhere/x.yaml"), 3, "/nowhere/x.yaml: No such file or directory; "),

@@ -36,9 +36,9 @@ def test_compacting(tmp_path: Path) -> None:
     assert lakeprobe("ingest", write_dump(tmp_path / "npu", dump_text(add=1.0)), "--lake", lake).code == 0
     listed = lakeprobe("ls", "--lake", lake).out
     compacted = lakeprobe("compact", "npu", "--lake", lake)
-    assert (compacted.code, compacted.err) == (0, "npu: 1 units of 1 steps in 7 files, 6 before\n")
+    assert (compacted.code, compacted.err) == (0, "npu: 1 unit of 1 step in 7 files, 6 before\n")
     assert lakeprobe("ls", "--lake", lake).out == listed
     split = lakeprobe("compact", "npu", "--split", "--lake", lake)
-    assert (split.code, split.err) == (0, "npu: 1 units of 1 steps in 6 files, 7 before\n")
+    assert (split.code, split.err) == (0, "npu: 1 unit of 1 step in 6 files, 7 before\n")
     unknown = lakeprobe("compact", "gpu", "--lake", lake)
-    assert (unknown.code, unknown.line) == (2, f"lakeprobe: gpu is not a run in {lake} (there: npu)")
+    assert (unknown.code, unknown.line) == (2, f"lakeprobe: {lake} has no run gpu; it has npu")

@@ -28,10 +28,11 @@ def examples() -> list[tuple[str, list[str]]]:
 
 
 def test_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(CHECKOUT)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "lake"))
     monkeypatch.setenv("COLUMNS", "80")
     shown = 0
+    assert CliRunner().invoke(app, ["examples"]).exit_code == 0
     for command, parts in examples():
         program, *words = shlex.split(command)
         assert program == "lakeprobe"

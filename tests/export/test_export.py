@@ -102,7 +102,7 @@ def test_debug_points_beside_a_dump(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there(lake: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"has no run walk \(there: run\)"):
+    with pytest.raises(UsageError, match="has no run walk; it has run"):
         export(lake, "walk", tmp_path / "out")
     with pytest.raises(UsageError, match=r"no such step and rank; it has \(step, rank\) \(0, 0\), \(0, 1\)"):
         export(lake, "run", tmp_path / "out", steps=[7])

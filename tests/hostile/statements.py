@@ -14,6 +14,8 @@ WRAPPED = (
     "CREATE OR REPLACE MACRO sly() AS TABLE {call}; SELECT * FROM sly()",
     "CREATE OR REPLACE VIEW sly AS {call}; SELECT * FROM sly",
     "SET VARIABLE sly = (SELECT count(*) FROM ({call}))",
+    "EXPLAIN ANALYZE {call}",
+    "PIVOT (SELECT 'k' AS k FROM ({call})) ON k USING count(*)",
     "WITH w AS ({call}) SELECT count(*) FROM w",
     "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('{quoted}'))",
     "SELECT * FROM query('SELECT * FROM json_execute_' || 'serialized_sql(json_serialize_sql(''{twice}''))')",

@@ -40,7 +40,7 @@ def lake(tmp_path: Path, compared: Path) -> Lake:
 def test_removing(lake: Lake) -> None:
     lake.rm("npu_vs_gpu")
     assert (lake.runs, lake.comparisons) == (["gpu", "npu"], [])
-    with pytest.raises(UsageError, match="npu_vs_gpu is neither a run nor a comparison"):
+    with pytest.raises(UsageError, match="has no run or comparison npu_vs_gpu"):
         lake.rm("npu_vs_gpu")
     lake.compare("npu", "gpu")
     lake.rm("npu")
@@ -88,7 +88,7 @@ def test_renaming_a_run_takes_its_comparisons_along(lake: Lake) -> None:
         ("npu", "a/b", "'a/b' cannot name a run"),
         ("npu_vs_gpu", "results", "results is the name of a view already"),
         ("npu_vs_gpu", "NPU", "NPU is the name of a run already"),
-        ("nothing", "new", "nothing is neither a run nor a comparison"),
+        ("nothing", "new", "has no run or comparison nothing"),
     ],
 )
 def test_names_that_do_not_go(lake: Lake, name: str, new: str, says: str) -> None:

@@ -79,6 +79,13 @@ def test_the_optimizer_takes_golden_s_calls_parameter_by_parameter():
     assert [name for name, _ in wholes([ours], golden)[0]][-2:] == ["Tensor.mul_.1.forward", "Tensor.add_.1.forward"]
 
 
+def test_an_optimizer_of_all_parameters_is_paired_in_order_where_the_values_of_some_are_not_known():
+    steps = [(f"Tensor.{api}.{number}.forward", "optimizer") for number in (0, 1) for api in ("mul_", "add_")]
+    golden = piece("Functional.linear.0.backward", *steps, blocks=(("layers.0", "a"), ("layers.0", "b")))
+    ours = piece("Functional.linear.0.backward", *steps, blocks=(("layers.0", "a"),))
+    assert [name for name, _ in wholes([ours], golden)[0]][1:] == [op for op, _ in steps]
+
+
 def test_calls_of_a_wrapped_model_pair_with_those_of_the_model():
     inner = "Module.module.Net.forward.0"
     target = piece(

@@ -17,7 +17,7 @@ CASES = ("whole_ring_flash", "whole_experts", "whole_vocabulary", "ring_flash", 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
-    assert run.make(folder, "tensor", CASES), [file.read_text()[-2000:] for file in folder.glob("*.log")]
+    assert run.make(folder, "statistics", CASES), [file.read_text()[-2000:] for file in folder.glob("*.log")]
     with lakeprobe.open(folder / "lake") as opened:
         yield opened
 

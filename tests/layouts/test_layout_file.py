@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.layouts import layout_file
 from lakeprobe.layouts.placements import Way
 
@@ -28,6 +28,7 @@ def test_axes_and_layouts(tmp_path):
         ("mixed", {"tp": Way("sum"), "dp": Way("copy")}),
         ("hidden", {"cp": Way("shard", 1), "tp": Way("shard", 2)}),
     ]
+    assert [rule.dimensions for rule in file.rules] == [None, None, 3]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ def test_axes_and_layouts(tmp_path):
         ("tensors: {'(': {tp: copy}}\n", "is no regular expression"),
         ("tensors: {a: {tp: halved}}\n", "'halved' is no way to lie over an axis"),
         ("tensors: {a: 'b s[cp'}\n", "does not name dimensions"),
+        ("tensors: {a: 'b[tp] s[tp]'}\n", "tp cuts two dimensions"),
+        ("tensors: {a: b s h}\n", "says of no dimension which axis cuts it"),
         ("tensors: {a: [tp]}\n", "is no layout"),
         ("- a\n", "is no layout file"),
         ("", "is no layout file"),
@@ -48,3 +51,12 @@ def test_errors_name_the_file(tmp_path, text, message):
     with pytest.raises(UsageError, match=r"layout\.yaml") as raised:
         written(tmp_path, text)
     assert message in str(raised.value)
+
+
+def test_a_line_is_about_an_axis_of_the_run(tmp_path):
+    file = written(tmp_path, "axes: {pp: 2, tp: 2}\ntensors: {a: {tp: copy}}\n")
+    layout_file.check_axes(file, ["tp"])
+    for axis in ("pp", "pt"):
+        wrong = written(tmp_path, f"axes: {{pp: 2, tp: 2}}\ntensors: {{a: {{{axis}: copy}}}}\n")
+        with pytest.raises(LakeError, match=f"how a lies over {axis}, along which no tensors .* write one of tp"):
+            layout_file.check_axes(wrong, ["tp"])

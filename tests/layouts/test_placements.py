@@ -174,3 +174,26 @@ def test_the_gradient_of_a_tied_parameter_is_what_the_stages_add_up():
     grads = leaf("weight", (4, 8), (4, 8), (True, True), op="Module.wte.Embedding.parameters_grad", reduced=(-1,))
     placed = decide([[grads]], (DP, TP))[grads.key]
     assert (placed.resolved, placed.added) == (True, [-1])
+
+
+def test_what_all_ranks_have_may_be_added_to_a_mean_and_not_to_a_sum():
+    loss, op = "Functional.mse_loss.0.forward", "Tensor.__add__.0.forward"
+    given = leaf("input.0", (4, 8), (8, 8), (False, True), op=loss)
+    made = leaf("output.0", (), (), (False, True), op=loss, value=5)
+    taken = leaf("input.0", (), (), (False, True), op=op, value=5)
+    same = leaf("input.1", (), (), (True, True), op=op)
+    added = leaf("output.0", (), (), (False, True), op=op)
+    assert decide([[given, made], [taken, same, added]], (DP, TP))[added.key].text((DP, TP)) == "dp: partial mean"
+    total = Leaf(Key(loss, "input.reduction", 0), "input", "scalar", "forward", None, 4, None, 1, None,
+                 (True, True), (2, 2), frozenset(), 1, "sum", "sum")  # fmt: skip
+    assert decide([[given, total, made], [taken, same, added]], (DP, TP))[added.key].unknown is not None
+
+
+def test_the_gradient_of_a_mean_is_a_sum_in_each_op_that_is_given_it():
+    loss, module = "Functional.mse_loss.0", "Module.head.Router.backward.0"
+    given = leaf("input.0", (4, 8), (8, 8), (False, True), op=f"{loss}.forward")
+    made = leaf("output.0", (), (), (False, True), op=f"{loss}.forward")
+    gradient = leaf("input.0", (), (), (True, True), op=f"{loss}.backward", value=6)
+    taken = leaf("input.1", (), (), (True, True), op=module, value=6)
+    decided = decide([[given, made], [gradient], [taken]], (DP, TP))
+    assert [decided[one.key].text((DP, TP)) for one in (gradient, taken)] == ["dp: partial sum"] * 2

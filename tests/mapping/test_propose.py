@@ -519,7 +519,7 @@ def test_an_extra_op_shifts_the_calls_behind_it(tmp_path: Path) -> None:
 
 def test_unknown_run(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, ours=DENSE)
-    with pytest.raises(UsageError, match=r"^theirs is not a run in .*lake \(there: ours\); ingest it first$"):
+    with pytest.raises(UsageError, match=r"lake has no run theirs; it has ours; ingest it first$"):
         propose("ours", "theirs", lake=lake)
 
 

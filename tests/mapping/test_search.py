@@ -236,6 +236,63 @@ def test_what_goes_into_the_same_place_pairs_where_it_is_made(tmp_path: Path, fa
     assert [op.op for op in summary.beyond_noise] == (["Functional.linear.3.forward"] if factor > 1 else [])
 
 
+def test_what_a_common_weight_multiplies_pairs_though_a_step_before_it_is_closer(tmp_path: Path) -> None:
+    embedding = {"Functional.embedding.0.forward": call([tensor(0.6, (8, 8))], tensor(1.7))}
+    fused = embedding | {
+        "Functional.scaled_dot_product_attention.0.forward": call([tensor(1.7)], tensor(2.0)),
+        "Functional.linear.0.forward": call([tensor(2.0), tensor(0.9, (8, 8))], tensor(3.3)),
+    }
+    steps = embedding | {
+        "Functional.softmax.0.forward": call([tensor(1.7)], tensor(2.01)),
+        "Torch.matmul.0.forward": call([tensor(2.01)], tensor(3.0)),
+        "Functional.linear.0.forward": call([tensor(3.0), tensor(0.9, (8, 8))], tensor(5.0)),
+    }
+    ours, theirs = dump(tmp_path / "steps", "mindspore", steps), dump(tmp_path / "fused", "pytorch", fused)
+    rows, _ = rows_of(tmp_path / "lake", ours, theirs)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"] and row["golden_name"]}
+    end = "Functional.scaled_dot_product_attention.0.forward.output.0"
+    assert paired["Torch.matmul.0.forward.output.0"] == end
+    assert "Functional.softmax.0.forward.output.0" not in paired
+
+
+def test_a_constant_is_no_counterpart_of_what_varies(tmp_path: Path) -> None:
+    targets, loss = constant(1.0, (4, 8)), constant(0.9, ())
+    ours = {"Functional.binary_cross_entropy.0.forward": call([tensor(2.0), targets], loss)}
+    theirs = {
+        "Functional.relu.0.forward": call([tensor(2.0)], tensor(2.5)),
+        "Tensor.mean.0.forward": call([tensor(2.5)], loss),
+    }
+    target, golden = dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "steps", "mindspore", theirs)
+    rows, summary = rows_of(tmp_path / "lake", target, golden)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"]}
+    assert paired["Functional.binary_cross_entropy.0.forward.output.0"] == "Tensor.mean.0.forward.output.0"
+    assert paired.get("Functional.binary_cross_entropy.0.forward.input.1") is None
+    assert summary.beyond_noise == ()
+
+
+@pytest.mark.parametrize("rows", [2, 4], ids=["a part of the batch", "the same again"])
+def test_gradients_of_two_calls_do_not_pair_with_that_of_one(tmp_path: Path, rows: int) -> None:
+    def calls(name: str, framework: str, rows: int, made: list[float], gradients: list[float]) -> Path:
+        weight, shape = tensor(0.9, (8, 8)), (rows, 8)
+        forward = {
+            f"Functional.linear.{number}.forward": call([tensor(2.0, shape), weight], tensor(out, shape))
+            for number, out in enumerate(made)
+        }
+        backward = {
+            f"Functional.linear.{number}.backward": {
+                "input": [tensor(0.6 * gradient, shape)],
+                "output": [tensor(0.3 * gradient, (8, 8))],
+            }
+            for number, gradient in reversed(list(enumerate(gradients)))
+        }
+        return dump(tmp_path / name, framework, forward | backward)
+
+    made = [3.3, 3.3] if rows == 4 else [3.1, 3.2]
+    two, one = calls("two", "pytorch", rows, made, [0.4, 0.7]), calls("one", "mindspore", 4, [3.3], [1.1])
+    found, _ = rows_of(tmp_path / "lake", two, one)
+    assert not [row for row in found if row["matched_by"] and row["golden_name"] and "backward" in row["golden_name"]]
+
+
 def test_shares_of_one_gradient_do_not_pair_by_slot(tmp_path: Path) -> None:
     def dumped(name: str, framework: str, taken: list[Json], shares: list[Json]) -> Path:
         backward = {"input": [tensor(0.6)], "output": shares}

@@ -305,7 +305,7 @@ def test_two_runs_part_where_the_defect_is(tmp_path: Path) -> None:
         rows = lake.series_drift("gpu", "npu").project("step, name, point").fetchall()
         assert rows[0] == (12, "2.weight", "gradient")
         assert lake.series_drift("gpu", "gpu").fetchall() == []
-        with pytest.raises(UsageError, match="no series of run other; it has gpu, npu"):
+        with pytest.raises(UsageError, match="no monitored run other; it has gpu, npu"):
             lake.series_drift("gpu", "other")
     said = CliRunner().invoke(app, ["drift", "gpu", "npu", "--lake", str(tmp_path / "lake")])
     assert said.stdout.startswith("npu leaves gpu in step 12 on rank 0: 2.weight, norm of its gradient\n")
@@ -347,7 +347,7 @@ def test_a_rule_of_the_user(tmp_path: Path) -> None:
             lake.watch("npu", ["nothing"])
         with pytest.raises(UsageError, match="cannot be read"):
             lake.watch("npu", ["missing.sql"])
-        with pytest.raises(UsageError, match="the lake has no series of run other; it has npu"):
+        with pytest.raises(UsageError, match="the lake has no monitored run other; it has npu"):
             lake.watch("other")
     assert not (tmp_path / "stolen.csv").exists()
 

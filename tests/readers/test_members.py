@@ -6,6 +6,7 @@ import json
 import math
 import time
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,21 @@ def test_a_key_that_is_there_twice(tmp_path: Path, name: str) -> None:
         content = json.dumps({"data": content}, indent=1).replace("OUTPUT", "output").replace("MAX", "Max")
     path.write_text(content)
     assert says in message(path)
+
+
+def test_what_follows_is_read_in_blocks() -> None:
+    """A read of 256 MiB takes 256 MiB, even at the end of the file."""
+    asked = []
+
+    class Counted(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            asked.append(size)
+            return super().read(size)
+
+    assert members._rest_of(Path("x.json"), Counted(b"tail"), 256 << 20) == b"tail"
+    assert max(asked) == members._BLOCK
+    with pytest.raises(DumpError, match="goes on for more than 0 MiB behind its entries"):
+        members._rest_of(Path("x.json"), Counted(b"tail"), 3)
 
 
 # ---- laws -------------------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def test_what_goes_wrong_is_said_and_leaves_no_file(lake: Lake, tmp_path: Path) 
     words = ("--lake", lake.path, "-o")
     failed = program("view", "nothing", *words, tmp_path / "a.html")
     assert failed.code == 2
-    assert failed.line.startswith(f"lakeprobe: nothing is neither a comparison nor a run in {lake.path}; it has demo, ")
+    assert failed.line.startswith(f"lakeprobe: {lake.path} has no comparison or run nothing; it has demo, ")
     failed = program("view", "demo", *words, tmp_path / "a.html", "--step", "7")
     assert (failed.code, failed.line) == (2, "lakeprobe: demo has no such step and rank; it has step 0 rank 0")
     failed = program("view", "demo", *words, tmp_path)

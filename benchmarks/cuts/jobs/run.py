@@ -46,12 +46,14 @@ CUTS = {
     "sequence": Cut("sequence", 2), "sequence4": Cut("sequence", 4),
     "accumulate": Cut("accumulate", 1), "accumulate2": Cut("accumulate", 2, {"times": 2}),
     "accumulate_ddp": Cut("accumulate", 2, {"times": 2, "ddp": True}),
+    "tied": Cut("tied", 2), "tied3": Cut("tied", 3), "capacity": Cut("capacity", 2), "capacity4": Cut("capacity", 4),
+    "ulysses": Cut("ulysses", 2), "ulysses4": Cut("ulysses", 4), "hybrid": Cut("hybrid", 4),
 }  # fmt: skip
 """The cuts. The whole run of a job is `whole_JOB`."""
 
 WITHOUT = {
     "accumulate": ("not_reduced", "sum_for_mean", "never_synced"), "accumulate2": ("never_synced",),
-    "accumulate_ddp": ("not_reduced", "sum_for_mean"),
+    "accumulate_ddp": ("not_reduced", "sum_for_mean"), "ulysses4": ("other_values",),
 }  # fmt: skip
 """Defects of a job that do nothing in a cut."""
 

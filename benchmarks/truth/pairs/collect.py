@@ -39,6 +39,9 @@ PAIRS = {
     "translate": ("translate_torch", "translate_mindspore"),
     "translate_torch": ("translate_torch", "translate_steps_torch"),
     "mobile": ("mobile_torch", "mobile_mindspore"),
+    "seq2seq": ("seq2seq_torch", "seq2seq_mindspore"),
+    "gan": ("gan_torch", "gan_mindspore"),
+    "grouped_torch": ("grouped_torch", "grouped_core_torch"),
 }
 
 
@@ -50,7 +53,7 @@ def side(pair: str, number: int) -> Any:
 def batch(pair: str) -> dict[str, Any]:
     """The same numbers on both sides: images, or tokens with their targets."""
     random = numpy.random.RandomState(1)
-    if pair in ("vit", "resnet", "mixer_torch", "unet", "mobile"):
+    if pair in ("vit", "resnet", "mixer_torch", "unet", "mobile", "gan"):
         return {"x": random.randn(4, 3, 16, 16).astype("f4"), "y": random.randint(0, 10, 4).astype("i4")}
     tokens = random.randint(1, 50, (2, 13)).astype("i4")
     mask = numpy.ones((2, 12), "i4")

@@ -307,9 +307,9 @@ def _outcomes(
             )
         own = Outcome(*key, "device", result.dtype.name, wide.dtype.name, list(result.shape), is_same)
         yield replace(own, measures=measure(wide, result, spread))
-        there = recorded.get(key)
-        if there is not None and there.shape == result.shape and there.dtype == result.dtype:
-            yield replace(own, origin="recorded", is_deterministic=None, measures=measure(wide, there, spread))
+        known = recorded.get(key)
+        if known is not None and known.shape == result.shape and known.dtype == result.dtype:
+            yield replace(own, origin="recorded", is_deterministic=None, measures=measure(wide, known, spread))
     has_floats = any(leaf.plain_dtype in (*_WIDER, "float64") for leaf in call.of("input"))
     if call.backward and has_floats and not any(direction == "backward" for direction, _ in device):
         yield Outcome("backward", problem="the recorded gradient fits none of the results")

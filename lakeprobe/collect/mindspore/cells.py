@@ -127,7 +127,7 @@ class Cells:
             return self._after(cell, output)
 
         first = cell.register_forward_pre_hook(before, with_kwargs=True)
-        last = _register_forward_hook(cell, after)
+        last = register_forward_hook(cell, after)
         self._handles += [first, last]
         self._before_hooks.append((cell._forward_pre_hook, first.handle_id, before))
         self._after_hooks.append((cell._forward_hook, last.handle_id, after))
@@ -173,7 +173,7 @@ class Cells:
         return hook
 
 
-def _register_forward_hook(cell: Any, hook: Callable[..., Any]) -> Any:
+def register_forward_hook(cell: Any, hook: Callable[..., Any]) -> Any:
     """Register a hook on the results of a cell, also on one with a backward of its own, where MindSpore registers none.
 
     It does call such a hook, behind what `bprop` covers.

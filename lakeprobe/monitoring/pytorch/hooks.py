@@ -8,18 +8,16 @@ from typing import Any
 
 import torch
 import torch.optim.optimizer as hooking
-from torch import nn
+from torch import distributed, nn
 
 from lakeprobe.collect.pytorch.modules import accumulator
-from lakeprobe.monitoring import measures, scaling
-from lakeprobe.monitoring.communication import Communication
+from lakeprobe.errors import UsageError
 from lakeprobe.monitoring.meter import Guard, Meter
-from lakeprobe.monitoring.modules import Modules
-from lakeprobe.monitoring.settings import Settings, fits
+from lakeprobe.monitoring.pytorch import scaling, tensors
+from lakeprobe.monitoring.pytorch.communication import Communication
+from lakeprobe.monitoring.pytorch.modules import Modules
+from lakeprobe.monitoring.settings import ANY, Settings, fits
 from lakeprobe.monitoring.writing import Row
-
-ANY = "any optimizer"
-"""In place of an optimizer: each step of any of them ends a step."""
 
 _MAIN_GRADIENT = "main_grad"
 """Where Megatron accumulates a parameter's gradient, in a hook on the parameter's node, which runs before ours."""
@@ -34,7 +32,7 @@ class Hooks:
     ) -> None:  # fmt: skip
         """Hook into `model` and `optimizer`. `guard` wraps every hook; `ended` is called after each optimizer step."""
         models = [model] if isinstance(model, nn.Module) else list(model)
-        self.meter = Meter(settings, step)
+        self.meter = Meter(tensors, settings, step)
         self._optimizer = optimizer
         self._parameters = {
             name: parameter
@@ -63,8 +61,7 @@ class Hooks:
     def log(self, name: str, value: float | torch.Tensor) -> None:
         """Measure a number of the script, such as the loss. Each time in a step after the first has a micro step."""
         number = self.meter.count(name, "logged") or None
-        kept = value if isinstance(value, torch.Tensor) else float(value)
-        self.meter.numbers(name, "logged", {"value": kept}, number)
+        self.meter.numbers(name, "logged", {"value": value}, number)
 
     def before_update(self, optimizer: Any = None) -> None:
         """Measure what the optimizer is going to use: gradients that are reduced, moments, parameters as they were.
@@ -85,7 +82,7 @@ class Hooks:
             if gradient is not None:
                 meter.measure(name, "gradient", gradient, again, scale)
                 if moment is not None and meter.wants("agreement") and moment.numel():
-                    meter.numbers(name, "agreement", {"value": measures.agreement(gradient, moment)}, again)
+                    meter.numbers(name, "agreement", {"value": tensors.agreement(gradient, moment)}, again)
             if moment is not None:
                 meter.measure(name, "moment1", moment, again)
             meter.measure(name, "parameter", parameter, again)
@@ -145,6 +142,10 @@ class Hooks:
             self._keep(hooking.register_optimizer_step_post_hook(lambda *_: after_update()))
         elif isinstance(optimizer, (list, tuple, torch.optim.Optimizer)):  # of several the last one ends the step
             several = _several(optimizer)
+            for each in several:
+                if not hasattr(each, "register_step_pre_hook"):
+                    kind = type(each).__name__
+                    raise UsageError(f"monitor: a list of optimizers has an item of type {kind}, which is no optimizer")
             for each in several:
                 self._keep(each.register_step_pre_hook(_ahead(before_update)))
             self._keep(several[-1].register_step_post_hook(lambda *_: after_update()))
@@ -241,6 +242,11 @@ class Hooks:
 
     def _keep(self, handle: Any) -> None:
         self._removals.append(handle.remove)
+
+
+def rank() -> int:
+    """Return the rank of this process, 0 if the job is not distributed."""
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def named(models: Sequence[nn.Module], method: str) -> Iterator[tuple[str, Any]]:

@@ -12,8 +12,9 @@ from torch import nn
 
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
 from lakeprobe.errors import LakeprobeError
-from lakeprobe.monitoring import features
+from lakeprobe.monitoring import slots
 from lakeprobe.monitoring.meter import Guard, Meter
+from lakeprobe.monitoring.pytorch import features
 from lakeprobe.monitoring.settings import fits
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ class Modules:
             if not self._meter.on or not module.training:
                 open_calls.append(None)
                 return
-            self._forward(name, "input", _named_tensors(_arguments(arguments, keywords)))
+            self._forward(name, "input", slots.named(slots.of_call(arguments, keywords), _is_tensor))
             open_calls.append(self._boundary(name, arguments) if backward else None)
 
         def after(_: nn.Module, _arguments: Any, _keywords: Any, output: Any) -> Any:
             boundary = open_calls.pop() if open_calls else None
             if output is None or not self._meter.on or not module.training:
                 return None
-            self._forward(name, "output", _named_tensors(output))
+            self._forward(name, "output", slots.named(output, _is_tensor))
             if boundary is None:
                 return None
             boundary.result_slots = _slots(output)
@@ -88,8 +89,8 @@ class Modules:
     def _boundary(self, name: str, arguments: tuple[Any, ...]) -> _ModuleBoundary:
         """Watch the gradients of one call of a module."""
         tensors = watched(arguments)
-        slots = _slots(arguments)
-        argument_slots = [slots.get(id(tensor), f"[{number}]") for number, tensor in enumerate(tensors)]
+        places = _slots(arguments)
+        argument_slots = [places.get(id(tensor), f"[{number}]") for number, tensor in enumerate(tensors)]
 
         def ends(of_results: tuple[Any, ...], of_arguments: tuple[Any, ...]) -> None:
             result_slots = list(boundary.result_slots.values())
@@ -148,29 +149,13 @@ class _Passing:
         return hidden
 
 
-def _arguments(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-    """Return the arguments as one value whose parts have the names of places."""
-    return arguments if not keywords else {**dict(enumerate(arguments)), **keywords}
-
-
 def _slots(value: Any) -> Slots:
-    slots: Slots = {}
-    for slot, tensor in _named_tensors(value, every=False):
-        slots.setdefault(id(tensor), slot)
-    return slots
+    """Return the places of the tensors that backward may pass."""
+    found: Slots = {}
+    for slot, tensor in slots.named(value, lambda each: isinstance(each, torch.Tensor) and each.requires_grad):
+        found.setdefault(id(tensor), slot)
+    return found
 
 
-def _named_tensors(value: Any, slot: str = "", *, every: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a value, each with its place: none for a tensor alone, [0] or ['key'] in others.
-
-    Without `every` only those that backward may pass.
-    """
-    if isinstance(value, torch.Tensor):
-        if every or value.requires_grad:
-            yield slot, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _named_tensors(item, f"{slot}[{key!r}]", every=every)
-    elif isinstance(value, (tuple, list)):
-        for number, item in enumerate(value):
-            yield from _named_tensors(item, slot if len(value) == 1 else f"{slot}[{number}]", every=every)
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
