@@ -18,11 +18,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from typer import Typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from lakeprobe import resources
-from lakeprobe.cli import app
+from lakeprobe.commands.layout import functions
 from lakeprobe.compare.rule import CONTRACT
 from lakeprobe.diagnostics import ExitCode
 from lakeprobe.lake.connection import connect
@@ -78,7 +77,7 @@ def commands_page() -> str:
         "",
         *_OF_ALL,
     ]
-    for name, function in commands(app):
+    for name, function in functions():
         lines += _command(name, function)
     return "\n".join(lines) + "\n"
 
@@ -226,17 +225,6 @@ def main(arguments: list[str]) -> int:
 
 
 # ---- commands ---------------------------------------------------------------------------------------------
-
-
-def commands(group: Typer, before: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield every command of `group` and of the groups in it, with its full name."""
-    for command in group.registered_commands:
-        assert command.name is not None
-        assert command.callback is not None
-        yield before + command.name, command.callback
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        yield from commands(inner.typer_instance, f"{before}{inner.name} ")
 
 
 def _command(name: str, function: Callable[..., Any]) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from itertools import chain
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -66,22 +67,45 @@ class _OnDemand(Mapping[str, Any]):
         return _made(name)
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(GROUPS.values())
+        return _names()
 
     def __len__(self) -> int:
         return sum(map(len, GROUPS.values()))
 
 
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield every command by its full name, as `rules list`, with its function."""
+    for name in _names():
+        module = _module(name)
+        if hasattr(module, "app"):
+            yield from ((f"{name} {inner.name}", inner.callback) for inner in module.app.registered_commands)
+        else:
+            yield name, _function(module, name)
+
+
+def _names() -> Iterator[str]:
+    return chain.from_iterable(GROUPS.values())
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"lakeprobe.commands.{name.replace('-', '_')}")
+
+
+def _function(module: ModuleType, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(module, name.replace("-", "_"))
+    return function
+
+
 @cache
 def _made(name: str) -> Any:
-    if name not in chain.from_iterable(GROUPS.values()):
+    if name not in _names():
         raise KeyError(name)
-    module = import_module(f"lakeprobe.commands.{name.replace('-', '_')}")
+    module = _module(name)
     program = typer.Typer(rich_markup_mode=None, add_completion=False)
     if hasattr(module, "app"):
         program.add_typer(module.app, name=name)
         return typer.main.get_group(program).commands[name]
-    program.command(name, cls=Command)(getattr(module, name.replace("-", "_")))
+    program.command(name, cls=Command)(_function(module, name))
     return typer.main.get_command(program)
 
 

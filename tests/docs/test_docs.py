@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import lakeprobe
 from lakeprobe import resources, schema
 from lakeprobe.cli import app
+from lakeprobe.commands.layout import functions
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.run import compare
 from lakeprobe.errors import RuleError
@@ -39,7 +40,7 @@ def generator() -> ModuleType:
     return module
 
 
-COMMANDS = [name for name, _ in generator().commands(app)]
+COMMANDS = [name for name, _ in functions()]
 
 
 # ---- reference pages --------------------------------------------------------------------------------------
