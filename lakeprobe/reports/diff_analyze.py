@@ -44,7 +44,8 @@ def write(comparison: StoredComparison, found: FirstDifference, place: Path) -> 
 def _op(unit: ComparedUnit, op: str, seq: int | None) -> dict[str, Any]:
     columns = ("NPU MD5",) if unit.kind == "digest" else _STATISTICS
     with table.opened(unit) as connection:
-        rows = connection.execute(resources.sql("analysis/first_difference/records"), {"seq": seq})
+        records = resources.sql("analysis/first_difference/records")
+        rows = connection.execute(f"WITH cells AS ({table.cells(connection, unit)}) {records}", {"seq": seq})
         names = [column[0] for column in rows.description]
         cells = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
     sides: dict[str, dict[str, Any]] = {"input": {}, "output": {}}

@@ -1,6 +1,6 @@
 -- records: what the target recorded of one op, in the words of msprobe's diff_analyze file.
 -- grain: one leaf of the op, without a module's parameters (as in msprobe)
--- parameters: $seq (the op's place in the target); the views results, stacks and cells of one (step, rank)
+-- parameters: $seq (the op's place in the target); results and stacks of one (step, rank), and cells, its rows as texts
 SELECT
     if(role = 'input', 'input', 'output') AS side,
     cells.*,
