@@ -149,8 +149,11 @@ class _Rows:
         for unit, taken, side, agrees in zip(
             self.units, self.taken, self.matches.sides, self.matches.agrees, strict=True
         ):
-            may_pair = (side.of_leaf < 0) | agrees[side.of_leaf] if by_value else True
-            found.append(_has_free(unit, taken, numpy.where(may_pair, unit.columns.op, -1), len(unit.ops)))
+            op = unit.columns.op.copy()
+            if by_value:
+                tensor = side.of_leaf >= 0
+                op[tensor] = numpy.where(agrees[side.of_leaf[tensor]], op[tensor], -1)
+            found.append(_has_free(unit, taken, op, len(unit.ops)))
         return found
 
     def add(self, leaf: Leaf, other: Leaf, confidence: float, *evidence: str) -> None:

@@ -35,9 +35,9 @@ def renamed(dump: Path) -> None:
 
 
 def thinned(dump: Path) -> None:
-    """Leave out the first call of each function: of no two modules the same, which would be another program."""
+    """Leave out every seventh op of the dump."""
     content = json.loads((dump / "dump.json").read_text())
-    content["data"] = {name: entry for name, entry in content["data"].items() if ".0." not in name}
+    content["data"] = {name: entry for place, (name, entry) in enumerate(content["data"].items()) if place % 7}
     (dump / "dump.json").write_text(json.dumps(content))
 
 
