@@ -274,3 +274,4 @@ def test_what_mindspore_has_not_is_refused(tmp_path: Path) -> None:
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     with pytest.raises(UsageError, match="only the dynamic graph is monitored"):
         lakeprobe.monitor(model, **options)
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)  # tests of other files run in this process, too
