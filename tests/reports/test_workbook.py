@@ -185,7 +185,7 @@ def test_sheets_can_be_read_and_filtered(hostile: StoredComparison, tmp_path: Pa
     book = written(hostile, tmp_path)
     assert book.sheetnames == ["summary", "findings", "rows"]
     for sheet in (book["findings"], book["rows"]):
-        assert sheet.freeze_panes == "A2"
+        assert sheet.freeze_panes == "B2"
         assert sheet.auto_filter.ref == sheet.dimensions
         assert sheet["A1"].font.b
         assert all(10 <= sheet.column_dimensions[row.column_letter].width <= 80 for row in cells(sheet)[0])
