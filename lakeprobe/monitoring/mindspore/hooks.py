@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mindspore
-from mindspore import Tensor, nn
+from mindspore import Tensor
 from mindspore.common.api import _no_grad
 from mindspore.communication import GlobalComm, get_rank
 
@@ -174,7 +174,7 @@ def _several(optimizer: Any) -> Sequence[Any]:
 def _named_parameters(models: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the parameters of all models, or those that an optimizer in their place updates."""
     for prefix, model in _numbered(models):
-        if isinstance(model, nn.Optimizer) or optimizers.is_optimizer(model):
+        if optimizers.is_optimizer(model):
             named: Mapping[str, Any] = {parameter.name: parameter for parameter in model.parameters}
         else:
             named = dict(model.parameters_and_names())
