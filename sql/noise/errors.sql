@@ -14,7 +14,7 @@
 --   of that
 WITH
     leaves AS (
-        SELECT l.*, o.module_key, o.op_kind, o.direction, o.is_leaf
+        SELECT l.*, o.api, o.module_key, o.op_kind, o.direction, o.is_leaf
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE l.is_paired
@@ -33,7 +33,8 @@ WITH
         WHERE is_input AND is_float AND is_leaf AND direction = 'backward'
         GROUP BY number
     ),
-    -- a gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left
+    -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
+    -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper),
@@ -41,6 +42,8 @@ WITH
                 CASE
                     WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
                     WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
+                    WHEN regexp_matches(api, '(?i)softmax') OR is_normalisation(api)
+                        THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm, 0))
                 END,
                 1
             ) AS share,
