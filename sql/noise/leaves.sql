@@ -109,7 +109,7 @@ WITH
             OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
         FROM sides
     ),
-    apart AS (
+    distances AS (
         SELECT
             *,
             if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
@@ -130,7 +130,7 @@ WITH
                 OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))
             ) AS is_nonfinite,
             coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured
-        FROM apart
+        FROM distances
     ),
     estimated AS (
         SELECT
