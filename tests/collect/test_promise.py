@@ -300,7 +300,7 @@ def test_backward_that_goes_twice_through_an_op_is_kept_once_and_told(memory: Me
     watched.close()
     assert "Torch.tanh.0.backward" in bodies(memory)
     assert memory.notes == [
-        "backward went through ops again 2 times, first through Tensor.sum.0.backward; only the first time is recorded"
+        "backward went through ops again 2 times, first through Tensor.sum.0.backward; the last time is recorded"
     ]
 
 

@@ -281,7 +281,7 @@ class Capture:
         repeated = self.recorder.repeated
         if repeated:
             repeats = f"backward went through ops again {len(repeated)} times, first through {repeated[0]}"
-            self._sink.note(f"{repeats}; only the first time is recorded")
+            self._sink.note(f"{repeats}; the last time is recorded")
             repeated.clear()
         new = self.recorder.failures[self._noted :]
         if new:
