@@ -284,7 +284,10 @@ class UnitSink:
         """Start the process that makes units. If it cannot start, the next command that opens the lake makes them."""
         if self._builder is not None:
             return
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "OPENBLAS_NUM_THREADS": "1",  # numpy starts its threads when it is imported, and nothing here needs them
+        }
         with suppress(OSError):
             self._builder = subprocess.Popen(  # noqa: S603 our own program
                 [sys.executable, "-m", recovery.__name__, str(self._lake)],
