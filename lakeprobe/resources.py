@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 @cache
@@ -54,7 +57,7 @@ def quote_identifier(name: str) -> str:
 
 def file_pattern(path: Path) -> str:
     """Return a pattern that matches `path` only: DuckDB reads every file name as a pattern."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+    return _WILDCARD.sub(r"[\g<0>]", str(path))
 
 
 def quote_text(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import resources
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import views
-from lakeprobe.lake.connection import parsed, set_variable
+from lakeprobe.lake.connection import keep_footers, parsed, set_variable
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
@@ -34,6 +34,7 @@ def stage_connection(
     views of both have only these. So no stage reads the files of another step or rank.
     """
     with interruptible(connection.cursor()) as stages:
+        keep_footers(stages)
         views.share(connection, stages)
         _limit(stages, views.OF_UNITS, {"step": run_steps, "rank": ranks})
         _limit(stages, views.OF_COMPARISONS, {"step": steps, "rank": ranks})

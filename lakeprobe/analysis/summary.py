@@ -11,7 +11,7 @@ from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.verdict import Coverage, Verdict, coverage_of
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, SUSPECTS_FILE, StoredComparison
-from lakeprobe.lake.connection import columns_of, connect
+from lakeprobe.lake.connection import columns_of, connect, keep_footers
 
 if TYPE_CHECKING:
     import duckdb
@@ -135,6 +135,7 @@ def summarise(comparison: StoredComparison) -> Summary:
     """Return the summary of a comparison in the lake."""
     connection = connect(macros=_MACROS)
     try:
+        keep_footers(connection)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
             files = [unit.folder / file for unit in comparison.units]
             # an older comparison has no suspects

@@ -14,20 +14,28 @@ if TYPE_CHECKING:
 _SIGNATURES = "collectives"
 """The CSV file with the positions of the arguments of each API."""
 
-_OF_RUN = ("calls", "leaves", "places")
+_OF_RUN = ("leaves", "places")
 _STAGES = (
-    "calls", "leaves", "ways", "samples", "parts", "arguments", "counts", "groups", "single", "batched", "places",
+    "leaves", "ways", "samples", "parts", "arguments", "counts", "groups", "single", "batched", "places",
 )  # fmt: skip
+"""The stages after transfer_calls, and those of them that read the tables of the run."""
 
 
 def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str | None, table: str = "transfers") -> None:
     """Create the temporary table `table`: a row per collective call, send and receive of `run`; empty if it is None."""
-    source = f"read_csv({quote_text(file_pattern(resources.data(_SIGNATURES)))}, header = true, all_varchar = true)"
-    signatures = f"SELECT * REPLACE (is_function::INTEGER AS is_function) FROM {source}"
-    stages.execute(f"CREATE OR REPLACE TEMP TABLE transfer_signatures AS {signatures}")
+    if run is None or not _keep_calls(stages, run):
+        keep(stages, table, "communication/no_transfers")
+        return
     for stage in _STAGES:
         parameters = {"run": run} if stage in _OF_RUN else None
         keep(stages, f"transfer_{stage}", f"communication/transfer_{stage}", parameters)
-        if stage == "calls" and not stages.table("transfer_calls").limit(1).fetchall():
-            run = None  # nothing to look for among the tensors
     keep(stages, table, "communication/transfers")
+
+
+def _keep_calls(stages: duckdb.DuckDBPyConnection, run: str) -> bool:
+    """Create transfer_calls, and the table that it reads. Returns whether it has any."""
+    source = f"read_csv({quote_text(file_pattern(resources.data(_SIGNATURES)))}, header = true, all_varchar = true)"
+    signatures = f"SELECT * REPLACE (is_function::INTEGER AS is_function) FROM {source}"
+    stages.execute(f"CREATE OR REPLACE TEMP TABLE transfer_signatures AS {signatures}")
+    keep(stages, "transfer_calls", "communication/transfer_calls", {"run": run})
+    return bool(stages.table("transfer_calls").limit(1).fetchall())

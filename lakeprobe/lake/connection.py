@@ -63,6 +63,14 @@ def connect(threads: int | None = None, macros: Iterable[str] = MACROS) -> duckd
     return interruptible(connection)
 
 
+def keep_footers(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keep the footers of Parquet files, which do not change, for the statements of an analysis: each reads the files.
+
+    With hundreds of small files, parsing the footers again takes a sixth of the analysis.
+    """
+    connection.execute("SET parquet_metadata_cache = true")
+
+
 def share_done(connection: duckdb.DuckDBPyConnection) -> Callable[[], float]:
     """Let DuckDB follow the queries of `connection`; returns what it estimates to be done of one, from 0 to 1.
 

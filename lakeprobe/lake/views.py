@@ -83,9 +83,9 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
     units = (name for table in UNIT_TABLES for name in (table, *(f"{form}_{table}" for form in _COMPACTED)))
-    variables = map(_variable, (*units, *MERGED_TABLES, *_PARTITIONS))
-    for name in (_DEPTH, _STALE, *variables):
-        [(value,)] = connection.execute("SELECT getvariable($name)", {"name": name}).fetchall()
+    names = [_DEPTH, _STALE, *map(_variable, (*units, *MERGED_TABLES, *_PARTITIONS))]
+    values = connection.execute("SELECT " + ", ".join(f"getvariable('{name}')" for name in names)).fetchall()[0]
+    for name, value in zip(names, values, strict=True):
         if value is not None:
             other.execute(f"SET VARIABLE {name} = $value", {"value": value})
 

@@ -25,21 +25,21 @@ class Texts:
     """The distinct texts of a table. `number` gives the number of a text, -1 for None."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, in the order of their numbers."""
+        return list(self._numbers)
 
     def number(self, text: str | None) -> int:
         """Return the number of `text`; a new text gets the next one."""
-        if text is None:
-            return -1
-        number = self._numbers.setdefault(text, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        return number
+        return -1 if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def numbers(self, texts: Sequence[str | None]) -> np.ndarray[Any, Any]:
         """Return the numbers of `texts`."""
-        return integers([self.number(text) for text in texts])
+        numbers = self._numbers
+        return integers([-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts])
 
 
 def integers(values: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -45,6 +45,14 @@ def by_op(rows: Rows, rank: int) -> dict[str, dict[str, Any]]:
     return {row["op"].split(".", 1)[1].removesuffix(".forward"): row for row in rows if row["rank"] == rank}
 
 
+def test_a_run_without_calls_has_no_rows_of_the_same_columns(tmp_path: Path) -> None:
+    with Lake(tmp_path / "lake") as lake:
+        lake.ingest(write(tmp_path / "dump", job(), "statistics"), run="job", jobs=1)
+        lake.ingest(resources.examples()["demo"] / "golden", run="alone", jobs=1)
+        some, none = lake.transfers("job"), lake.transfers("alone")
+        assert (none.columns, none.types, none.fetchall()) == (some.columns, some.types, [])
+
+
 def test_every_call_of_the_job_has_its_group_partners_and_tensors(tmp_path: Path) -> None:
     rows = transfers_of(tmp_path, write(tmp_path / "dump", job(), "statistics"))
     one = by_op(rows, 1)
