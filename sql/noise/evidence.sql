@@ -290,7 +290,7 @@ WITH
             AND phase = 'forward'
             AND n > 1
             AND golden_norm > 0
-            AND golden_norm < 1e30
+            AND NOT is_masked
         GROUP BY number
     ),
     found AS (
