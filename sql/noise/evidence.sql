@@ -68,7 +68,7 @@ WITH
             AND NOT (is_written(p.target_number) AND is_written(p.golden_number)) AS is_measured
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
-        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
         CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
