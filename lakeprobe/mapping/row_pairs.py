@@ -332,10 +332,11 @@ class _Rows:
     def alike(self) -> Iterable[list[int]]:
         """Return the open pairs, by index, in groups whose ops have the same kinds, slots, shapes and free leaves."""
         groups: dict[Hashable, list[int]] = defaultdict(list)
+        free = [numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row].tobytes()
+                for taken, unit in zip(self.taken, self.units, strict=True)]  # fmt: skip
         for number in self.open_pairs(by_value=False):
             pair = self.pairs[number]
-            forms = (form.of(op, taken) for form, op, taken in zip(
-                self.forms, (pair.target, pair.golden), self.taken, strict=True))  # fmt: skip
+            forms = self.forms[0].of(pair.target, free[0]), self.forms[1].of(pair.golden, free[1])
             groups[pair.how in _BY_PATH, *forms].append(number)
         return groups.values()
 
@@ -522,14 +523,14 @@ class _Forms:
 
     def __init__(self, unit: Unit) -> None:
         columns = unit.columns
-        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind)
+        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind).tolist()
 
-    def of(self, op: Op, taken: bytearray) -> Hashable:
-        """Return a key that is equal for ops of one form with the same free leaves."""
+    def of(self, op: Op, free: bytes) -> Hashable:
+        """Return a key that is equal for ops of one form with the same free leaves; `free` says it of all leaves."""
         start = op.leaves[0].place
-        leaves = self.leaves[start : start + len(op.leaves)].tobytes()
-        free = tuple([taken[leaf.row] for leaf in op.leaves])
-        return (op.kind, op.direction, op.family, op.path if op.kind == "api" else "", leaves, free)
+        end = start + len(op.leaves)
+        path = op.path if op.kind == "api" else ""
+        return (op.kind, op.direction, op.family, path, tuple(self.leaves[start:end]), free[start:end])
 
 
 class _Neighbours:

@@ -275,15 +275,17 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
     taken_alone[taken_alone] = partner[tensor[taken_alone]] < 0
-    near = agrees & (columns.elements[side.first] > 1)
+    near = (agrees & (columns.elements[side.first] > 1)).tolist()
     for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
         shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
+        agreeing = [each for role, each in shown if role == "output" and (each.is_rejoining or near[each.number])]
+        if not agreeing:
+            continue
         taken = {tensor for role, tensor in shown if role != "output"}
-        alone = [tensor for tensor in taken if tensor.partner is None and not tensor.is_rejoining]
-        made = {tensor for role, tensor in shown if role == "output"} - taken
-        agreeing = {each.leaf.kind for each in made if each.is_rejoining or near[each.number]}
-        for each in alone:
-            each.is_rejoining = "float" in agreeing if each.leaf.kind == "float" else bool(agreeing)
+        kinds = {tensor.leaf.kind for tensor in agreeing if tensor not in taken}
+        for tensor in taken:
+            if tensor.partner is None and not tensor.is_rejoining:
+                tensor.is_rejoining = "float" in kinds if tensor.leaf.kind == "float" else bool(kinds)
 
 
 def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
