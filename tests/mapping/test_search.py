@@ -270,6 +270,25 @@ def test_a_constant_is_no_counterpart_of_what_varies(tmp_path: Path) -> None:
     assert summary.beyond_noise == ()
 
 
+@pytest.mark.parametrize(("step", "is_paired"), [(5.2, False), (5.02, True)], ids=["far", "near"])
+def test_what_a_step_takes_is_no_counterpart_if_it_is_far_and_the_results_agree(
+    tmp_path: Path, step: float, is_paired: bool
+) -> None:
+    ours = {
+        "Functional.relu.0.forward": call([tensor(90.0)], tensor(5.0)),
+        "Functional.linear.0.forward": call([tensor(2.0), tensor(5.0)], tensor(3.3)),
+    }
+    theirs = {
+        "Primitive.mul.Mul.0.forward": call([tensor(2.0), tensor(step)], tensor(1.1)),
+        "Primitive.bias_add.BiasAdd.0.forward": call([tensor(1.1), tensor(0.3, (8,))], tensor(3.3)),
+    }
+    target, golden = dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "steps", "mindspore", theirs)
+    rows, _ = rows_of(tmp_path / "lake", target, golden)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"] and row["golden_name"]}
+    expected = "Primitive.mul.Mul.0.forward.input.1" if is_paired else None
+    assert paired.get("Functional.linear.0.forward.input.1") == expected
+
+
 @pytest.mark.parametrize("rows", [2, 4], ids=["a part of the batch", "the same again"])
 def test_gradients_of_two_calls_do_not_pair_with_that_of_one(tmp_path: Path, rows: int) -> None:
     def calls(name: str, framework: str, rows: int, made: list[float], gradients: list[float]) -> Path:
