@@ -11,7 +11,7 @@ from collections import Counter
 import numpy
 
 from lakeprobe.mapping.ops import Op
-from lakeprobe.mapping.units import Columns, Numbers, Unit, equal_rows
+from lakeprobe.mapping.units import Columns, Numbers, Unit, row_codes
 
 _GRID, _ORIGIN = 1e3, 1e6
 """Grid steps per factor e for statistics, and the grid point of 1."""
@@ -40,7 +40,7 @@ class Fingerprints(dict[Op, Counter[int]]):
         both = target.columns, golden.columns
         keys = [numpy.concatenate(of_both) for of_both in zip(*map(_keys, both), strict=True)]
         says_nothing = numpy.concatenate([*map(_says_nothing, both)])
-        codes = numpy.where(says_nothing, -1, equal_rows(*keys)).tolist()
+        codes = numpy.where(says_nothing, -1, row_codes(*keys)).tolist()
         return cls(codes[: len(target.leaves)]), cls(codes[len(target.leaves) :])
 
 
