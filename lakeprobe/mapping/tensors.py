@@ -69,9 +69,9 @@ class Tensor:
 class Tensors:
     """The tensors of a run in order of their first sight, also as columns.
 
-    `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if statistics do not identify one, as if all
-    elements are one number. `leaves`: the indexes of all leaves with a tensor, tensor by tensor. Those of tensor k begin
-    at `starts[k]`. The last element of `starts` is their total number.
+    `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if statistics do not identify one, as where all
+    elements are one number. `leaves`: the indexes of all leaves with a tensor, tensor by tensor. Those of tensor k
+    begin at `starts[k]`. The last element of `starts` is their total number.
     """
 
     all: list[Tensor]
