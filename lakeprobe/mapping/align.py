@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TypeVar
 
+from lakeprobe.mapping.fingerprints import Fingerprints
 from lakeprobe.mapping.ops import Op, common_end, distance, in_common, relation, same_values
 from lakeprobe.mapping.tensors import Matches, are_elsewhere, excludes
 from lakeprobe.mapping.units import Unit
@@ -52,7 +53,7 @@ def align(target: Unit, golden: Unit, matches: Matches) -> list[Pair]:
     """
     if len(target.ops) == len(golden.ops) and all(map(_same_ops, target.ops, golden.ops)):
         return [Pair(op, other, SEQUENCE) for op, other in zip(target.ops, golden.ops, strict=True)]
-    found = _Alignment(target.ops, golden.ops)
+    found = _Alignment(target, golden)
     for op, other in ops_by_tensors(target, golden, matches):
         found.add(op, other, "same values")
     found.modules()
@@ -66,8 +67,9 @@ def align(target: Unit, golden: Unit, matches: Matches) -> list[Pair]:
 class _Alignment:
     """The pairs found so far, and what follows from them for other pairs."""
 
-    def __init__(self, target: Sequence[Op], golden: Sequence[Op]) -> None:
-        self.target, self.golden = target, golden
+    def __init__(self, target: Unit, golden: Unit) -> None:
+        self.target, self.golden = target.ops, golden.ops
+        self.fingerprints = Fingerprints.of(target, golden)
         self.pairs: dict[str, Pair] = {}
         self.taken: set[str] = set()
         self.paths: dict[str, str] = {}
@@ -163,7 +165,8 @@ class _Alignment:
                     weights[index, place[other]] = _KNOWN
         free = [op for op in ours if op.name not in self.pairs], [op for op in theirs if op.name not in self.taken]
         places = {op.name: index for index, op in enumerate(ours)}, place
-        for index, other_index in {(places[0][op.name], places[1][other.name]) for op, other in likely_pairs(*free)}:
+        likely = {(places[0][op.name], places[1][other.name]) for op, other in self.likely_pairs(*free)}
+        for index, other_index in likely:
             weight = self.score(ours[index], theirs[other_index])
             if weight > 0:
                 weights[index, other_index] = weight
@@ -174,6 +177,11 @@ class _Alignment:
                 self.gap(ours[left + 1 : right], theirs[other_left + 1 : other_right])
         for index, other_index in chain:
             self.add(ours[index], theirs[other_index], "order and fingerprint")
+
+    def likely_pairs(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
+        """Yield ops that share a rare fingerprint, or whose names differ only in the first word."""
+        yield from _share_one(ours, theirs, *(of_side.__getitem__ for of_side in self.fingerprints))
+        yield from _share_one(ours, theirs, _own_names, _own_names)
 
     def without_equal_ends(self, ours: Sequence[Op], theirs: Sequence[Op]) -> tuple[Sequence[Op], Sequence[Op]]:
         """Add the pairs that are the same at both ends, and return the ops between them.
@@ -214,14 +222,19 @@ class _Alignment:
         if _contradict(target, golden) or _are_steps(target, golden):
             return 0.0
         kind = relation(target, golden)
-        count = in_common(target.fingerprints, golden.fingerprints)
-        if not kind and (count < 2 or target.carries or golden.carries or not _produces_one_of(target, golden)):
+        count = in_common(self.fingerprints[0][target], self.fingerprints[1][golden])
+        if not kind and (count < 2 or target.carries or golden.carries or not self.produces_one_of(target, golden)):
             return 0.0
         shapes = in_common(target.shapes, golden.shapes)
         if kind and target.leaves and golden.leaves and not shapes and not count:
             return 0.0
         score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
         return score + (1.0 if target.name == golden.name else 0.0)
+
+    def produces_one_of(self, target: Op, golden: Op) -> bool:
+        """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""
+        codes, known = self.fingerprints[0].codes, self.fingerprints[1][golden]
+        return any(leaf.role == "output" and codes[leaf.place] in known for leaf in target.leaves)
 
     def _context(self, target: Op, golden: Op) -> float:
         """Return the evidence of the paths' ends, and of the pairs of the enclosing module and of the forward call."""
@@ -252,11 +265,6 @@ def _are_steps(target: Op, golden: Op) -> bool:
     return bool(outputs) and all(excludes(leaf, other) for leaf, other in outputs)
 
 
-def _produces_one_of(target: Op, golden: Op) -> bool:
-    """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""
-    return any(leaf.role == "output" and leaf.fingerprint in golden.fingerprints for leaf in target.leaves)
-
-
 def _wired_otherwise(target: Op, golden: Op) -> bool:
     """Return whether some slot of the two has tensors that both runs have, but different ones."""
     slots = {leaf.slot: leaf for leaf in golden.leaves}
@@ -280,18 +288,22 @@ def _by_path(op: Op, other: Op) -> str:
     return "same module path" if op.path == other.path else "paired module"
 
 
-def likely_pairs(ours: Sequence[Op], theirs: Sequence[Op]) -> Iterable[tuple[Op, Op]]:
-    """Yield ops that share a rare fingerprint, or whose names differ only in the first word."""
-    for keys in (lambda op: op.fingerprints, _own_names):
-        alike: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
-        for side, found in zip((ours, theirs), alike, strict=True):
-            for op in side:
-                for key in keys(op):
-                    found[key].append(op)
-        for key, ops in alike[0].items():
-            others = alike[1].get(key, ())
-            if len(ops) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
-                yield from ((op, other) for op in ops for other in others)
+def _share_one(
+    ours: Sequence[Op],
+    theirs: Sequence[Op],
+    our_keys: Callable[[Op], Iterable[Hashable]],
+    their_keys: Callable[[Op], Iterable[Hashable]],
+) -> Iterator[tuple[Op, Op]]:
+    """Yield ops with a common key that few others have."""
+    alike: tuple[dict[Hashable, list[Op]], dict[Hashable, list[Op]]] = (defaultdict(list), defaultdict(list))
+    for side, keys, found in zip((ours, theirs), (our_keys, their_keys), alike, strict=True):
+        for op in side:
+            for key in keys(op):
+                found[key].append(op)
+    for key, ops in alike[0].items():
+        others = alike[1].get(key, ())
+        if len(ops) <= _MOST_ALIKE and len(others) <= _MOST_ALIKE:
+            yield from ((op, other) for op in ops for other in others)
 
 
 def _form(op: Op) -> Hashable:

@@ -88,7 +88,7 @@ class _Gathered:
                 continue
             if len(parts) != 1 or len(others) != 1 or not self.may_be_rows(parts[0].leaf, others[0].leaf):
                 return None
-            if not _is_within(parts[0].leaf, others[0].leaf):
+            if not is_within(parts[0].leaf, others[0].leaf):
                 self.behind.update(parts, _alone(op, "output"))
                 return parts[0].leaf, others[0].leaf
             self.wholes[parts[0]] = others[0]
@@ -106,7 +106,7 @@ class _Gathered:
             whole = slots.get(leaf.slot)
             if whole is None or whole.tensor is None or leaf.tensor is None or leaf.tensor not in taken:
                 continue
-            if _has_rows_of(leaf, whole) and _is_within(leaf, whole):
+            if _has_rows_of(leaf, whole) and is_within(leaf, whole):
                 self.wholes.setdefault(leaf.tensor, whole.tensor)
                 self.counts.add((_rows(leaf), _rows(whole)))
 
@@ -169,7 +169,7 @@ def _rows(leaf: Leaf) -> int:
     return leaf.elements // max(leaf.shape[-1], 1) if leaf.shape else 1
 
 
-def _is_within(part: Leaf, whole: Leaf) -> bool:
+def is_within(part: Leaf, whole: Leaf) -> bool:
     """Return whether the range of `part` is within the range of `whole`."""
     if part.max is None or part.min is None or whole.max is None or whole.min is None:
         return True

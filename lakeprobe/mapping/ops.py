@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from lakeprobe.mapping.tensors import Tensor
+
+_Mark = TypeVar("_Mark", bound=Hashable)
 
 TOLERANCE = 1e-4
 """The largest difference of equal statistics, relative to the tensor's magnitude."""
@@ -19,13 +21,6 @@ _SAME_FAMILY, _PART_OF = 3.0, 1.5
 
 PART_OF = {"matmul": "linear", "biasadd": "linear", "gather": "embedding"}
 """Kinds of op that do a part of what one op does in the other framework."""
-
-_GRID, _ORIGIN = 1e3, 1e6
-"""Grid steps per factor e for statistics, and the grid point of 1. Equal statistics share a point, but close ones may
-fall on different points."""
-
-_TRIVIAL = (0.0, 1.0, -1.0)
-"""Bounds that many tensors share."""
 
 VIEWS = frozenset({
     "astype", "atleast1d", "broadcasttensors", "broadcastto", "cast", "chunk", "clone", "contiguous",
@@ -90,18 +85,6 @@ class Leaf:
         """The row's name."""
         return f"{self.op.name}.{self.slot}"
 
-    @property
-    def fingerprint(self) -> Hashable | None:
-        """What equal tensors have in common in two frameworks: the digest, or role, kind, size and range.
-
-        None if it would say nothing, because all elements are 0, 1 or -1.
-        """
-        if self.digest is not None:
-            return (self.elements, self.digest)
-        if self.max is None or self.min is None or (self.max in _TRIVIAL and self.min in _TRIVIAL):
-            return None
-        return (self.role, self.kind, self.elements, _on_grid(self.max), _on_grid(self.min))
-
 
 @dataclass(eq=False, slots=True)
 class Op:
@@ -130,15 +113,7 @@ class Op:
     is_view: bool = False
     is_query: bool = False
     forward: Op | None = None
-    _fingerprints: Counter[Hashable] | None = None
     _shapes: Counter[Hashable] | None = None
-
-    @property
-    def fingerprints(self) -> Counter[Hashable]:
-        """The number of occurrences of each fingerprint in the op."""
-        if self._fingerprints is None:
-            self._fingerprints = Counter(leaf.fingerprint for leaf in self.leaves if leaf.fingerprint is not None)
-        return self._fingerprints
 
     @property
     def shapes(self) -> Counter[Hashable]:
@@ -146,15 +121,6 @@ class Op:
         if self._shapes is None:
             self._shapes = Counter((leaf.role, leaf.shape, leaf.kind) for leaf in self.leaves)
         return self._shapes
-
-
-def _on_grid(number: float) -> float:
-    """Return the grid point of a number. Those of negative ones are negative; 0, NaN and infinity have their own."""
-    if number != number:
-        return 0.5  # a NaN would not equal itself
-    if number == 0 or math.isinf(number):
-        return number
-    return math.copysign(round(math.log(abs(number)) * _GRID) + _ORIGIN, number)
 
 
 def same_values(target: Leaf, golden: Leaf) -> bool | None:
@@ -192,7 +158,7 @@ def distance(target: Leaf, golden: Leaf) -> float:
     return 1.0 if target.max is None or golden.max is None else 0.0
 
 
-def in_common(ours: Counter[Hashable], theirs: Counter[Hashable]) -> int:
+def in_common(ours: Counter[_Mark], theirs: Counter[_Mark]) -> int:
     """Return how many elements two multisets share."""
     return sum(min(count, theirs[mark]) for mark, count in ours.items() if mark in theirs)
 

@@ -23,13 +23,12 @@ from lakeprobe.mapping.tensors import (
     Tensor,
     agree_by_slot,
     excludes,
-    is_evidence,
     is_partial,
     ops_behind,
     spread,
 )
 from lakeprobe.mapping.tensors import same_values as are_same_values
-from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows
+from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows, row_codes
 
 _WINDOW = 12
 """The number of unpaired ops before and after an op that may be parts of it."""
@@ -221,7 +220,7 @@ class _Rows:
         ], dtype=numpy.int64)  # fmt: skip
         is_parameter = numpy.isin(self.units[0].columns.role[leaf], _PARAMETERS)
         ballots = (voter[number], is_parameter, plain[0][leaf], plain[1][other])
-        _, first, count = numpy.unique(equal_rows(*ballots), return_index=True, return_counts=True)
+        _, first, count = numpy.unique(row_codes(*ballots), return_index=True, return_counts=True)
         for place, votes in zip(first.tolist(), count.tolist(), strict=True):
             ballot = _ballot(self.pairs[number[place]], self.units[0].leaves[leaf[place]])
             self.votes[ballot][slots[plain[1][other[place]]]] += votes
@@ -332,10 +331,11 @@ class _Rows:
     def alike(self) -> Iterable[list[int]]:
         """Return the open pairs, by index, in groups whose ops have the same kinds, slots, shapes and free leaves."""
         groups: dict[Hashable, list[int]] = defaultdict(list)
+        free = [numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row].tobytes()
+                for taken, unit in zip(self.taken, self.units, strict=True)]  # fmt: skip
         for number in self.open_pairs(by_value=False):
             pair = self.pairs[number]
-            forms = (form.of(op, taken) for form, op, taken in zip(
-                self.forms, (pair.target, pair.golden), self.taken, strict=True))  # fmt: skip
+            forms = self.forms[0].of(pair.target, free[0]), self.forms[1].of(pair.golden, free[1])
             groups[pair.how in _BY_PATH, *forms].append(number)
         return groups.values()
 
@@ -485,8 +485,8 @@ class _Rows:
             and leaf.elements == other.elements
             and leaf.role == other.role
             and leaf.kind == other.kind
-            and (leaf.role == "output" or is_evidence(leaf) == is_evidence(other))
-            and (not by_value or (is_evidence(leaf) and same_values(leaf, other)))
+            and (leaf.role == "output" or (leaf.tensor is None) == (other.tensor is None))
+            and (not by_value or (leaf.tensor is not None and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
         ]
         if by_value:
@@ -522,14 +522,14 @@ class _Forms:
 
     def __init__(self, unit: Unit) -> None:
         columns = unit.columns
-        self.leaves = equal_rows(columns.slot, columns.role, columns.shape, columns.kind)
+        self.leaves = row_codes(columns.slot, columns.role, columns.shape, columns.kind).tolist()
 
-    def of(self, op: Op, taken: bytearray) -> Hashable:
-        """Return a key that is equal for ops of one form with the same free leaves."""
+    def of(self, op: Op, free: bytes) -> Hashable:
+        """Return a key that is equal for ops of one form with the same free leaves; `free` says it of all leaves."""
         start = op.leaves[0].place
-        leaves = self.leaves[start : start + len(op.leaves)].tobytes()
-        free = tuple([taken[leaf.row] for leaf in op.leaves])
-        return (op.kind, op.direction, op.family, op.path if op.kind == "api" else "", leaves, free)
+        end = start + len(op.leaves)
+        path = op.path if op.kind == "api" else ""
+        return (op.kind, op.direction, op.family, path, tuple(self.leaves[start:end]), free[start:end])
 
 
 class _Neighbours:

@@ -14,6 +14,7 @@ from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import Pair, align
 from lakeprobe.mapping.descent import presume_places
+from lakeprobe.mapping.fused import compare_fused
 from lakeprobe.mapping.gathered import compare_gathered
 from lakeprobe.mapping.left_over import INSIDE, LeftOver, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.ops import Op
@@ -56,8 +57,9 @@ def _search(connection: duckdb.DuckDBPyConnection, target: UnitPlace, golden: Un
     pairs = align(ours, theirs, matches)
     found = pair_rows(pairs, ours, theirs, matches, ours.framework == theirs.framework)
     gathered, notes = compare_gathered(pairs, ours, theirs, matches)
-    notes |= layouts.of_parameters(ours, theirs, matches)
-    found = sorted([*found, *gathered], key=lambda row: row.target.row) if gathered else found
+    fused, fused_notes = compare_fused(ours, theirs, matches)
+    notes |= fused_notes | layouts.of_padded(ours, theirs, matches)
+    found = _with_others(found, [*gathered, *fused])
     shown = [row.target for row in found], [row.golden for row in found]
     left = [
         explain(unit, tensors, partner, own, others, notes)
@@ -73,3 +75,10 @@ def _search(connection: duckdb.DuckDBPyConnection, target: UnitPlace, golden: Un
         excluded = {row.target.row for row in masked}
         found = [row for row in found if row.target.row not in excluded]
     return Found(ours.ops, theirs.ops, pairs, found, *left)
+
+
+def _with_others(rows: list[RowPair], others: Sequence[RowPair]) -> list[RowPair]:
+    """Return the pairs with those of `others` whose rows are free, in the target's order."""
+    taken = {row.target.row for row in rows}, {row.golden.row for row in rows}
+    added = [row for row in others if row.target.row not in taken[0] and row.golden.row not in taken[1]]
+    return sorted([*rows, *added], key=lambda row: row.target.row) if added else rows

@@ -7,7 +7,6 @@ two runs statistics only agree within `TOLERANCE`, because two devices round dif
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from itertools import pairwise
 import numpy
 
 from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, distance
-from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, equal_rows
+from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, row_codes
 
 _MOST_CANDIDATES = 32
 """A tensor that agrees with more tensors of the other run than this is not evidence for any of them."""
@@ -70,9 +69,9 @@ class Tensor:
 class Tensors:
     """The tensors of a run in order of their first sight, also as columns.
 
-    `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if the leaf is not evidence. `leaves`: the
-    indexes of all leaves with a tensor, tensor by tensor. Those of tensor k begin at `starts[k]`. The last element of
-    `starts` is their total number.
+    `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if statistics do not identify one, as where all
+    elements are one number. `leaves`: the indexes of all leaves with a tensor, tensor by tensor. Those of tensor k
+    begin at `starts[k]`. The last element of `starts` is their total number.
     """
 
     all: list[Tensor]
@@ -170,20 +169,6 @@ def ops_behind(unit: Unit, side: Tensors, partner: Numbers) -> list[bool]:
     return found
 
 
-def is_evidence(leaf: Leaf) -> bool:
-    """Return whether statistics identify a tensor.
-
-    They do not if all elements are one number that many tensors have.
-    """
-    if leaf.digest is not None:
-        return True
-    if leaf.max is None or leaf.min is None or leaf.kind == "bool":
-        return False
-    if leaf.max == leaf.min:
-        return leaf.elements == 1 and leaf.kind == "float" and math.isfinite(leaf.max) and leaf.max != round(leaf.max)
-    return leaf.elements > 1
-
-
 def match_tensors(target: Unit, golden: Unit) -> Matches:
     """Return the tensors that both runs have.
 
@@ -224,7 +209,7 @@ def group(unit: Unit) -> Tensors:
     columns = unit.columns
     evidence = numpy.flatnonzero(columns.is_evidence)
     has_digest = columns.digest[evidence] >= 0
-    key = equal_rows(
+    key = row_codes(
         columns.key[evidence], numpy.where(has_digest, columns.elements[evidence], -1 - columns.kind[evidence])
     )
     first = evidence.copy()  # for each leaf the first sight of its tensor
@@ -275,15 +260,17 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
     taken_alone[taken_alone] = partner[tensor[taken_alone]] < 0
-    near = agrees & (columns.elements[side.first] > 1)
+    near = (agrees & (columns.elements[side.first] > 1)).tolist()
     for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
         shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
+        agreeing = [each for role, each in shown if role == "output" and (each.is_rejoining or near[each.number])]
+        if not agreeing:
+            continue
         taken = {tensor for role, tensor in shown if role != "output"}
-        alone = [tensor for tensor in taken if tensor.partner is None and not tensor.is_rejoining]
-        made = {tensor for role, tensor in shown if role == "output"} - taken
-        agreeing = {each.leaf.kind for each in made if each.is_rejoining or near[each.number]}
-        for each in alone:
-            each.is_rejoining = "float" in agreeing if each.leaf.kind == "float" else bool(agreeing)
+        kinds = {tensor.leaf.kind for tensor in agreeing if tensor not in taken}
+        for tensor in taken:
+            if tensor.partner is None and not tensor.is_rejoining:
+                tensor.is_rejoining = "float" in kinds if tensor.leaf.kind == "float" else bool(kinds)
 
 
 def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:

@@ -235,7 +235,12 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
 
 
 def equal_rows(*columns: Numbers) -> Numbers:
-    """Return a number for each row of the columns, equal for rows that are bitwise equal."""
+    """Return a number for each row of the columns, from 0 without gaps, equal for rows that are bitwise equal."""
+    return numpy.unique(row_codes(*columns), return_inverse=True)[1]
+
+
+def row_codes(*columns: Numbers) -> Numbers:
+    """Return a number for each row of the columns, of any size, equal for rows that are bitwise equal."""
     codes = numpy.zeros(len(columns[0]), dtype=numpy.int64)
     count = 1
     for column in columns:
@@ -244,7 +249,7 @@ def equal_rows(*columns: Numbers) -> Numbers:
             distinct, codes = numpy.unique(codes, return_inverse=True)
             count = len(distinct)
         codes, count = codes * width + code, count * width
-    return numpy.unique(codes, return_inverse=True)[1]
+    return codes
 
 
 def _narrow(column: Numbers) -> tuple[Numbers, int]:

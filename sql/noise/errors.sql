@@ -65,7 +65,8 @@ WITH
             max(golden_norm) AS norm,
             max(spacing) AS spacing,
             max(n) AS n,
-            max_by(magnitude, n) AS magnitude
+            max_by(magnitude, n) AS magnitude,
+            bool_or(is_masked) AS is_masked
         FROM put_out
         GROUP BY number
     ),
@@ -76,6 +77,7 @@ WITH
             greatest(leaves.target_norm, leaves.golden_norm) AS norm,
             leaves.is_float,
             leaves.is_like,
+            leaves.is_masked,
             leaves.differs,
             greatest(
                 leaves.upper,
@@ -110,14 +112,14 @@ WITH
         GROUP BY target_seq
         HAVING
             max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NULL)
-            > max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NOT NULL)
+            > coalesce(max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NOT NULL), 0)
     ),
     inputs AS (
         SELECT
             given.number,
             max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
             sqrt(ordered_sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
-            bool_and(is_like AND coalesce(given.norm < 1e30, true)) AS is_summable,
+            bool_and(is_like AND NOT given.is_masked) AS is_summable,
             max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude
         FROM given
         LEFT JOIN outputs USING (number)
@@ -142,7 +144,7 @@ WITH
                 AND o.direction = 'forward'
                 AND is_product(o.api)
                 AND l.golden_norm > 0
-                AND l.golden_norm < 1e30
+                AND NOT l.is_masked
             QUALIFY row_number() OVER (PARTITION BY l.number ORDER BY l.n DESC, l.row) <= 2
         )
         GROUP BY number
@@ -176,7 +178,7 @@ WITH
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
             coalesce(
                 if(
-                    is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND is_sum(api),
+                    is_summable AND outputs.norm > 0 AND NOT outputs.is_masked AND is_sum(api),
                     summed,
                     largest
                 ),

@@ -68,7 +68,7 @@ WITH
             AND NOT (is_written(p.target_number) AND is_written(p.golden_number)) AS is_measured
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
-        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
         CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
@@ -244,6 +244,26 @@ WITH
             END
         GROUP BY m.number
     ),
+    -- what no recorded op made may be cut from what one did, as by an index: then it has one of its extremes
+    cuts AS (
+        SELECT taken.row, max_by(o.number, (o.op_kind <> 'module', o.number)) AS number
+        FROM sources
+        JOIN paired AS taken USING (row)
+        JOIN paired AS whole
+            ON whole.role = 'output'
+            AND whole.golden_row IS NULL
+            AND whole.target_dtype = taken.target_dtype
+            AND list_product(whole.target_shape) > list_product(taken.target_shape)
+            AND whole.target_max >= taken.target_max
+            AND whole.target_min <= taken.target_min
+            AND (
+                (whole.target_max = taken.target_max AND taken.target_max <> 0)
+                OR (whole.target_min = taken.target_min AND taken.target_min <> 0)
+            )
+        JOIN noise_ops AS o ON o.target_seq = whole.target_seq AND o.is_leaf AND o.number < sources.number
+        WHERE taken.target_max > taken.target_min AND epsilon_of(taken.target_dtype) > 0
+        GROUP BY taken.row
+    ),
     -- the gradient with which the compared part of the backward pass begins, as where the loss ends otherwise; a single
     -- number may have the other sign there
     gradients AS (
@@ -306,7 +326,7 @@ WITH
             AND phase = 'forward'
             AND n > 1
             AND golden_norm > 0
-            AND golden_norm < 1e30
+            AND NOT is_masked
         GROUP BY number
     ),
     found AS (
@@ -322,7 +342,7 @@ WITH
         UNION ALL
         SELECT number, 'wiring', row FROM wires
         UNION ALL
-        SELECT number, 'source', row FROM sources
+        SELECT coalesce(cuts.number, sources.number), 'source', sources.row FROM sources LEFT JOIN cuts USING (row)
         UNION ALL
         SELECT number, 'source', row FROM gradients
         UNION ALL

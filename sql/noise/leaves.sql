@@ -11,6 +11,7 @@
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
 --   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with two. Beside a mask
 --   only one extreme tells.
+-- is_masked: a mask determines an extreme, and with it norm and mean
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
 --   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
@@ -201,6 +202,7 @@ SELECT
     golden_zeros,
     magnitude,
     rounding,
+    max_is_mask OR min_is_mask AS is_masked,
     is_measured,
     CASE
         WHEN known IS NOT NULL THEN known

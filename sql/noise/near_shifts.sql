@@ -28,8 +28,7 @@ WITH
             AND l.is_like
             AND l.is_float
             AND l.golden_norm > 0
-            AND l.golden_norm < 1e30
-            AND l.target_norm < 1e30
+            AND NOT l.is_masked
             AND o.phase <> 'optimizer'
             AND o.direction <> 'parameters_grad'
             AND o.is_leaf

@@ -38,8 +38,7 @@ WITH
             AND l.is_like
             AND l.is_float
             AND l.golden_norm > 0
-            AND l.golden_norm < 1e30
-            AND l.target_norm < 1e30
+            AND NOT l.is_masked
             AND o.phase = 'forward'
             AND o.is_leaf
             AND o.op_kind <> 'module'

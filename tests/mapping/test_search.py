@@ -270,6 +270,25 @@ def test_a_constant_is_no_counterpart_of_what_varies(tmp_path: Path) -> None:
     assert summary.beyond_noise == ()
 
 
+@pytest.mark.parametrize(("step", "is_paired"), [(5.2, False), (5.02, True)], ids=["far", "near"])
+def test_what_a_step_takes_is_no_counterpart_if_it_is_far_and_the_results_agree(
+    tmp_path: Path, step: float, is_paired: bool
+) -> None:
+    ours = {
+        "Functional.relu.0.forward": call([tensor(90.0)], tensor(5.0)),
+        "Functional.linear.0.forward": call([tensor(2.0), tensor(5.0)], tensor(3.3)),
+    }
+    theirs = {
+        "Primitive.mul.Mul.0.forward": call([tensor(2.0), tensor(step)], tensor(1.1)),
+        "Primitive.bias_add.BiasAdd.0.forward": call([tensor(1.1), tensor(0.3, (8,))], tensor(3.3)),
+    }
+    target, golden = dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "steps", "mindspore", theirs)
+    rows, _ = rows_of(tmp_path / "lake", target, golden)
+    paired = {row["target_name"]: row["golden_name"] for row in rows if row["matched_by"] and row["golden_name"]}
+    expected = "Primitive.mul.Mul.0.forward.input.1" if is_paired else None
+    assert paired.get("Functional.linear.0.forward.input.1") == expected
+
+
 @pytest.mark.parametrize("rows", [2, 4], ids=["a part of the batch", "the same again"])
 def test_gradients_of_two_calls_do_not_pair_with_that_of_one(tmp_path: Path, rows: int) -> None:
     def calls(name: str, framework: str, rows: int, made: list[float], gradients: list[float]) -> Path:
@@ -318,12 +337,12 @@ def module(parameters: Json, value: float, out: float) -> Json:
     return {**call([tensor(value)], tensor(out)), "parameters": parameters}
 
 
+def weight(largest: float, norm: float, shape: tuple[int, ...], smallest: float = -3.0, mean: float = 0.0) -> Json:
+    return {**tensor(largest, shape, smallest), "Norm": norm, "Mean": mean}
+
+
 def test_layouts_are_notes(tmp_path: Path) -> None:
     """Three weights that are one there, a weight that lies across, a table that is padded: none of them differs."""
-
-    def weight(largest: float, norm: float, shape: tuple[int, ...], smallest: float = -3.0, mean: float = 0.0) -> Json:
-        return {**tensor(largest, shape, smallest), "Norm": norm, "Mean": mean}
-
     ours = {
         "Module.q.Linear.forward.0": module({"weight": weight(1.0, 3.0, (8, 8))}, 2.0, 3.0),
         "Module.k.Linear.forward.0": module({"weight": weight(2.0, 4.0, (8, 8))}, 2.0, 3.1),
@@ -349,6 +368,35 @@ def test_layouts_are_notes(tmp_path: Path) -> None:
     assert said["Module.table.Linear.forward.0.parameters.weight"].startswith("inside: padded: [10, 8] against [16, 8]")
     assert {row["difference"] for row in rows} <= {"equal", "noise", None}
     assert summary.beyond_noise == ()
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["parts", "whole"])
+@pytest.mark.parametrize(("taken", "is_named"), [(2.0, True), (2.2, False)], ids=["the same input", "another input"])
+def test_parts_that_do_not_make_up_the_whole_differ(
+    tmp_path: Path, taken: float, is_named: bool, swapped: bool
+) -> None:
+    """The key's largest number is 2.5, where 2.0 is the largest of the whole. Between the weights stand biases."""
+    parts = {
+        f"Module.{name}.Linear.forward.0": module({"weight": weight(*statistics, (8, 8)), "bias": bias}, 2.0, out)
+        for name, statistics, bias, out in (
+            ("q", (1.0, 3.0), weight(0.3, 0.4, (8,)), 3.0),
+            ("k", (2.5, 4.5), weight(0.4, 0.5, (8,)), 3.1),
+            ("v", (1.5, 12.0), weight(0.5, 0.6, (8,)), 3.2),
+        )
+    }
+    parameters = {"weight": weight(2.0, 13.0, (24, 8)), "bias": weight(0.5, 0.77**0.5, (24,))}
+    whole = {"Module.qkv.Linear.forward.0": module(parameters, taken, 3.3) | {"output": [tensor(3.3, (4, 24))]}}
+    runs = dump(tmp_path / "parts", "mindspore", parts), dump(tmp_path / "whole", "pytorch", whole)
+    rows, summary = rows_of(tmp_path / "lake", *(runs[::-1] if swapped else runs))
+    different = {(row["target_name"], row["golden_name"]) for row in rows if row["difference"] == "different"}
+    names = "Module.k.Linear.forward.0.parameters.weight", "Module.qkv.Linear.forward.0.parameters.weight"
+    if is_named:
+        assert different == {names[::-1] if swapped else names}
+        ops = [name.removesuffix(".parameters.weight") for name in names]
+        assert [finding.op for finding in summary.beyond_noise] == [ops[swapped]]
+    else:
+        assert names not in different
+        assert names[::-1] not in different
 
 
 def saved(folder: Path, name: str, values: Any) -> Json:

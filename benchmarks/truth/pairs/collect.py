@@ -42,6 +42,8 @@ PAIRS = {
     "seq2seq": ("seq2seq_torch", "seq2seq_mindspore"),
     "gan": ("gan_torch", "gan_mindspore"),
     "grouped_torch": ("grouped_torch", "grouped_core_torch"),
+    "window": ("window_torch", "window_mindspore"),
+    "scan": ("scan_torch", "scan_mindspore"),
 }
 
 
@@ -53,7 +55,7 @@ def side(pair: str, number: int) -> Any:
 def batch(pair: str) -> dict[str, Any]:
     """The same numbers on both sides: images, or tokens with their targets."""
     random = numpy.random.RandomState(1)
-    if pair in ("vit", "resnet", "mixer_torch", "unet", "mobile", "gan"):
+    if pair in ("vit", "resnet", "mixer_torch", "unet", "mobile", "gan", "window"):
         return {"x": random.randn(4, 3, 16, 16).astype("f4"), "y": random.randint(0, 10, 4).astype("i4")}
     tokens = random.randint(1, 50, (2, 13)).astype("i4")
     mask = numpy.ones((2, 12), "i4")

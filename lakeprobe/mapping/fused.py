@@ -1,0 +1,88 @@
+"""Holds parameters that are one tensor in one run against the several of which the other run has made them.
+
+Max, min and norm of all parts together are those of the whole, in whatever order it holds their rows. Where they are
+not, the two still belong together if ops take the whole and each of the parts with one tensor that both runs have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from lakeprobe.mapping.gathered import is_within
+from lakeprobe.mapping.layouts import are_near, name_of, parameters_left
+from lakeprobe.mapping.ops import Leaf
+from lakeprobe.mapping.row_pairs import RowPair
+from lakeprobe.mapping.tensors import Matches, Tensor
+from lakeprobe.mapping.units import Unit
+
+_MOST_PARTS = 8
+"""The maximum number of tensors fused into one, such as query, key and value, or an LSTM's gates in both directions."""
+
+
+def compare_fused(target: Unit, golden: Unit, matches: Matches) -> tuple[list[RowPair], dict[Tensor, str]]:
+    """Return the pairs in which the parts do not make up the whole, and a note on every whole and every part."""
+    found: list[RowPair] = []
+    notes: dict[Tensor, str] = {}
+    ours, theirs = parameters_left(target, golden, matches)
+    for wholes, others, is_target in ((ours, theirs, True), (theirs, ours, False)):
+        for whole in wholes:
+            candidates = list(_candidates(whole, others))
+            parts = next((parts for parts in candidates if _make_up(parts, whole)), None)
+            if parts is None:
+                parts = next((parts for parts in candidates if _are_taken_alike(parts, whole)), None)
+                if parts is not None:
+                    wrong = next((part for part in parts if not is_within(part.leaf, whole.leaf)), parts[0])
+                    leaves = (whole.leaf, wrong.leaf) if is_target else (wrong.leaf, whole.leaf)
+                    names = " and ".join(map(name_of, parts))
+                    found.append(RowPair(*leaves, 0.8, (f"fused: {names} do not make up {name_of(whole)}",)))
+            if parts is not None:
+                notes[whole] = f"fused: holds {', '.join(map(name_of, parts))}"
+                notes |= dict.fromkeys(parts, f"fused: a part of {name_of(whole)}")
+    return found, notes
+
+
+def _candidates(whole: Tensor, others: Sequence[Tensor]) -> Iterator[Sequence[Tensor]]:
+    """Yield neighbours among those of `others` with as many axes as `whole` that have as many elements as it."""
+    others = [other for other in others if len(other.leaf.shape or ()) == len(whole.leaf.shape or ())]
+    for start in range(len(others)):
+        elements = 0
+        for end in range(start, min(start + _MOST_PARTS, len(others))):
+            elements += others[end].leaf.elements
+            if elements == whole.leaf.elements and end > start:
+                yield others[start : end + 1]
+            if elements >= whole.leaf.elements:
+                break
+
+
+def _make_up(parts: Sequence[Tensor], whole: Tensor) -> bool:
+    """Return whether max, min and norm of the parts match those of the whole."""
+    leaves = [part.leaf for part in parts]
+    norms = [leaf.norm for leaf in leaves if leaf.norm is not None]
+    largest = [leaf.max for leaf in leaves if leaf.max is not None]
+    smallest = [leaf.min for leaf in leaves if leaf.min is not None]
+    if not len(norms) == len(largest) == len(smallest) == len(parts):
+        return False
+    return (
+        are_near(whole.leaf.max, max(largest))
+        and are_near(whole.leaf.min, min(smallest))
+        and are_near(whole.leaf.norm, math.sqrt(sum(norm**2 for norm in norms)))
+    )
+
+
+def _are_taken_alike(parts: Sequence[Tensor], whole: Tensor) -> bool:
+    """Return whether ops take the whole and each of the parts with one tensor that both runs have."""
+    common = {other.partner for other in _taken_with(whole)} - {None}
+    return bool(common.intersection(*map(_taken_with, parts)))
+
+
+def _taken_with(tensor: Tensor) -> set[Tensor]:
+    """Return what forward ops take in together with a parameter."""
+    takes = (sight.op for sight in tensor.sights if sight.op.direction == "forward" and sight.role != "output")
+    inputs = (_input(leaf, tensor) for op in takes for leaf in op.leaves)
+    return {other for other in inputs if other is not None}
+
+
+def _input(leaf: Leaf, parameter: Tensor) -> Tensor | None:
+    """Return the tensor of an input other than `parameter`."""
+    return leaf.tensor if leaf.role == "input" and leaf.tensor is not parameter else None
