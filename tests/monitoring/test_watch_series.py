@@ -72,7 +72,8 @@ def ask_points(series: dict[tuple[str, str], np.ndarray]) -> set[tuple[str, int,
     with duckdb.connect() as connection:
         connection.register("held", held)
         connection.execute(
-            "CREATE TABLE watched AS SELECT *, if(point = 'logged', 'value', 'norm') AS metric, false AS skipped FROM held"
+            "CREATE TABLE watched AS FROM held "
+            "SELECT *, if(point = 'logged', 'value', 'norm') AS metric, false AS skipped"
         )
         for rule in RULES:
             answer = connection.sql(watching.load(rule).sql).project("step, name").fetchall()
