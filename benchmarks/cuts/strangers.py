@@ -360,11 +360,13 @@ DEFECTS: dict[str, Any] = {
 """What `place.defect` does is None here."""
 
 CAUSES = {
-    "no_sum": r"layers\.1\.mlp", "no_backward_sum": r"layers\.1\.self_attn", "norm_eps": r"layers\.1\.input_layernorm",
+    "no_sum": r"layers\.1\.mlp|^Tensor\.__add__\.\d+\.forward\nModule\.layers\.1\.Layer",
+    "no_backward_sum": r"layers\.1\.self_attn", "norm_eps": r"layers\.1\.input_layernorm",
     "wrong_words": "embed_tokens", "gate_order": r"layers\.1\.mlp", "wrong_keys": r"layers\.1\.self_attn",
-    "wrong_positions": r"layers\.0\.self_attn", "fused_order": r"layers\.1\.self_attn", "keys_not_reduced": "self_attn",
+    "wrong_positions": r"layers\.0\.self_attn", "fused_order": r"layers\.1\.self_attn",
+    "keys_not_reduced": "self_attn|optimizer",
 }  # fmt: skip
-"""The module that has each defect."""
+"""The module that has each defect, or what takes a sum that is missing: the residual, and the optimizer."""
 
 CASES = (
     *(name for name in CUTS if not name.startswith("one")),
