@@ -44,11 +44,32 @@ MODELS = {
     "detector": "pytorch",
     "amp": "pytorch",
     "ranks": "pytorch",
+    "strangers.opt": "pytorch",
+    "strangers.neox": "pytorch",
+    "strangers.bloom": "pytorch",
+    "strangers.falcon": "pytorch",
+    "strangers.phi": "pytorch",
+    "strangers.qwen3": "pytorch",
+    "strangers.qwen3moe": "pytorch",
+    "strangers.olmo2": "pytorch",
+    "strangers.mamba": "pytorch",
+    "strangers.electra": "pytorch",
+    "strangers.albert": "pytorch",
+    "strangers.xlnet": "pytorch",
+    "strangers.fnet": "pytorch",
+    "strangers.bart": "pytorch",
+    "strangers.convnext": "pytorch",
+    "strangers.dinov2": "pytorch",
+    "strangers.mobilevit": "pytorch",
+    "strangers.regnet": "pytorch",
+    "strangers.mobilenet": "pytorch",
+    "strangers.levit": "pytorch",
+    "strangers.poolformer": "pytorch",
     "ms_encoder": "mindspore",
     "ms_cnn": "mindspore",
     "ms_lstm": "mindspore",
 }
-"""The models, each a file in `models/`, and the framework that it needs."""
+"""The models, each a file in `models/` or a member of one, and the framework that it needs."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,8 @@ class Model:
 
 
 def load(name: str) -> Model:
-    """The model of this name. Its framework is imported."""
-    module = importlib.import_module(f"benchmarks.truth.models.{name}")
-    model: Model = module.MODEL
+    """The model of this name: that of a file, or one of its members (FILE.MEMBER). Its framework is imported."""
+    file, _, member = name.partition(".")
+    module = importlib.import_module(f"benchmarks.truth.models.{file}")
+    model: Model = module.model(member) if member else module.MODEL
     return model

@@ -65,7 +65,7 @@ def run(training: Training, steps: int, after_step: Callable[[], None]) -> list[
 def _step(training: Training, optimizer: torch.optim.Optimizer, step: int) -> float:
     for nth in range(training.accumulate):
         batch = training.batches[(step + nth) % len(training.batches)]
-        loss = _loss(training, batch)
+        loss = loss_of(training, batch)
         if training.accumulate > 1 and training.divides:
             loss = loss / training.accumulate
         loss.backward()
@@ -79,7 +79,8 @@ def _step(training: Training, optimizer: torch.optim.Optimizer, step: int) -> fl
     return float(loss.detach())
 
 
-def _loss(training: Training, batch: Batch) -> torch.Tensor:
+def loss_of(training: Training, batch: Batch) -> torch.Tensor:
+    """The loss of a batch."""
     cast = torch.autocast("cpu", training.autocast) if training.autocast else nullcontext()
     with cast:
         output = training.network(**batch)

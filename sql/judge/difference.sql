@@ -10,6 +10,7 @@
 -- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
 -- Adam divides each element of a mean gradient by its own size. Where that is within the rounding of the largest, the
 -- quotient has no sure digit, not even its sign: there a step is noise, if what is divided agrees.
+-- What an op overwrites may be memory that nothing was written to: it is noise too.
 WITH
     incoming AS (
         SELECT
@@ -23,6 +24,9 @@ WITH
         JOIN target_leaves AS leaf ON leaf.seq = backward.seq AND leaf.role = 'input' AND isfinite(leaf.norm)
         WHERE grads.direction = 'parameters_grad'
         GROUP BY grads.seq
+    ),
+    overwriting AS (
+        SELECT seq FROM target_ops WHERE direction = 'forward' AND overwrites(api)
     ),
     steps AS (
         SELECT
@@ -68,6 +72,12 @@ WITH
             ) IS NULL
             AND target_shape = golden_shape
             AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0 AS is_unrecorded,
+            p.role = 'input'
+            AND target_slot = 'input.0'
+            AND target_kind = 'tensor'
+            AND same_dtype(target_dtype, golden_dtype)
+            AND same_shape(target_shape, golden_shape, matched_by)
+            AND p.target_seq IN (FROM overwriting) AS is_overwritten,
             coalesce(target_max, target_min, target_norm) IS NULL OR coalesce(golden_max, golden_min, golden_norm) IS NULL AS has_mean_alone
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
@@ -79,6 +89,7 @@ WITH
         SELECT
             row,
             is_unreadable,
+            is_overwritten,
             CASE
                 WHEN target_kind <> golden_kind THEN 'different'
                 WHEN target_kind = 'null' THEN 'equal'
@@ -142,5 +153,11 @@ WITH
             END AS difference
         FROM sides
     )
-SELECT row, if(is_unreadable AND difference <> 'different', NULL, difference) AS difference
+SELECT
+    row,
+    CASE
+        WHEN is_unreadable AND difference <> 'different' THEN NULL
+        WHEN is_overwritten AND difference = 'different' THEN 'noise'
+        ELSE difference
+    END AS difference
 FROM judged

@@ -4,7 +4,7 @@
 -- parameters: $target, $step, $suspect, $most; the views of the lake
 -- suspect: an op that stands out of rounding noise; then only the ops before it whose inputs are equal on all ranks
 WITH
-    told AS (
+    contradicted AS (
         SELECT
             layouts.row,
             layouts.op,
@@ -23,7 +23,7 @@ WITH
             arg_min(slot, row) AS slot,
             arg_min(shard_ranks, row) AS ranks,
             bool_or(is_input) AS has_input
-        FROM told
+        FROM contradicted
         GROUP BY op
     )
 SELECT

@@ -1,9 +1,8 @@
 -- parameter_names: how names of parameters become those that all frameworks and wrappers share, rule by rule.
 -- grain: one rule
 -- parameters: $1 (schemas/data/parameter_names.csv)
--- The rules count in the order of the file, which is kept where one thread reads it.
 SELECT
-    row_number() OVER () AS place,
+    place::INTEGER AS place,
     pattern,
     coalesce(replacement, '') AS replacement
-FROM read_csv($1, header = true, all_varchar = true, parallel = false)
+FROM read_csv($1, header = true, all_varchar = true)

@@ -1,10 +1,9 @@
 -- severities: how severe a difference between two settings is, by their name; the first rule that fits counts.
 -- grain: one rule
 -- parameters: $1 (schemas/data/preflight_severities.csv)
--- The rules count in the order of the file, which is kept where one thread reads it.
 SELECT
-    row_number() OVER () AS place,
+    place::INTEGER AS place,
     pattern,
     severity,
     meaning
-FROM read_csv($1, header = true, all_varchar = true, parallel = false)
+FROM read_csv($1, header = true, all_varchar = true)

@@ -8,10 +8,13 @@
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
---   §1.6: |x f'(x) / f(x)|)
+--   §1.6: |x f'(x) / f(x)|). A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
+--   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
+--   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
+--   of that
 WITH
     leaves AS (
-        SELECT l.*, o.module_key, o.op_kind, o.direction, o.is_leaf
+        SELECT l.*, o.api, o.module_key, o.op_kind, o.direction, o.is_leaf
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE l.is_paired
@@ -30,7 +33,8 @@ WITH
         WHERE is_input AND is_float AND is_leaf AND direction = 'backward'
         GROUP BY number
     ),
-    -- a gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left
+    -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
+    -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper),
@@ -38,6 +42,8 @@ WITH
                 CASE
                     WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
                     WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
+                    WHEN regexp_matches(api, '(?i)softmax') OR is_normalisation(api)
+                        THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm, 0))
                 END,
                 1
             ) AS share,
@@ -115,6 +121,31 @@ WITH
         LEFT JOIN outputs USING (number)
         GROUP BY given.number
     ),
+    -- the two factors of a matrix product: its largest inputs, of which the first ends in the dimension that is summed over
+    factors AS (
+        SELECT
+            number,
+            first(width ORDER BY row) AS terms,
+            first((golden_mean * sqrt(n) / golden_norm) ** 2 ORDER BY row) AS evenness,
+            first(height ORDER BY row) AS rows_together,
+            product(golden_norm / sqrt(n)) AS size
+        FROM (
+            SELECT l.number, l.row, l.width, l.height, l.golden_norm, l.golden_mean, l.n
+            FROM noise_leaves AS l
+            JOIN noise_ops AS o USING (number)
+            WHERE
+                l.is_paired
+                AND l.is_float
+                AND l.is_input
+                AND o.direction = 'forward'
+                AND is_product(o.api)
+                AND l.golden_norm > 0
+                AND l.golden_norm < 1e30
+            QUALIFY row_number() OVER (PARTITION BY l.number ORDER BY l.n DESC, l.row) <= 2
+        )
+        GROUP BY number
+        HAVING count(*) = 2
+    ),
     known AS (
         SELECT
             o.number,
@@ -128,12 +159,17 @@ WITH
             spacing,
             n,
             is_normalisation(o.api) AS is_normalisation,
-            if(
-                o.direction = 'forward'
-                AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$'),
-                greatest(coalesce(inputs.magnitude, 1), 1),
-                1
-            ) AS condition,
+            CASE
+                WHEN
+                    o.direction = 'forward'
+                    AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$')
+                    THEN greatest(coalesce(inputs.magnitude, 1), 1)
+                WHEN factors.size > 0 AND outputs.norm > 0
+                    THEN
+                        greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
+                        * sqrt(1 + factors.evenness * (factors.rows_together - 1))
+                ELSE 1
+            END AS condition,
             coalesce(
                 if(
                     is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND is_sum(api),
@@ -152,6 +188,7 @@ WITH
         FROM outputs
         JOIN noise_ops AS o USING (number)
         LEFT JOIN inputs USING (number)
+        LEFT JOIN factors USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),

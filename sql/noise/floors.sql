@@ -2,7 +2,8 @@
 -- grain: one way of rounding (macros/rounding_of)
 -- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_nearest; thresholds
 -- floor: the lower quartile of the output errors of forward ops of this way, at most that of the coarsest chip; other
---   ops add no more than matrix products
+--   ops add no more than matrix products. Behind an early defect all errors are large: so no more than three times that
+--   quartile of the ops into which the least error came, an eighth of them and four at least
 -- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
 -- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
 --   forward ops with equal inputs have equal outputs; or too few ops differ to tell. Two implementations always round
@@ -26,12 +27,24 @@ WITH
     near AS (
         SELECT count(*) > 0 AS is_near FROM noise_nearest
     ),
+    erring AS (
+        SELECT
+            rounding,
+            error_out,
+            row_number() OVER (PARTITION BY rounding ORDER BY error_in, number) <= greatest(4, count(*) OVER (PARTITION BY rounding) / 8)
+                AS is_early
+        FROM ops
+        CROSS JOIN near
+        WHERE phase = 'forward' AND (error_out > 0 OR is_near)
+    ),
     low AS (
         SELECT
             rounding,
-            quantile_disc(error_out, 0.25) FILTER (WHERE (error_out > 0 OR is_near) AND phase = 'forward') AS quartile
-        FROM ops
-        CROSS JOIN near
+            least(
+                quantile_disc(error_out, 0.25),
+                3 * quantile_disc(error_out, 0.25) FILTER (WHERE is_early)
+            ) AS quartile
+        FROM erring
         GROUP BY rounding
     ),
     all_ops AS (

@@ -22,7 +22,7 @@ WITH
             AND isfinite(l.target_norm)
         GROUP BY number, is_gradient
     ),
-    beside AS (
+    others AS (
         SELECT
             count(*) FILTER (WHERE is_gradient) AS gradients,
             quantile_disc(shift, 0.25) FILTER (WHERE is_gradient) AS low,
@@ -31,5 +31,5 @@ WITH
     )
 SELECT number, shift, usual
 FROM moved
-CROSS JOIN beside
+CROSS JOIN others
 WHERE is_gradient AND gradients >= 3 AND low > 0.002 + 5 * usual AND shift > 0.002 + 5 * usual

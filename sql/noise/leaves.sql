@@ -1,6 +1,7 @@
 -- leaves: the error of each row of tensors, as one relative error per element.
 -- grain: one row of the comparison in which either side is a tensor
 -- parameters: the tables paired, metrics, verdicts, target_leaves, golden_leaves, noise_ops and noise_nearest
+-- What an op overwrites is left out: it may be memory that nothing was written to.
 -- golden_…: the statistics of golden, or of the repeat that replaces it (noise/nearest)
 -- number, phase, kind, op_is_leaf: the pair of ops that the row belongs to; NULL if its op has no counterpart. All rows of
 --   an op that does what several do in golden belong to it
@@ -18,6 +19,7 @@
 --   element by more than 1 %, as a computed number may have few digits by chance
 -- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
 --   but not with what ops that round have computed
+-- width, height: the sizes of the last dimension and of the one before it, 1 where there is none
 -- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
 -- differs: whether the statistics differ by more than another order of summation explains
 WITH
@@ -39,6 +41,11 @@ WITH
     ),
     set_aside AS (
         SELECT row FROM verdicts WHERE verdict = 'skipped' OR outcome = 'unrecorded'
+        UNION ALL
+        SELECT p.row
+        FROM paired AS p
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND overwrites(o.api)
+        WHERE p.role = 'input' AND p.target_slot = 'input.0' AND o.direction = 'forward'
     ),
     sides AS (
         SELECT
@@ -60,6 +67,8 @@ WITH
             greatest(coalesce(epsilon_of(p.target_dtype), 0), coalesce(epsilon_of(p.golden_dtype), 0)) AS spacing,
             p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AND same_shape(p.target_shape, p.golden_shape, p.matched_by) AS is_like,
             greatest(coalesce(list_aggregate(coalesce(p.golden_shape, p.target_shape), 'product'), 1), 1)::DOUBLE AS n,
+            coalesce(p.golden_shape[-1], 1)::DOUBLE AS width,
+            coalesce(p.golden_shape[-2], 1)::DOUBLE AS height,
             p.target_max,
             p.target_min,
             coalesce(nearest.max, p.golden_max) AS golden_max,
@@ -100,7 +109,7 @@ WITH
             OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
         FROM sides
     ),
-    apart AS (
+    distances AS (
         SELECT
             *,
             if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
@@ -121,7 +130,7 @@ WITH
                 OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))
             ) AS is_nonfinite,
             coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured
-        FROM apart
+        FROM distances
     ),
     estimated AS (
         SELECT
@@ -188,6 +197,8 @@ SELECT
     is_like,
     spacing,
     n,
+    width,
+    height,
     target_norm,
     golden_norm,
     target_mean,

@@ -6,9 +6,11 @@
 --   too, but equally in all ops of a kind.
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind; 0 for a small number of normalisations
--- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors on
---   a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), what is left of golden's error
+-- usual: the median shift of its kind; 0 for a small number of normalisations. Behind a defect all ops of the kind may
+--   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
+--   stands out further
+-- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
+--   (the usual ones of its kind, or what the op makes of those of its inputs) on a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), what is left of golden's error
 --   beside a repeat, and the precision of the statistics; after a step of the optimizer errors are not independent, so
 --   also a tenth of the input error
 -- is_law: the shift is 0 whatever the input error
@@ -69,6 +71,25 @@ WITH
         JOIN noise_errors USING (number)
         GROUP BY kind
         HAVING is_population OR bool_and(is_normalisation)
+    ),
+    -- few members may lie together by chance
+    before AS (
+        SELECT
+            number,
+            count(*) OVER earlier AS members,
+            true AS is_population,
+            median(shift) OVER earlier AS usual,
+            (1 + 8 / count(*) OVER earlier) * 1.4826 * mad(shift) OVER earlier AS spread,
+            median(error_out) OVER earlier AS error_out
+        FROM ops
+        JOIN noise_errors USING (number)
+        WINDOW earlier AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING)
+        QUALIFY members >= 5
+    ),
+    views AS (
+        SELECT number, members, is_population, usual, spread, error_out FROM ops JOIN kinds USING (kind)
+        UNION ALL BY NAME
+        FROM before
     )
 SELECT
     ops.number,
@@ -77,7 +98,7 @@ SELECT
     sqrt(
         spread ** 2
         + 4 * CASE
-            WHEN is_population THEN kinds.error_out
+            WHEN is_population THEN greatest(views.error_out, noise_errors.condition * error_in)
             WHEN is_low_precision(noise_errors.spacing) THEN greatest(floor, error_in)
             ELSE floor
         END ** 2 / ops.n
@@ -90,9 +111,10 @@ SELECT
     members - 1 AS members,
     is_softmax AS is_law
 FROM ops
-JOIN kinds ON kinds.kind = ops.kind
+JOIN views ON views.number = ops.number
 JOIN noise_errors ON noise_errors.number = ops.number
 JOIN noise_ops ON noise_ops.number = ops.number
 LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
 CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
 WHERE ops.n >= 64
+QUALIFY row_number() OVER (PARTITION BY ops.number ORDER BY score DESC) = 1

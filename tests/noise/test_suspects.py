@@ -64,7 +64,7 @@ def one_lost(output: Array) -> Array:
     return output
 
 
-TWO = {"linear.1.forward": 1.01, "linear.4.forward": 3.0}
+TWO = {"gelu.1.forward": 1.0005, "gelu.4.forward": 3.0}
 
 PLANTED = {
     "argument": (Network(eps={3: 1e-3}), "Functional.layer_norm.3.forward", "argument"),
@@ -252,9 +252,9 @@ def test_a_repeat_on_the_chip_of_the_target_is_a_better_golden(lake: Lake) -> No
 @pytest.mark.parametrize(
     ("setting", "first"),
     [
-        ("certain_score = 5", "Functional.linear.4.forward"),
-        ("certain_score = 2", "Functional.linear.1.forward"),
-        ("outstanding_score = 1000", None),
+        ("certain_score = 5", "Functional.gelu.1.forward"),
+        ("certain_score = 11", "Functional.gelu.4.forward"),
+        ("outstanding_score = 1e9", None),
     ],
 )
 def test_a_rule_says_what_stands_out(lake: Lake, tmp_path: Path, setting: str, first: str | None) -> None:

@@ -1,0 +1,262 @@
+"""Networks of transformers that nobody wrote defects for: they are planted at places that are drawn by chance.
+
+Which places are drawn hangs on the network's name alone. A defect that does not change the loss of the first batch is
+none, and left out: some networks have modules and settings that their forward pass does not use.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.truth import defects
+from benchmarks.truth.defects import Plant, call, inside, within
+from benchmarks.truth.models.tokens import random_tokens, replace_token
+from benchmarks.truth.models.transformers_offline import transformers as hf
+from benchmarks.truth.planted import Cause, Defect, Model
+from benchmarks.truth.runs import INITIAL_SEED
+from benchmarks.truth.training import Training, loss_of
+
+VOCABULARY, LENGTH, BATCH, CLASSES = 96, 16, 2, 6
+EPSILONS = ("eps", "variance_epsilon", "layer_norm_eps")
+SCALES = ("scaling", "scale", "inv_norm_factor", "norm_factor")
+CHANGES = {
+    "one_element": defects.one_element,
+    "other_numbers": defects.reinitialised,
+    "slightly_larger": lambda tensor: tensor * 1.003,
+    "flipped": defects.flipped,
+}
+"""What is done to a weight of a linear layer or a convolution, one each."""
+
+DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv2d|long|float|to"
+"""Ops that take a batch before all others."""
+
+Build = Callable[[], Training]
+
+
+def model(name: str) -> Model:
+    """The network of this name, and what is planted in it."""
+    build = MEMBERS[name]
+    return Model(build, tuple(_changing(build, _defects(build, random.Random(name)))))
+
+
+def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
+    training = _initial(build)
+    modules = _called(training)
+    norms = [(path, key) for path, module in modules.items() for key in EPSILONS if _is_norm(module, key)]
+    linear = [path for path, module in modules.items() if type(module) is nn.Linear]
+    weighted = linear + [path for path, module in modules.items() if isinstance(module, nn.Conv1d | nn.Conv2d)]
+    square = [path for path in linear if len(set(modules[path].weight.shape)) == 1]
+    biased = [path for path in weighted if modules[path].bias is not None]
+    scales = [(path, key) for path, module in modules.items() for key in SCALES if _is_number(module, key)]
+    activations = [path for path, module in modules.items() if _is_activation(module)]
+    dropouts = [path for path, module in modules.items() if isinstance(module, nn.Dropout) and 0 < module.p < 0.9]
+    if norms:
+        path, key = chance.choice(norms)
+        yield defects.setting("norm_eps", path, key, 1e-3, r"\w+")
+        path, _ = chance.choice(norms)
+        yield defects.changed_weight("norm_weight", path, r"\w+", lambda tensor: tensor + 0.01)
+        path, _ = chance.choice(norms)
+        yield defects.replaced("no_norm", path, lambda old: nn.Identity())
+    if activations:
+        yield defects.replaced("activation", chance.choice(activations), _other_activation)
+    if scales:
+        path, key = chance.choice(scales)
+        yield Defect("scale", "argument", within(path, r"\w+"), _times(path, key, 1.02))
+    for name, change in CHANGES.items():
+        yield defects.changed_weight(name, chance.choice(weighted), r"\w+", change)
+    if square:
+        yield defects.changed_weight("transposed", chance.choice(square), r"\w+", defects.transposed)
+    if biased:
+        # a bias may be taken by the module around, as the projection of a state-space model is
+        path = chance.choice(biased)
+        around = within(path.rpartition(".")[0], r"__r?add__|add")
+        yield defects.changed_weight("bias", path, r"\w+", lambda tensor: tensor + 0.01, "bias", shows=around)
+    path = chance.choice(weighted)
+    causes = inside(path, r"\w+") + call(r"__r?mul__")
+    yield defects.changed_forward("output", "op", path, _scaled_output, causes)
+    if linear:
+        yield defects.lower_precision("bf16", chance.choice(linear), "linear|add")
+    if dropouts:
+        path = chance.choice(dropouts)
+        yield Defect("dropout", "argument", _dropping(path), _plus(path, "p", 0.05))
+    yield defects.frozen("frozen", chance.choice(weighted), r"\w+")
+    key = next(key for key in training.batches[0] if key != "labels")
+    yield defects.other_data("data", call(DATA), lambda batch: _other_input(batch, key))
+    yield defects.other_data("label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|nll_loss"), _other_label, 1)
+    yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
+    yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
+    yield defects.loop("clip", defects.CLIPPING, clip=0.9)
+
+
+def _initial(build: Build) -> Training:
+    torch.manual_seed(INITIAL_SEED)
+    return build()
+
+
+def _called(training: Training) -> dict[str, Any]:
+    """The modules in the network that a forward pass calls, by their paths."""
+    called: dict[str, Any] = {}
+    paths = {module: path for path, module in training.network.named_modules() if path}
+
+    def note(module: nn.Module, *_: Any) -> None:
+        called[paths[module]] = module
+
+    hooks = [module.register_forward_hook(note) for module in paths]
+    loss_of(training, training.batches[0])
+    for hook in hooks:
+        hook.remove()
+    return called
+
+
+def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
+    """The defects that are seen in a loss, or that act after it."""
+
+    def loss(defect: Defect | None) -> float:
+        training = _initial(build)
+        if defect is not None:
+            defect.plant(training)
+        torch.manual_seed(INITIAL_SEED)
+        return float(loss_of(training, training.batches[0]).detach())
+
+    usual = loss(None)
+    for defect in planted:
+        acts_later = defect.kind == "loop" or defect.step > 0 or defect.name == "frozen"
+        if acts_later or loss(defect) != usual:
+            yield defect
+
+
+def _is_norm(module: Any, key: str) -> bool:
+    return _is_number(module, key) and getattr(module, "weight", None) is not None
+
+
+def _is_number(module: Any, key: str) -> bool:
+    return isinstance(getattr(module, key, None), float)
+
+
+def _is_activation(module: nn.Module) -> bool:
+    name = type(module).__name__
+    return not list(module.parameters()) and any(word in name.lower() for word in ("gelu", "silu", "relu", "swish"))
+
+
+def _other_activation(old: nn.Module) -> nn.Module:
+    return nn.GELU(approximate="tanh") if "gelu" in type(old).__name__.lower() else nn.GELU()
+
+
+def _scaled_output(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *inputs, **others: forward(*inputs, **others) * 1.01
+
+
+def _dropping(path: str) -> tuple[Cause, ...]:
+    """A dropout is a module, or its rate is what the module around takes."""
+    return inside(path, r"\w+") + within(path.rpartition(".")[0], "dropout")
+
+
+def _times(path: str, key: str, factor: float) -> Plant:
+    return lambda training: setattr(training.module(path), key, getattr(training.module(path), key) * factor)
+
+
+def _plus(path: str, key: str, more: float) -> Plant:
+    return lambda training: setattr(training.module(path), key, getattr(training.module(path), key) + more)
+
+
+def _other_input(batch: dict[str, Any], key: str) -> None:
+    if batch[key].is_floating_point():
+        batch[key] = batch[key] * 1.02
+    else:
+        replace_token(batch, key, VOCABULARY)
+
+
+def _other_label(batch: dict[str, Any]) -> None:
+    labels = batch["labels"] = batch["labels"].clone()
+    labels.view(-1)[1] = (labels.view(-1)[1] + 1) % int(labels.max() + 1)
+
+
+def _writing(make: type, config: Callable[[], Any]) -> Build:
+    """A language model, which takes its own input as labels."""
+    tokens = random_tokens(3, (BATCH, LENGTH), VOCABULARY)
+    return lambda: Training(make(config()), [{"input_ids": given, "labels": given.clone()} for given in tokens])
+
+
+def _translating(make: type, config: Callable[[], Any]) -> Build:
+    given, wanted = (random_tokens(seed, (BATCH, LENGTH), VOCABULARY) for seed in (3, 4))
+    batches = zip(given, wanted, strict=True)
+    pairs = [{"input_ids": one, "labels": other} for one, other in batches]
+    return lambda: Training(make(config()), [dict(pair) for pair in pairs])
+
+
+def _classifying(make: type, config: Callable[[], Any]) -> Build:
+    generator = torch.Generator().manual_seed(3)
+    tokens = random_tokens(3, (BATCH, LENGTH), VOCABULARY)
+    batches = [{"input_ids": given, "labels": torch.randint(0, 2, (BATCH,), generator=generator)} for given in tokens]
+    return lambda: Training(make(config()), [dict(batch) for batch in batches])
+
+
+def _seeing(make: type, config: Callable[[], Any], size: int = 32) -> Build:
+    generator = torch.Generator().manual_seed(3)
+    batches = [
+        {
+            "pixel_values": torch.randn(3, 3, size, size, generator=generator),
+            "labels": torch.randint(0, CLASSES, (3,), generator=generator),
+        }
+        for _ in range(2)
+    ]
+    return lambda: Training(make(config()), [dict(batch) for batch in batches])
+
+
+SIZES = {
+    "vocab_size": VOCABULARY, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}  # fmt: skip
+WIDE = SIZES | {"intermediate_size": 96}
+EAGER = {"attn_implementation": "eager"}
+ALONE = EAGER | {"use_cache": False}
+GROUPED = {"num_key_value_heads": 2, "head_dim": 12}
+STAGES = {"hidden_sizes": [16, 24, 32, 48], "depths": [1, 1, 1, 1], "num_labels": CLASSES}
+
+MEMBERS: dict[str, Build] = {
+    "opt": _writing(hf.OPTForCausalLM, lambda: hf.OPTConfig(**SIZES, ffn_dim=96, word_embed_proj_dim=48, **ALONE)),
+    "neox": _writing(hf.GPTNeoXForCausalLM, lambda: hf.GPTNeoXConfig(**WIDE, **ALONE)),
+    "bloom": _writing(hf.BloomForCausalLM, lambda: hf.BloomConfig(
+        vocab_size=VOCABULARY, hidden_size=48, n_layer=3, n_head=4, use_cache=False)),
+    "falcon": _writing(hf.FalconForCausalLM, lambda: hf.FalconConfig(**SIZES, **ALONE)),
+    "phi": _writing(hf.PhiForCausalLM, lambda: hf.PhiConfig(**WIDE, **ALONE)),
+    "qwen3": _writing(hf.Qwen3ForCausalLM, lambda: hf.Qwen3Config(**WIDE, **GROUPED, **ALONE)),
+    "qwen3moe": _writing(hf.Qwen3MoeForCausalLM, lambda: hf.Qwen3MoeConfig(
+        **WIDE, **GROUPED, **ALONE, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2,
+        output_router_logits=True)),
+    "olmo2": _writing(hf.Olmo2ForCausalLM, lambda: hf.Olmo2Config(**WIDE, **ALONE)),
+    "mamba": _writing(hf.MambaForCausalLM, lambda: hf.MambaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, use_cache=False)),
+    "electra": _classifying(hf.ElectraForSequenceClassification, lambda: hf.ElectraConfig(
+        **WIDE, embedding_size=32, **EAGER)),
+    "albert": _classifying(hf.AlbertForSequenceClassification, lambda: hf.AlbertConfig(
+        **WIDE, embedding_size=32, **EAGER)),
+    "xlnet": _classifying(hf.XLNetForSequenceClassification, lambda: hf.XLNetConfig(
+        vocab_size=VOCABULARY, d_model=48, n_layer=3, n_head=4, d_inner=96)),
+    "fnet": _classifying(hf.FNetForSequenceClassification, lambda: hf.FNetConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=3, intermediate_size=96, max_position_embeddings=64)),
+    "bart": _translating(hf.BartForConditionalGeneration, lambda: hf.BartConfig(
+        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64, **ALONE)),
+    "convnext": _seeing(hf.ConvNextForImageClassification, lambda: hf.ConvNextConfig(
+        **STAGES, image_size=32, patch_size=2)),
+    "dinov2": _seeing(hf.Dinov2ForImageClassification, lambda: hf.Dinov2Config(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, image_size=32, patch_size=8, num_labels=CLASSES,
+        **EAGER)),
+    "mobilevit": _seeing(hf.MobileViTForImageClassification, lambda: hf.MobileViTConfig(
+        hidden_sizes=[24, 32, 48], neck_hidden_sizes=[8, 12, 16, 24, 32, 40, 48], num_attention_heads=4, image_size=64,
+        num_labels=CLASSES), 64),
+    "regnet": _seeing(hf.RegNetForImageClassification, lambda: hf.RegNetConfig(
+        **STAGES, embedding_size=16, groups_width=8)),
+    "mobilenet": _seeing(hf.MobileNetV2ForImageClassification, lambda: hf.MobileNetV2Config(
+        depth_multiplier=0.25, image_size=32, num_labels=CLASSES, tf_padding=False)),
+    "levit": _seeing(hf.LevitForImageClassification, lambda: hf.LevitConfig(
+        image_size=64, hidden_sizes=[16, 32, 48], num_attention_heads=[2, 3, 4], depths=[1, 1, 1], key_dim=[8, 8, 8],
+        num_labels=CLASSES), 64),
+    "poolformer": _seeing(hf.PoolFormerForImageClassification, lambda: hf.PoolFormerConfig(**STAGES), 64),
+}  # fmt: skip

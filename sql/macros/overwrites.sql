@@ -1,0 +1,7 @@
+-- overwrites(api): whether an API writes into the tensor that it takes first, whatever was there: that may be memory that
+-- nothing has been written to yet (`torch.empty`), which holds something else in every run.
+CREATE OR REPLACE MACRO overwrites(api) AS
+regexp_matches(
+    api,
+    '(?i)^(__setitem__|copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|geometric_|log_normal_|cauchy_)$'
+)
