@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.synchronize import Event
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakeprobe.errors import LakeError, UsageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.synchronize import Event
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
@@ -81,17 +81,29 @@ def run_all(
             if progress:
                 progress(len(reports), len(tasks))
         return reports
+    return _in_processes(function, tasks, jobs, progress or (lambda done, total: None), meanwhile or (lambda: None))
+
+
+def _in_processes(
+    function: Callable[[Task], Report],
+    tasks: Sequence[Task],
+    jobs: int,
+    progress: Progress,
+    meanwhile: Callable[[], object],
+) -> list[Report]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
     context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
     stop = context.Event()
     with ProcessPoolExecutor(min(jobs, len(tasks)), context, _begin, (stop,)) as pool:
         futures = [pool.submit(_unless_stopped, function, task) for task in tasks]
         try:
-            if meanwhile:
-                meanwhile()
+            meanwhile()
             for done, future in enumerate(filter(_has_run, as_completed(futures)), start=1):
                 future.result()
-                if progress:
-                    progress(done, len(tasks))
+                progress(done, len(tasks))
         except BrokenProcessPool:
             raise LakeError("a worker process was killed, by --timeout or lack of memory; try fewer --jobs") from None
         finally:
@@ -110,6 +122,8 @@ def _begin(stop: Event) -> None:
 
 
 def _unless_stopped(function: Callable[[Task], Report], task: Task) -> Report:
+    from concurrent.futures import CancelledError
+
     if _stop is None:
         return function(task)
     if _stop.is_set():
@@ -123,6 +137,8 @@ def _unless_stopped(function: Callable[[Task], Report], task: Task) -> Report:
 
 def _has_run(future: Future[Any]) -> bool:
     """Return whether a task was begun. If it was not, the failure that stopped it comes, too."""
+    from concurrent.futures import CancelledError
+
     return not isinstance(future.exception(), CancelledError)
 
 

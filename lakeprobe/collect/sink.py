@@ -28,7 +28,7 @@ class Sink(Protocol):
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None,
-        stack: Sequence[str] | None,
+        stack: Sequence[str] | None, again: bool,
     ) -> None:  # fmt: skip
         """Take one finished op, in final order.
 
@@ -47,6 +47,8 @@ class Sink(Protocol):
         - `began` is the op's position in the order in which calls begin, from 0 in each step. A module comes before
           what it calls, and numbers may be skipped. It is None without a tree, for gradients of parameters and for
           saved points.
+        - `again` says that an op of this name came before, because backward went through it again. This one replaces
+          it in its place. A module moves to the last place.
         - `stack` is the call stack as in stack.json, innermost frame first. Equal stacks are the same tuple object,
           which the capture keeps alive, so `id` is a cheap key. It is None for backward and gradients, or if stacks are
           off.

@@ -82,6 +82,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Ops, the call stacks that first appear with them, and rows of the table contents for their tensors."""
 
     ops: list[msgspec.Raw] = []
+    again: list[str] = []
+    """The names of those ops that came before, in this batch or an earlier one."""
     stacks: list[list[str]] = []
     contents: list[dict[str, Any]] = []
     ended: bool = False

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from lakeprobe.journals import journal
+from lakeprobe.journals.journal import Batch
 from lakeprobe.readers import names
 from lakeprobe.readers.leaves import Leaves, Varying
 from lakeprobe.readers.skeletons import Known, Placeholders, are_exact
@@ -22,6 +26,7 @@ from lakeprobe.readers.tables import Tables
 
 _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
+_MODULES = ("Module.", "Cell.")
 _SEPARATOR = b"\xc1op\xc1"
 """Stands between two bodies. 0xc1 is no type of msgpack and no byte of UTF-8; inside numbers it is improbable."""
 _FREE = 1024
@@ -38,6 +43,43 @@ class Op(msgspec.Struct, array_like=True):
     parent: str | None
     stack: int | None
     began: int | None = None
+
+
+class FinalOps:
+    """The ops of a journal. Backward may have gone through an op again: then the last record counts.
+
+    As in a dump.json of msprobe, it is where the first record was, and that of a module where the last one was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        again = {name for batch in journal.batches(path) for name in batch.again}
+        records = [op for batch in journal.batches(path) for op in _decoded(batch) if op.op in again] if again else []
+        self._last = {op.op: op for op in records}
+        self._left = Counter(op.op for op in records)
+        """The number of records of each of these ops that are still to come."""
+        self._given: set[str] = set()
+
+    def of(self, batch: Batch) -> list[Op]:
+        """Return the ops whose place is in the next batch."""
+        ops = _decoded(batch)
+        return [final for op in ops if (final := self._final(op)) is not None] if self._last else ops
+
+    def _final(self, op: Op) -> Op | None:
+        """Return what is in the place of a record, if anything."""
+        last = self._last.get(op.op)
+        if last is None:
+            return op
+        self._left[op.op] -= 1
+        if op.op.startswith(_MODULES):
+            return None if self._left[op.op] else op
+        if op.op in self._given:
+            return None
+        self._given.add(op.op)
+        return Op(op.op, last.body, op.parent, op.stack, op.began)
+
+
+def _decoded(batch: Batch) -> list[Op]:
+    return [msgspec.msgpack.decode(encoded, type=Op) for encoded in batch.ops]
 
 
 class _Varying(NamedTuple):

@@ -31,7 +31,7 @@ from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head
-from lakeprobe.journals.ops import Op, Skeletons, add
+from lakeprobe.journals.ops import FinalOps, Op, Skeletons, add
 from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -357,10 +357,11 @@ def _write_without(
 
     source = Source(FORMAT, folder, folder, head.step, head.rank)
     tables = Tables(source, path, content_of, emit, like=None if skeletons is None else skeletons.leaves)
+    final = FinalOps(path)
     for batch in journal.batches(path):
         contents += batch.contents
         stacks += [tables.stack(frames) for frames in batch.stacks]
-        ops = [msgspec.msgpack.decode(encoded, type=Op) for encoded in batch.ops]
+        ops = final.of(batch)
         is_taken = skeletons is not None and not left_out and ops and skeletons.take(tables, ops, stacks)
         for number, op in enumerate(() if is_taken else ops, place):
             if number not in left_out:

@@ -96,10 +96,9 @@ def as_rows(name: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def _placed(batch: pa.RecordBatch, unit: UnitKey) -> pa.RecordBatch:
     """Return the rows of a unit with the columns that say so."""
-    import numpy as np
     import pyarrow as pa
 
-    places = [pa.array(np.full(batch.num_rows, getattr(unit, name), dtype=np.int32)) for name in PLACES]
+    places = [pa.repeat(pa.scalar(getattr(unit, name), pa.int32()), batch.num_rows) for name in PLACES]
     return pa.record_batch([*places, *batch.columns], names=[*PLACES, *batch.schema.names])
 
 

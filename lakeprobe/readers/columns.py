@@ -94,16 +94,20 @@ def _validity(present: NDArray[np.bool_]) -> pa.Buffer | None:
 
 
 def placed(values: Sequence[Any], rows: Sequence[int], length: int, type: pa.DataType) -> pa.Array:
-    """The column of `length` rows that holds `values` at these rows and null elsewhere."""
+    """The column of `type`, numbers, of `length` rows that holds `values` at these rows and null elsewhere.
+
+    pa.Array.take does the same, and imports pyarrow.compute first, which takes longer than a small unit.
+    """
     import numpy as np
     import pyarrow as pa
 
     if not rows:
         return pa.nulls(length, type=type)
-    places = np.zeros(length, dtype=np.int32)
-    absent = np.ones(length, dtype=bool)
-    places[rows], absent[rows] = np.arange(len(rows)), False
-    return pa.array(values, type=type).take(pa.array(places, mask=absent))
+    column = np.zeros(length, dtype=str(type))
+    present = np.zeros(length, dtype=bool)
+    column[rows] = [0 if value is None else value for value in values]
+    present[rows] = _present(values)
+    return fixed(column, type, present)
 
 
 def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:

@@ -11,7 +11,8 @@
 --   §1.6: |x f'(x) / f(x)|). A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
---   of that
+--   of that. A normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element
+--   tells the smallest of them: an error of what was normalised counts by that backwards, and where the result is taken
 WITH
     leaves AS (
         SELECT l.*, o.api, o.module_key, o.op_kind, o.direction, o.is_leaf
@@ -63,7 +64,8 @@ WITH
             max(upper) AS upper_out,
             max(golden_norm) AS norm,
             max(spacing) AS spacing,
-            max(n) AS n
+            max(n) AS n,
+            max_by(magnitude, n) AS magnitude
         FROM put_out
         GROUP BY number
     ),
@@ -116,7 +118,7 @@ WITH
             max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
             sqrt(ordered_sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
             bool_and(is_like AND coalesce(given.norm < 1e30, true)) AS is_summable,
-            max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude
+            max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude
         FROM given
         LEFT JOIN outputs USING (number)
         GROUP BY given.number
@@ -170,6 +172,8 @@ WITH
                         * sqrt(1 + factors.evenness * (factors.rows_together - 1))
                 ELSE 1
             END AS condition,
+            inputs.magnitude,
+            outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
             coalesce(
                 if(
                     is_summable AND outputs.norm > 0 AND outputs.norm < 1e30 AND is_sum(api),
@@ -192,23 +196,37 @@ WITH
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),
-    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled
-    hidden AS (
-        SELECT taken.number, max(made.own_error_in) AS error
-        FROM (
-            SELECT number, upper, unnest(target_makers) AS maker
-            FROM noise_makers
-            WHERE phase = 'forward' AND is_leaf AND is_float
-        ) AS taken
-        JOIN known AS made ON made.number = taken.maker AND made.is_normalisation
-        WHERE made.own_error_in > 10 * taken.upper
-        GROUP BY taken.number
-    ),
     saved AS (
-        SELECT call_key, max(greatest(own_error_in, upper_out)) AS error
+        SELECT call_key, max(greatest(own_error_in, upper_out)) AS error, max(magnitude) AS magnitude
         FROM known
         WHERE phase = 'forward' AND direction = 'forward'
         GROUP BY call_key
+    ),
+    divided AS (
+        SELECT call_key, greatest(max(known.grown * saved.magnitude), 1) AS condition
+        FROM known
+        JOIN saved USING (call_key)
+        WHERE known.direction = 'backward' AND known.is_normalisation
+        GROUP BY call_key
+    ),
+    -- Statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
+    -- no recorded op made may be a part of what was normalised last.
+    hidden AS (
+        SELECT taken.number, max(made.own_error_in * coalesce(divided.condition, 1)) AS error
+        FROM (
+            SELECT
+                taken.number,
+                upper,
+                unnest(if(len(target_makers) = 0 AND NOT is_parameter, [last.number], target_makers)) AS maker
+            FROM noise_makers AS taken
+            ASOF LEFT JOIN (FROM known WHERE is_normalisation AND direction = 'forward') AS last
+                ON last.number < taken.number
+            WHERE taken.phase = 'forward' AND is_leaf AND is_float
+        ) AS taken
+        JOIN known AS made ON made.number = taken.maker AND made.is_normalisation
+        LEFT JOIN divided ON divided.call_key = made.call_key
+        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * taken.upper
+        GROUP BY taken.number
     )
 SELECT
     known.number,
@@ -223,9 +241,10 @@ SELECT
     upper_out,
     spacing,
     n,
-    condition
+    if(known.direction = 'backward', coalesce(divided.condition, known.condition), known.condition) AS condition
 FROM known
 LEFT JOIN hidden ON hidden.number = known.number
 LEFT JOIN saved ON saved.call_key = known.call_key
+LEFT JOIN divided ON divided.call_key = known.call_key
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

@@ -192,10 +192,26 @@ WITH
         FROM noise_leaves
         WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
     ),
+    -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already
+    negligible AS (
+        SELECT row
+        FROM (
+            SELECT
+                l.row,
+                l.magnitude,
+                max(l.magnitude) OVER (PARTITION BY l.number) AS largest,
+                l.spacing
+            FROM noise_leaves AS l
+            JOIN noise_ops AS o USING (number)
+            WHERE l.is_input AND l.is_float AND (is_normalisation(o.api) OR is_sum(o.api))
+        )
+        WHERE magnitude < largest * greatest(spacing, 1e-6)
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
         JOIN before USING (number)
+        ANTI JOIN negligible USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others

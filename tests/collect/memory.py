@@ -39,10 +39,12 @@ class Memory:
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None,
-        stack: Sequence[str] | None,
+        stack: Sequence[str] | None, again: bool = False,
     ) -> None:  # fmt: skip
         step = self.steps[-1]
-        assert op not in step.bodies, f"{op} came twice"
+        assert (op in step.bodies) is again, f"{op} came twice"
+        if again and op.startswith(("Module.", "Cell.")):
+            del step.bodies[op]
         step.bodies[op], step.parents[op], step.stacks[op], step.began[op] = body, parent, stack, began
 
     def note(self, text: str) -> None:

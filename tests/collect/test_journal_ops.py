@@ -142,3 +142,38 @@ def test_units_share_no_numbers_of_places_whose_names_are_alike(tmp_path: Path) 
     assert len(recovery.build_together(tmp_path, folders)) == 2
     with lakeprobe.open(tmp_path) as opened:
         assert opened.sql("SELECT DISTINCT repeat FROM tensors").fetchall() == [(0,)]
+
+
+def test_an_op_that_came_again_has_its_last_numbers_in_its_place_and_a_module_is_in_the_last_place(
+    tmp_path: Path,
+) -> None:
+    """Backward went through the ops again, as msprobe writes it. The second record is in the same batch or not."""
+    sink = UnitSink(tmp_path, "run", Settings())
+    sink.begin(0, 0)
+
+    def add(op: str, number: float, *, again: bool = False, began: int | None = None) -> None:
+        sink.add(op, {"input": [scalar(number)]}, parent=None, began=began, stack=None, again=again)
+
+    add("Torch.tanh.0.backward", 1.0, began=0)
+    add("Module.a.A.backward.0", 2.0, began=1)
+    add("Torch.sin.0.backward", 3.0, began=2)
+    add("Torch.sin.0.backward", 4.0, again=True, began=3)
+    sink.pause()
+    add("Module.a.A.backward.0", 5.0, again=True, began=4)
+    add("Torch.tanh.0.backward", 6.0, again=True, began=5)
+    add("Torch.tanh.0.backward", 7.0, again=True, began=6)
+    add("Torch.cos.0.backward", 8.0, began=7)
+    sink.end()
+    sink.close()
+    with lakeprobe.open(tmp_path) as opened:
+        found = opened.sql(
+            "SELECT op, value, began FROM ops JOIN tensors USING (run, step, rank, seq, op) ORDER BY seq"
+        ).fetchall()
+        complete = opened.sql("SELECT complete, notes FROM dumps").fetchall()
+    assert found == [
+        ("Torch.tanh.0.backward", "7.0", 0),
+        ("Torch.sin.0.backward", "4.0", 2),
+        ("Module.a.A.backward.0", "5.0", 4),
+        ("Torch.cos.0.backward", "8.0", 7),
+    ]
+    assert complete == [(True, [])]

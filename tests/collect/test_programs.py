@@ -33,6 +33,8 @@ HERE_TOO = [
     "as Megatron: chunks, main_grad, a pipeline's backward",
     "map", "a module that copies and saves itself",
     "two hundred modules in each other", "a pickle of the model and of functions", "is_grads_batched",
+    "a network that solves an equation by its derivatives", "a deep equilibrium, a hook that solves its backward",
+    "low-rank adapters, put in within a step", "ops of torch.library, one that writes in place",
 ]  # fmt: skip
 
 

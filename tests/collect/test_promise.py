@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +300,7 @@ def test_backward_that_goes_twice_through_an_op_is_kept_once_and_told(memory: Me
     watched.close()
     assert "Torch.tanh.0.backward" in bodies(memory)
     assert memory.notes == [
-        "backward went through ops again 2 times, first through Tensor.sum.0.backward; only the first time is recorded"
+        "backward went through ops again 2 times, first through Tensor.sum.0.backward; the last time is recorded"
     ]
 
 
@@ -636,6 +637,26 @@ def test_functions_can_be_pickled_in_a_step_and_are_torchs_own_afterwards(memory
     assert [pickle.loads(each) for each in kept] == own
 
 
+def test_a_function_that_a_model_kept_before_the_step_can_be_pickled_in_it(memory: Memory) -> None:
+    functional, own = torch.nn.functional, vars(pickle).copy()
+    kept = [functional.relu, torch.Tensor.norm, torch.tanh]
+    layer = nn.TransformerEncoderLayer(4, 1, 4)  # keeps its activation
+    capturing = capture(memory, None, level="L1")
+    capturing.start()
+    values = [*kept, functional.gelu, layer]  # gelu is ours
+    file = io.BytesIO()
+    torch.save(values, file)
+    pickled = [pickle.dumps(values), bytes(ForkingPickler.dumps(values)), file.getvalue()]
+    capturing.stop()
+    assert vars(pickle) == own
+    assert not hasattr(ForkingPickler, "reducer_override")
+    assert not any(b"lakeprobe" in each for each in pickled)
+    file.seek(0)
+    for found in (*map(pickle.loads, pickled[:2]), torch.load(file, weights_only=False)):
+        assert found[:4] == [*kept, functional.gelu]
+        assert found[4].activation is functional.relu
+
+
 def test_a_function_that_the_program_kept_in_a_step_can_be_pickled_after_it(memory: Memory) -> None:
     capturing = capture(memory, None, level="L1")
     capturing.start()
@@ -686,6 +707,47 @@ def test_a_container_that_contains_itself_is_null_inside_itself(level: str, memo
     assert (leaf["shape"], inside) == ([2, 1], None)
     assert by_name == {"values": [leaf, None], "named": None}
     assert "Module.0.Entangled.backward.0" in bodies(memory)
+
+
+class Shared(nn.Module):
+    """Gets a list that has its only tensor in a billion places, and returns another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, values: Any) -> Any:
+        return doubled(self.layer(innermost(values)), 30)
+
+
+def doubled(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+def innermost(value: Any) -> Any:
+    while isinstance(value, list):
+        value = value[0]
+    return value
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_value_that_shares_its_parts_many_times_over_is_followed_only_so_far(level: str, memory: Memory) -> None:
+    model = nn.Sequential(Shared())
+    watched = capture(memory, model, level=level)
+    watched.start()
+    values = doubled(torch.ones(2, 4), 30)
+    innermost(model[0](values)).sum().backward()
+    watched.save("few", doubled(2.5, 3))
+    watched.save("many", values)
+    watched.stop()
+    assert memory.notes == []
+    assert bodies(memory)["few.0.debug"] == doubled({"type": "float", "value": 2.5}, 3)
+    leaf = innermost(bodies(memory)["Module.0.Shared.forward.0"]["input_args"])
+    assert (leaf["shape"], leaf["Mean"]) == ([2, 4], 1.0)
+    assert innermost(bodies(memory)["many.0.debug"]) == leaf
+    assert "Module.0.Shared.backward.0" in bodies(memory)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors")

@@ -9,6 +9,7 @@ from mindspore.common.api import _pynative_executor
 from lakeprobe.collect.mindspore.functions import MINT_DISTRIBUTED, places
 from lakeprobe.collect.mindspore.passages import Gradients, Passage
 from lakeprobe.collect.mindspore.trials import Call, Trials
+from lakeprobe.collect.watching.pickling import let_pickle
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
@@ -41,6 +42,7 @@ class Calls:
             self._places = places()
         for place in self._places:
             self._in_place.put(place, self._replacement(place))
+        let_pickle(self._in_place, self._places)
 
     def stop(self) -> None:
         """Restore MindSpore's own functions."""

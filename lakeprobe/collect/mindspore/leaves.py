@@ -15,14 +15,13 @@ from lakeprobe.collect.mindspore import tensors
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.watching.values import (
     BUILTIN,
-    DEEPEST,
     NONE,
     NUMBERS,
     PLAIN,
     Array,
+    Containers,
     Leaf,
     Statistics,
-    Within,
     array_leaf,
     builtin,
     unrecordable,
@@ -63,16 +62,16 @@ class Leaves:
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
         keep = self._keep_all or any(part in op for part in self._keep_parts)
-        return self._leaf(value, None, file if keep else None, ())
+        return self._leaf(value, None, file if keep else None, Containers())
 
-    def _leaf(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
+    def _leaf(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         try:
-            return self._leaf_of(value, key, file, within)
+            return self._leaf_of(value, key, file, around)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
-    def _leaf_of(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
+    def _leaf_of(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         if value is None:
             return None
         if isinstance(value, Type) or (key == "dtype" and isinstance(value, (*PLAIN, Tensor))):
@@ -85,18 +84,23 @@ class Leaves:
             return self._array(value, file)
         if isinstance(value, P2POp):
             return self._transfer(value, file)
-        return self._members(value, file, within)
+        return self._members(value, file, around)
 
-    def _members(self, value: Any, file: str | None, within: Within) -> Any:
+    def _members(self, value: Any, file: str | None, around: Containers) -> Any:
         """Return the leaves of a container's members in a list or dict.
 
-        None inside itself, where it is too deep, and for anything but a container.
+        None if it is not to be entered, and for anything but a container.
         """
-        if len(within) >= DEEPEST or id(value) in within:
+        if not around.enter(value):
             return None
+        try:
+            return self._entered(value, file, around)
+        finally:
+            around.leave(value)
 
+    def _entered(self, value: Any, file: str | None, around: Containers) -> Any:
         def leaf(key: Any, item: Any) -> Any:
-            return self._leaf(item, key, None if file is None else f"{file}.{key}", (*within, id(value)))
+            return self._leaf(item, key, None if file is None else f"{file}.{key}", around)
 
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return {key: leaf(key, item) for key, item in zip(value._fields, value, strict=True)}

@@ -15,6 +15,7 @@ import torch
 from torch.nn.modules._functions import BackwardHookFunction
 
 from lakeprobe.collect.watching.recorder import Recorder, guarded
+from lakeprobe.collect.watching.values import Containers
 
 Edge = tuple[Any, int]
 """A node and an output number, which together say where the gradient of a tensor goes."""
@@ -253,7 +254,7 @@ def watched(value: Any) -> tuple[torch.Tensor, ...]:
     """Return the tensors with gradients at any depth in a value. Leaves of the graph count only at its top level."""
     tensors: list[torch.Tensor] = []
     if torch.is_grad_enabled():
-        _gather(value, tensors, top=True)
+        _gather(value, tensors, Containers(), top=True)
     return tuple(tensors)
 
 
@@ -266,41 +267,39 @@ def through(boundary: Boundary, output: Any) -> Any:
     passed = boundary.results(tensors)
     if all(one is other for one, other in zip(tensors, passed, strict=True)):
         return output
-    return _replace(output, iter(passed), top=True)
+    return _replace(output, iter(passed), Containers(), top=True)
 
 
-def _gather(value: Any, tensors: list[torch.Tensor], *, top: bool, within: tuple[int, ...] = ()) -> None:
-    """Append the tensors of a value. `within` are the containers around it, because one may contain itself."""
+def _gather(value: Any, tensors: list[torch.Tensor], around: Containers, *, top: bool) -> None:
+    """Append the tensors of a value."""
     if isinstance(value, torch.Tensor):
         if _goes_through(value, top=top):
             tensors.append(value)
-    elif id(value) in within:
-        return
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _gather(item, tensors, top=top and isinstance(value, tuple), within=(*within, id(value)))
-    elif isinstance(value, dict):
-        for item in value.values():
-            _gather(item, tensors, top=False, within=(*within, id(value)))
+    elif isinstance(value, (list, tuple, dict)) and around.enter(value):
+        top = top and isinstance(value, tuple)
+        for item in value.values() if isinstance(value, dict) else value:
+            _gather(item, tensors, around, top=top)
+        around.leave(value)
 
 
-def _replace(value: Any, hooked: Iterator[torch.Tensor], *, top: bool, within: tuple[int, ...] = ()) -> Any:
+def _replace(value: Any, hooked: Iterator[torch.Tensor], around: Containers, *, top: bool) -> Any:
     """Return the value with the tensors that `_gather` finds replaced by those of `hooked`."""
     if isinstance(value, torch.Tensor):
         watched = next(hooked) if _goes_through(value, top=top) else value
         return value if watched is value else _allow_writing(_like(value, watched))
-    if id(value) in within:
+    if not isinstance(value, (list, tuple, dict)) or not around.enter(value):
         return value
-    within = (*within, id(value))
+    replaced = value
     if isinstance(value, list):
-        value[:] = [_replace(item, hooked, top=False, within=within) for item in value]
+        value[:] = [_replace(item, hooked, around, top=False) for item in value]
     elif isinstance(value, dict):
         for key, item in value.items():
-            value[key] = _replace(item, hooked, top=False, within=within)
-    elif isinstance(value, tuple):
-        items = [_replace(item, hooked, top=top, within=within) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+            value[key] = _replace(item, hooked, around, top=False)
+    else:
+        items = [_replace(item, hooked, around, top=top) for item in value]
+        replaced = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    around.leave(value)
+    return replaced
 
 
 def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:

@@ -14,6 +14,7 @@ from lakeprobe.collect.pytorch.tracing import call_hidden, handled
 from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.kept import keep
+from lakeprobe.collect.watching.pickling import let_pickle
 from lakeprobe.collect.watching.places import Function, Place, Replacements
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.stacks import Stack
@@ -52,6 +53,7 @@ class Calls:
             function = self._replacement(place)
             function.__module__, function.__qualname__ = place.path  # pickle looks for a function there
             self._in_place.put(place, function)
+        let_pickle(self._in_place, self._places)
 
     def stop(self) -> None:
         """Let the program pickle recording functions that it has kept."""

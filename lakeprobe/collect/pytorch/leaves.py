@@ -13,12 +13,11 @@ from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.watching.values import (
     BUILTIN,
-    DEEPEST,
     NONE,
     NUMBERS,
     PLAIN,
+    Containers,
     Leaf,
-    Within,
     array_leaf,
     builtin,
     unrecordable,
@@ -65,11 +64,11 @@ class Leaves:
 
         `op` and `category` name the files of stored tensors.
         """
-        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, ())
+        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, Containers())
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
-        return self._leaf(value, None, file if self._keeps(op) else None, ())
+        return self._leaf(value, None, file if self._keeps(op) else None, Containers())
 
     def _keeps(self, op: str) -> bool:
         """Return whether the contents of the op's tensors are stored."""
@@ -77,14 +76,14 @@ class Leaves:
             return self._keep_all
         return self._keep_all or any(part in op for part in self._keep_parts)
 
-    def _leaf(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
+    def _leaf(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         try:
-            return self._leaf_of(value, key, file, within)
+            return self._leaf_of(value, key, file, around)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
             self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
             return unrecordable(value)
 
-    def _leaf_of(self, value: Any, key: Any, file: str | None, within: Within) -> Any:
+    def _leaf_of(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return self._tensor(value, file)
@@ -97,27 +96,29 @@ class Leaves:
         if kind in PLAIN:
             return {"type": kind.__name__, "value": value}
         if kind is tuple or kind is list:
-            return self._items(value, enumerate(value), file, within, [])
+            return self._items(value, enumerate(value), file, around, [])
         if kind is dict:
-            return self._items(value, value.items(), file, within, {})
-        return self._unusual(value, file, within)
+            return self._items(value, value.items(), file, around, {})
+        return self._unusual(value, file, around)
 
-    def _items(self, value: Any, items: Any, file: str | None, within: Within, into: Any) -> Any:
-        """Return the leaves of a container's members, in a list or dict. None inside itself and where too deep."""
-        if len(within) >= DEEPEST or id(value) in within:
+    def _items(self, value: Any, items: Any, file: str | None, around: Containers, into: Any) -> Any:
+        """Return the leaves of a container's members, in a list or dict. None if it is not to be entered."""
+        if not around.enter(value):
             return None
-        within = (*within, id(value))
-        for key, item in items:
-            leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", within)
-            if type(into) is list:
-                into.append(leaf)
-            else:
-                into[key if type(key) is str else str(key)] = leaf
+        try:
+            for key, item in items:
+                leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", around)
+                if type(into) is list:
+                    into.append(leaf)
+                else:
+                    into[key if type(key) is str else str(key)] = leaf
+        finally:
+            around.leave(value)
         return into
 
-    def _unusual(self, value: Any, file: str | None, within: Within) -> Any:
+    def _unusual(self, value: Any, file: str | None, around: Containers) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._of_subclass(value, file, within)
+            return self._of_subclass(value, file, around)
         if isinstance(value, np.ndarray):
             return self._array(value, file)
         if isinstance(value, _OF_TORCH):
@@ -132,7 +133,7 @@ class Leaves:
         items = _members(value)
         if items is None:
             return None
-        return self._items(value, items, file, within, [] if type(items) is enumerate else {})
+        return self._items(value, items, file, around, [] if type(items) is enumerate else {})
 
     def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
         if _is_batched(tensor):  # gradients of `is_grads_batched`, which pass the graph all at once: the whole batch
@@ -143,14 +144,14 @@ class Leaves:
         self._measure(tensor, leaf, tensor.requires_grad, file)
         return leaf
 
-    def _of_subclass(self, tensor: torch.Tensor, file: str | None, within: Within) -> Any:
+    def _of_subclass(self, tensor: torch.Tensor, file: str | None, around: Containers) -> Any:
         """Return the leaf of a tensor of a subclass, or the leaves of its component tensors by name."""
         kind = type(tensor).__name__
         if kind in _TENSOR_KINDS:
             return self._wrapped(tensor, kind, file)
         if is_traceable_wrapper_subclass(tensor):
             names, _ = tensor.__tensor_flatten__()
-            return self._items(tensor, [(name, getattr(tensor, name)) for name in names], file, within, {})
+            return self._items(tensor, [(name, getattr(tensor, name)) for name in names], file, around, {})
         return self._tensor(tensor.as_subclass(torch.Tensor), file) if _has_memory(tensor) else _unreadable(tensor)
 
     def _stored(self, tensor: torch.Tensor) -> Leaf:

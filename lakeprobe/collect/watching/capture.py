@@ -11,6 +11,7 @@ from lakeprobe.collect.watching import depth, switch
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.pace import Pace
 from lakeprobe.collect.watching.recorder import Recorder, guarded
+from lakeprobe.collect.watching.values import Containers
 from lakeprobe.errors import UsageError
 
 
@@ -215,27 +216,25 @@ class Capture:
         def put_all(leaf: Any) -> None:
             op.body = leaf
 
-        op.body = self._gradients(value, name, name, put_all)
+        op.body = self._gradients(value, name, name, put_all, Containers())
         self.recorder.entries.put(op)
 
-    def _gradients(self, value: Any, op: str, file: str, put: Callable[[Any], None]) -> Any:
+    def _gradients(self, value: Any, op: str, file: str, put: Callable[[Any], None], around: Containers) -> Any:
         """Return the structure of a value with null for its leaves.
 
         `put` receives a gradient's leaf when it arrives.
         """
         if self._watcher.on_gradient(value, self._gradient_hook(op, file, put)):
             return None
-        if isinstance(value, dict):
-            form: dict[str, Any] = {}
-            for key, item in value.items():
-                form[str(key)] = self._gradients(item, op, f"{file}.{key}", _putter(form, str(key)))
-            return form
-        if isinstance(value, (list, tuple)):
-            items: list[Any] = [None] * len(value)
-            for index, item in enumerate(value):
-                items[index] = self._gradients(item, op, f"{file}.{index}", _putter(items, index))
-            return items
-        return None
+        if not isinstance(value, (dict, list, tuple)) or not around.enter(value):
+            return None
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        form: Any = {} if isinstance(value, dict) else [None] * len(value)
+        for index, item in items:
+            key = str(index) if isinstance(value, dict) else index
+            form[key] = self._gradients(item, op, f"{file}.{key}", _putter(form, key), around)
+        around.leave(value)
+        return form
 
     def _gradient_hook(self, op: str, file: str, put: Callable[[Any], None]) -> Callable[[Any], None]:
         step = self.recorder.steps
@@ -282,7 +281,7 @@ class Capture:
         repeated = self.recorder.repeated
         if repeated:
             repeats = f"backward went through ops again {len(repeated)} times, first through {repeated[0]}"
-            self._sink.note(f"{repeats}; only the first time is recorded")
+            self._sink.note(f"{repeats}; the last time is recorded")
             repeated.clear()
         new = self.recorder.failures[self._noted :]
         if new:

@@ -15,7 +15,7 @@ from lakeprobe.collect.watching.stacks import Stack
 class Op:
     """An op that is being recorded or has been recorded."""
 
-    __slots__ = ("began", "body", "finished", "moves", "name", "parent", "stack")
+    __slots__ = ("again", "began", "body", "finished", "moves", "name", "parent", "stack")
 
     def __init__(
         self, name: str, body: Any, parent: str | None, stack: Stack | None = None, began: int | None = None
@@ -25,6 +25,8 @@ class Op:
         self.parent = parent
         self.stack = stack
         self.began = began
+        self.again = False
+        """Whether it replaces the op of its name, which the sink has."""
         self.finished = False
         self.moves = False
         """Whether the op moves to the last place when it finishes, so that later ops need not wait for it."""
@@ -91,4 +93,4 @@ class Entries:
         for op in ready:
             del self._waiting[op.name]
             self.given += 1
-            self._sink.add(op.name, op.body, parent=op.parent, began=op.began, stack=op.stack)
+            self._sink.add(op.name, op.body, parent=op.parent, began=op.began, stack=op.stack, again=op.again)

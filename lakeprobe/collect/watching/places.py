@@ -80,6 +80,11 @@ class Replacements:
         self._made = []
 
 
+def absent(owner: Any, attribute: str) -> Place:
+    """Return the place of an attribute that the owner does not have."""
+    return Place(owner, attribute, attribute, lambda: None, _INHERITED)
+
+
 def place_of(prefix: str, owner: Any, name: str) -> Place | None:
     """Return where a function is, or None if there is none. The name may have submodules of the owner before it."""
     *path, attribute = name.split(".")

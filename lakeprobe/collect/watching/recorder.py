@@ -124,7 +124,7 @@ class Recorder:
         self.scope = Scope(self.settings)
         self.modules_with_backward: set[str] = set()
         self.repeated: list[str] = []
-        """Ops through which backward went more than once in the step. Only the first time is recorded."""
+        """Ops through which backward went again in the step. The last time is recorded."""
         self._went_back: set[str] = set()
         self.leaves.forget_all()
         if self.births is not None:
@@ -231,16 +231,21 @@ class Recorder:
         """Record a finished backward with the gradients of its outputs and of its inputs."""
         if not self.scope.wants(name):
             return
-        if name in self._went_back:
-            self.repeated.append(name)
-            return
-        self._went_back.add(name)
         op = Op(name, {}, parent, began=self.began(name))
         if self.scope.backward and not self._structure:
             if self.scope.inputs:
                 op.body["input"] = self.leaves.of(incoming, name, "input")
             if self.scope.outputs:
                 op.body["output"] = self.leaves.of(outgoing, name, "output")
-        if op.body and name.startswith(MODULES):
+        is_module = name.startswith(MODULES)
+        if op.body and is_module:
             self.modules_with_backward.add(name.rsplit(".", 2)[0])
-        self._finish(op, moves=False)
+        if name in self._went_back:
+            self.repeated.append(name)
+            earlier = self.entries.find(name)
+            op.again = earlier is None or earlier.again
+            if earlier is not None and not is_module:
+                earlier.body = op.body
+                return
+        self._went_back.add(name)
+        self._finish(op, moves=is_module)

@@ -21,16 +21,49 @@ Wide = tuple[float | None, float | None, int, int, int, int | None]
 Mean and norm are None if the tensor's own statistics are the same. The last is None if zeros were not counted.
 """
 
-Within = tuple[int, ...]
-"""The ids of the containers around a value."""
-
 DEEPEST = 400
 """The maximum depth of nested containers, as in msprobe. Deeper values are null."""
+MOST_REPEATED = 20_000
+"""The maximum number of members of containers that a value has in several places. Further ones are null."""
 PLAIN = (bool, int, float, str)
 BUILTIN = (*PLAIN, slice, type(...), np.generic)
 """The classes that `builtin` supports."""
 
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+class Containers:
+    """The containers met on the way through a value.
+
+    They say which ones not to go into, so that every way ends. `l = [l, l]`, thirty times over, has a billion members.
+    """
+
+    __slots__ = ("_met", "_open", "_repeated")
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._met: dict[int, Any] = {}
+        self._repeated = 0
+
+    def enter(self, container: Any) -> bool:
+        """Return whether to go into a container. If so, `leave` it afterwards.
+
+        The answer is no inside itself, where it is too deep, and in a further place once many members were repeated.
+        """
+        key = id(container)
+        if key in self._open or len(self._open) >= DEEPEST:
+            return False
+        if key in self._met:
+            self._repeated += len(container) if isinstance(container, (list, tuple, dict)) else 1
+            if self._repeated > MOST_REPEATED:
+                return False
+        self._met[key] = container  # kept alive, so that its id is not reused
+        self._open.add(key)
+        return True
+
+    def leave(self, container: Any) -> None:
+        """Leave the container entered last."""
+        self._open.discard(id(container))
 
 
 def builtin(value: Any) -> Leaf:

@@ -102,7 +102,7 @@ class UnitSink:
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None = None,
-        stack: Sequence[str] | None,
+        stack: Sequence[str] | None, again: bool = False,
     ) -> None:  # fmt: skip
         """Write one op. Raises LakeError if writing fails, for example on a full disk. The rest of the step is then
         left out."""
@@ -115,6 +115,8 @@ class UnitSink:
             self.note(f"the values of {op} could not be recorded: {error}")
             encoded = journal.encoded(Op(op, {}, parent, number, began), self._encoder)
         self._batch.ops.append(encoded)
+        if again:
+            self._batch.again.append(op)
         self._added += 1
         if self._added >= self._due or self._batch.tensor_bytes >= BYTES_PER_BATCH:
             self._due = self._added - self._added % OPS_PER_BATCH + OPS_PER_BATCH
@@ -282,7 +284,10 @@ class UnitSink:
         """Start the process that makes units. If it cannot start, the next command that opens the lake makes them."""
         if self._builder is not None:
             return
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "OPENBLAS_NUM_THREADS": "1",  # numpy starts its threads when it is imported, and nothing here needs them
+        }
         with suppress(OSError):
             self._builder = subprocess.Popen(  # noqa: S603 our own program
                 [sys.executable, "-m", recovery.__name__, str(self._lake)],

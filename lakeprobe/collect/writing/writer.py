@@ -34,8 +34,9 @@ class Batch:
     def __init__(self) -> None:
         self.ops: list[bytes] = []
         """Encoded by `journal.encoded`."""
+        self.again: list[str] = []
+        """As in `journal.Batch`, like `stacks` and `ended`."""
         self.stacks: list[list[str]] = []
-        """As in `journal.Batch`, like `ended`."""
         self.ended = False
         self.notes: list[str] = []
         self.perturbed: list[dict[str, Any]] = []
@@ -179,5 +180,11 @@ def _write_values(values: ValuesWriter, arrays: dict[str, npt.NDArray[Any]]) -> 
 def _record(batch: Batch, ops: list[bytes], contents: list[dict[str, Any]]) -> journal.Batch:
     raw = [msgspec.Raw(op) for op in ops]
     return journal.Batch(
-        ops=raw, stacks=batch.stacks, contents=contents, ended=batch.ended, notes=batch.notes, perturbed=batch.perturbed
+        ops=raw,
+        again=batch.again,
+        stacks=batch.stacks,
+        contents=contents,
+        ended=batch.ended,
+        notes=batch.notes,
+        perturbed=batch.perturbed,
     )

@@ -11,6 +11,7 @@ import later  # noqa: F401
 import newest  # noqa: F401
 import odd  # noqa: F401
 import others  # noqa: F401
+import published  # noqa: F401
 import torch
 from kinds import PROGRAMS
 from memory import Memory, bodies, capture
