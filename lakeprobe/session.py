@@ -44,6 +44,7 @@ from lakeprobe.lake.shards import Pending
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
 from lakeprobe.reports import files, notebook, op_text
+from lakeprobe.reports import picture as pictures
 from lakeprobe.reports.lake_text import lake_text
 from lakeprobe.reports.picture import DriftReport
 from lakeprobe.reports.terminal import comparison_text
@@ -701,6 +702,16 @@ class Lake:
         """
         with query_errors():
             return drifting.series_drift(self._connection, golden, run, threshold)
+
+    def draw_series(
+        self, golden: str, run: str, path: str | os.PathLike[str], threshold: float = drifting.THRESHOLD
+    ) -> Path:
+        """Write a picture of the series that leave those of `golden`, as PNG or SVG by the suffix of `path`.
+
+        Errors: `series_drift`, and UsageError without matplotlib, or if no series leaves.
+        """
+        with query_errors():
+            return pictures.write(drifting.followed_series(self._connection, golden, run, threshold), path)
 
     def signs(self, golden: str, run: str) -> Signs:
         """Compare the signs of gradients of two runs that were monitored with the metric signs.

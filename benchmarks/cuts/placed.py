@@ -2,7 +2,8 @@
 
     python -m benchmarks.cuts.placed FOLDER METHOD [CASE ...]
 
-METHOD is statistics or tensor. A case is a cut of CUTS, or CUT+DEFECT. Runs are collected into FOLDER/lake.
+METHOD is statistics or tensor. A case is a cut of CUTS, or CUT+DEFECT. Runs are collected into FOLDER/lake. Prints a
+line per case.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from torch.nn import functional
 
 import lakeprobe
 import lakeprobe.collect.pytorch.watcher
-from benchmarks.cuts import llama
+from benchmarks.cuts import asking, llama
 from benchmarks.cuts.llama import Llama
 from benchmarks.truth import runs
 
@@ -97,6 +98,12 @@ def _scaled(model: Llama, rank: int) -> None:
 
 DEFECTS: dict[str, Callable[[Llama, int], None]] = {"wrong_shard": _wrong_shard, "norm_eps": _scaled}
 
+CAUSES = {"wrong_shard": r"layers\.1\.mlp\.down_proj", "norm_eps": r"layers\.1\.input_layernorm"}
+"""Where each defect is, in a model of two layers."""
+
+CASES = ("dt_tp2", "dt_sp2", "fsdp2", "fsdp2_tp2", "dt_tp2+wrong_shard", "dt_sp2+wrong_shard",
+         *(f"{cut}+norm_eps" for cut in ("dt_tp2", "dt_sp2", "fsdp2", "fsdp2_tp2")))  # fmt: skip
+
 
 def train(case: str, rank: int, lake: Path, method: str, layers: int = 2) -> None:
     """Train one case in this process, as one of its ranks."""
@@ -150,5 +157,16 @@ def _work(folder: Path, method: str, cases: Sequence[str], layers: int, size: in
     dist.destroy_process_group()
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Make the runs, and say what was found; 1 if a run failed."""
+    folder, method, *wanted = arguments
+    asked = wanted or CASES
+    absent = asking.missing(Path(folder), ["whole", *asked])
+    if absent and not make(Path(folder), method, absent):
+        return 1
+    asking.ask(Path(folder), asked, lambda _: "whole", lambda _: CAUSES)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(0 if make(Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or list(CUTS)) else 1)
+    sys.exit(main(sys.argv[1:]))

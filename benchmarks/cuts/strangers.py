@@ -2,8 +2,8 @@
 
     python -m benchmarks.cuts.strangers FOLDER METHOD [CASE ...]
 
-METHOD is statistics or tensor. A case is a cut of CUTS, or CUT+DEFECT; golden runs are GOLDEN. Runs are collected into
-FOLDER/lake.
+METHOD is statistics or tensor. A case is a cut of CUTS, or CUT+DEFECT. Runs are collected into FOLDER/lake. Prints a
+line per case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lakeprobe
 import lakeprobe.collect.pytorch.watcher
-from benchmarks.cuts import llama
+from benchmarks.cuts import asking, llama
 from benchmarks.cuts.llama import HEAD, HEADS, HIDDEN, LENGTH, VOCABULARY, WIDTH
 from benchmarks.group_sums import SumBackward, SumForward
 from benchmarks.truth import runs
@@ -359,11 +359,20 @@ DEFECTS: dict[str, Any] = {
 }  # fmt: skip
 """What `place.defect` does is None here."""
 
+CAUSES = {
+    "no_sum": r"layers\.1\.mlp|^Tensor\.__add__\.\d+\.forward\nModule\.layers\.1\.Layer",
+    "no_backward_sum": r"layers\.1\.self_attn", "norm_eps": r"layers\.1\.input_layernorm",
+    "wrong_words": "embed_tokens", "gate_order": r"layers\.1\.mlp", "wrong_keys": r"layers\.1\.self_attn",
+    "wrong_positions": r"layers\.0\.self_attn", "fused_order": r"layers\.1\.self_attn",
+    "keys_not_reduced": "self_attn|optimizer",
+}  # fmt: skip
+"""The module that has each defect, or what takes a sum that is missing: the residual, and the optimizer."""
+
 CASES = (
-    *CUTS, "fused_tp2+fused_order", "gqa_tp2+no_sum", "gqa_tp2+gate_order", "gqa_tp2+no_backward_sum",
-    "gqa_tp4+gate_order", "gqa_tp4+wrong_keys", "gqa_tp4+keys_not_reduced", "gqa_tp4+norm_eps",
-    "mqa_tp2+keys_not_reduced", "vocabulary_tp2+wrong_words", "zigzag_cp2+wrong_positions", "uneven_dp2+norm_eps",
-    "ddp2+norm_eps",
+    *(name for name in CUTS if not name.startswith("one")),
+    "fused_tp2+fused_order", "gqa_tp2+no_sum", "gqa_tp2+gate_order", "gqa_tp2+no_backward_sum", "gqa_tp4+gate_order",
+    "gqa_tp4+wrong_keys", "gqa_tp4+keys_not_reduced", "gqa_tp4+norm_eps", "mqa_tp2+keys_not_reduced",
+    "vocabulary_tp2+wrong_words", "zigzag_cp2+wrong_positions", "uneven_dp2+norm_eps", "ddp2+norm_eps",
 )  # fmt: skip
 
 
@@ -438,5 +447,16 @@ def _work(folder: Path, method: str, cases: Sequence[str], size: int, meeting: P
     dist.destroy_process_group()
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Make the runs, and say what was found; 1 if a run failed."""
+    folder, method, *wanted = arguments
+    asked = wanted or CASES
+    absent = asking.missing(Path(folder), [*map(golden_of, asked), *asked])
+    if absent and not make(Path(folder), method, absent):
+        return 1
+    asking.ask(Path(folder), asked, golden_of, lambda _: CAUSES)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(0 if make(Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or CASES) else 1)
+    sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,21 +30,30 @@ THRESHOLD = 0.001
 
 
 @dataclass(frozen=True)
-class Drift:
-    """How runs differ from golden over steps. The SQL files describe the relations.
+class Followed:
+    """What runs were followed by over steps, as a picture shows it. The SQL files describe the relations.
 
-    `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql). `rows`: where each row does. `modules`: which
-    modules do first, and most. `steps`: every value. `missing`: units that one side lacks.
+    `rows`: where each row leaves golden. `steps`: every value.
     """
 
     golden: str
     runs: tuple[str, ...]
     metric: str
     threshold: float
-    by_run: duckdb.DuckDBPyRelation
     rows: duckdb.DuckDBPyRelation
-    modules: duckdb.DuckDBPyRelation
     steps: duckdb.DuckDBPyRelation
+
+
+@dataclass(frozen=True)
+class Drift(Followed):
+    """How runs differ from golden over steps.
+
+    `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql). `modules`: which modules do first, and most.
+    `missing`: units that one side lacks.
+    """
+
+    by_run: duckdb.DuckDBPyRelation
+    modules: duckdb.DuckDBPyRelation
     missing: duckdb.DuckDBPyRelation
 
     def __repr__(self) -> str:
@@ -61,6 +71,32 @@ def series_drift(
     Raises UsageError for a run that was not monitored, a threshold that is no share, and two runs without a common
     step.
     """
+    with _series(connection, golden, run, threshold) as stages:
+        return answer(connection, stages, "drift/series", {"threshold": threshold})
+
+
+def followed_series(
+    connection: duckdb.DuckDBPyConnection, golden: str, run: str, threshold: float = THRESHOLD
+) -> Followed:
+    """Return the series that leave those of `golden`, with their values. Errors as in `series_drift`."""
+    with _series(connection, golden, run, threshold) as stages:
+        keep(stages, "drift_series", "drift/series", {"threshold": threshold})
+        keep(stages, "drift_series_rows", "drift/series_rows")
+        return Followed(
+            golden=golden,
+            runs=(run,),
+            metric="value",
+            threshold=threshold,
+            rows=connection.from_arrow(stages.sql("FROM drift_series_rows").to_arrow_table()),
+            steps=answer(connection, stages, "drift/series_steps", {"run": run}),
+        )
+
+
+@contextmanager
+def _series(
+    connection: duckdb.DuckDBPyConnection, golden: str, run: str, threshold: float
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with the table drift_series_values. Raises UsageError."""
     if not 0 < threshold < math.inf:
         raise UsageError(f"the threshold {threshold} should be a number above 0")
     check_monitored(connection, golden, run)
@@ -72,8 +108,8 @@ def series_drift(
     if not shared:
         raise UsageError(f"the series of {run} and {golden} have no step of one rank in common")
     with stage_connection(connection) as stages:
-        parameters = {"golden": golden, "run": run, "threshold": threshold}
-        return answer(connection, stages, "drift/series", parameters)
+        keep(stages, "drift_series_values", "drift/series_values", {"golden": golden, "run": run})
+        yield stages
 
 
 def drift(

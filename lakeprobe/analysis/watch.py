@@ -19,7 +19,10 @@ from lakeprobe.lake.connection import connect, lock
 if TYPE_CHECKING:
     import duckdb
 
-RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "rising", "replicas", "laws", "silent")
+RULES = (
+    "nan", "turbulence", "jump", "dead", "vanishing", "exploding", "drifting", "rising", "between", "replicas", "laws",
+    "silent",
+)  # fmt: skip
 """The bundled rules, in the order in which they are asked."""
 
 COLUMNS = ("rank", "step", "name", "point", "metric", "value", "reason")

@@ -83,6 +83,7 @@ def drift(
     Example: lakeprobe drift golden npu npu_fp16 --op layers.1.mlp -o drift.png
     """
     from lakeprobe import diagnostics, output
+    from lakeprobe.errors import UsageError
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports import picture as pictures
@@ -92,8 +93,10 @@ def drift(
         pictures.checked(picture)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         if series or ({golden, *runs} & set(opened.monitored) and not {golden, *runs} & set(opened.runs)):
+            if picture is not None and len(runs) > 1:
+                raise UsageError("a picture of series shows one run; give one")
             for run in runs:
-                _write_series(opened, golden, run, threshold, most, format)
+                _write_series(opened, golden, run, threshold, most, format, picture)
             return
         with diagnostics.working("following the steps"):
             found = opened.drift(
@@ -111,13 +114,20 @@ def drift(
             output.rows(relation.columns, relation.fetchall(), format)
 
 
-def _write_series(lake: Lake, golden: str, run: str, threshold: float, most: int, format: Format) -> None:
-    """Write where the series of a run leave golden: the first as a sentence, then `most` of them as a table."""
+def _write_series(
+    lake: Lake, golden: str, run: str, threshold: float, most: int, format: Format, picture: Path | None
+) -> None:
+    """Write where the series of a run leave golden: the first as a sentence, then `most` of them as a table.
+
+    With `picture` draw them too, if any leaves.
+    """
     from lakeprobe import diagnostics, output
 
     with diagnostics.working("following the series"):
         found = lake.series_drift(golden, run, threshold)
         rows = found.fetchall()
+    if picture is not None and rows:
+        diagnostics.note(f"written: {lake.draw_series(golden, run, picture, threshold)}")
     if format is not Format.TABLE:
         output.rows(found.columns, rows, format)
     elif not rows:

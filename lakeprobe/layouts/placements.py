@@ -265,8 +265,8 @@ def _decide_op(state: _State, leaves: Sequence[Leaf], shards: dict[str, set[int]
     tensors = [leaf for leaf in leaves if leaf.kind == "tensor"]
     open_axes: dict[Key, list[int]] = {}
     own = shards.setdefault(stem, set())
-    for leaf in tensors:
-        placement, left = _by_shape(state, leaf)
+    for leaf in sorted(tensors, key=lambda leaf: leaf.is_unknown):
+        placement, left = _by_shape(state, leaf, tensors)
         state.of[leaf.key] = placement
         open_axes[leaf.key] = left
         own.update(number for number, way in enumerate(placement.ways) if way == SHARD)
@@ -370,7 +370,7 @@ def _stem(leaf: Leaf) -> str:
     return leaf.key.op.rpartition(".")[0] if leaf.direction == "backward" else leaf.key.op.removesuffix(".forward")
 
 
-def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
+def _by_shape(state: _State, leaf: Leaf, op: Sequence[Leaf]) -> tuple[Placement, list[int]]:
     """What is said and what shapes say, and the axes that they leave open because the ranks' tensors are not equal."""
     count = len(state.axes)
     placement = Placement([COPY] * count, [None] * count)
@@ -381,20 +381,26 @@ def _by_shape(state: _State, leaf: Leaf) -> tuple[Placement, list[int]]:
         return placement, []
     left = [number for number in spread if said is None or number not in said.ways]
     if leaf.whole is not None and shape is not None and shape != leaf.whole:
-        if not _with_shapes(state, leaf, placement, shape, left):
+        alike = _beside(state, leaf, op) or _counterpart(state, leaf)
+        if not _with_shapes(state, leaf, placement, shape, left, alike):
             return placement, []
         if said is None:
             placement.source, placement.certainty = "shapes", "inferred"
     return placement, [number for number in spread if placement.ways[number] == COPY and not leaf.equal[number]]
 
 
-def _with_shapes(state: _State, leaf: Leaf, placement: Placement, shape: tuple[int, ...], left: list[int]) -> bool:
-    """Place a leaf as its extents are parts of golden's, along axes of `left`; False if no axes explain them."""
+def _with_shapes(
+    state: _State, leaf: Leaf, placement: Placement, shape: tuple[int, ...], left: list[int], alike: Placement | None
+) -> bool:
+    """Place a leaf as its extents are parts of golden's, along axes of `left`; False if no axes explain them.
+
+    `alike`: how something lies that should lie as it does.
+    """
     assert leaf.whole is not None
     if len(leaf.whole) != len(shape):
         placement.problem = f"it has {len(shape)} axes, golden {len(leaf.whole)}"
         return False
-    axes, alike = state.axes, _counterpart(state, leaf)
+    axes = state.axes
     for dimension, (part, whole) in enumerate(zip(shape, leaf.whole, strict=True)):
         if part == whole:
             continue
@@ -447,6 +453,14 @@ def _parameter(slot: str) -> str:
     return slot.removeprefix("parameters.").partition(".")[0]
 
 
+def _beside(state: _State, leaf: Leaf, op: Sequence[Leaf]) -> Placement | None:
+    """The placement of a tensor of the same op and shape, if of this one there are no values to tell axes apart by."""
+    if not leaf.is_unknown:
+        return None
+    same = (one for one in op if (one.shape, one.whole) == (leaf.shape, leaf.whole) and not one.is_unknown)
+    return next((state.of[one.key] for one in same if one.key in state.of), None)
+
+
 def _counterpart(state: _State, leaf: Leaf) -> Placement | None:
     """The placement of what a gradient is the gradient of, if it has the same shape."""
     if leaf.direction == "forward":
@@ -465,7 +479,7 @@ def _axes_of(
 ) -> tuple[int, ...] | None:
     """The axes that cut an extent: those whose sizes give the ratio.
 
-    The axes that cut what a gradient is the gradient of come first, then unequal ones, in the order of dimensions.
+    The axes that cut what it should lie as (`alike`) come first, then unequal ones, in the order of dimensions.
     """
     is_weight = leaf.role == "parameters" or (leaf.role == "input" and not leaf.key.slot.startswith("input.0"))
     is_uneven = leaf.totals is not None and leaf.totals[dimension] != part * leaf.members

@@ -15,7 +15,10 @@ OF_ARRAYS = frozenset(("signs", "shares"))
 """The metrics that are measured on the host alone."""
 
 _CHUNK = 8192
-"""So many elements are widened at once: they stay in the core's cache, and are too few for BLAS to start threads."""
+"""So many elements are too few for BLAS to start threads."""
+
+_WIDENED = 16 * _CHUNK
+"""So many elements are widened at once: they stay in the core's cache."""
 
 _ROW = 4096
 """So many squares are summed in float32 where a norm need not be exact."""
@@ -99,12 +102,14 @@ def _fast_squares(array: np.ndarray) -> float:
 
 def _squares(array: np.ndarray) -> float:
     """Return the sum of the squares in float64."""
-    buffer = np.empty(min(array.size, _CHUNK))
+    buffer = np.empty(min(array.size, _WIDENED))
     squares = 0.0
-    for chunk in _chunks(array):
-        wide = buffer[: chunk.size]
-        np.copyto(wide, chunk)
-        squares += float(wide.dot(wide))
+    for begin in range(0, array.size, _WIDENED):
+        some = array[begin : begin + _WIDENED]
+        wide = buffer[: some.size]
+        np.copyto(wide, some)
+        for chunk in _chunks(wide):
+            squares += float(chunk.dot(chunk))
     return squares
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.drift import Drift
+from lakeprobe.analysis.drift import Drift, Followed
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.output import ranges
 
@@ -89,7 +89,7 @@ def checked(path: str | os.PathLike[str]) -> Path:
     return chosen
 
 
-def write(drift: Drift, path: str | os.PathLike[str]) -> Path:
+def write(drift: Followed, path: str | os.PathLike[str]) -> Path:
     """Write the picture of `drift` to `path`, as PNG (150 dots per inch) or SVG (text as text) by its suffix."""
     chosen = checked(path)
     import matplotlib
@@ -104,10 +104,15 @@ def write(drift: Drift, path: str | os.PathLike[str]) -> Path:
     return chosen
 
 
-def figure(drift: Drift, most: int = MOST_PANELS) -> Figure:
-    """Return the picture of `drift`: for up to `most` rows, the metric and the distance from golden over steps."""
+def figure(drift: Followed, most: int = MOST_PANELS) -> Figure:
+    """Return the picture of `drift`: for up to `most` rows, the metric and the distance from golden over steps.
+
+    Raises UsageError if there is no row.
+    """
     create = _figure_class()
     names = drawn(drift, most)
+    if not names:
+        raise UsageError(f"{', '.join(drift.runs)} does not leave {drift.golden}; there is nothing to draw")
     rows_of_panels = math.ceil(len(names) / 2)
     columns = min(2, len(names))
     height = 2.1 if drift.metric == "error" else 3.5
@@ -122,10 +127,10 @@ def figure(drift: Drift, most: int = MOST_PANELS) -> Figure:
     return picture
 
 
-def drawn(drift: Drift, most: int) -> list[str]:
+def drawn(drift: Followed, most: int) -> list[str]:
     """Return the names of the rows that a picture of `drift` shows."""
     order: dict[str, tuple[int, float, float]] = {}
-    first = {"loss": 0, "parameters_grad together": 1}
+    first = {"loss": 0, "logged": 0, "parameters_grad together": 1}
     for name, role, leaves_at, worst in drift.rows.project("name, role, leaves_at, worst").fetchall():
         key = (first.get(role, 2), math.inf if leaves_at is None else leaves_at, -1.0 if worst is None else -worst)
         order[name] = min(key, order.get(name, key))
@@ -146,12 +151,12 @@ def _layout() -> ConstrainedLayoutEngine:
     return ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
 
 
-def _heading(drift: Drift) -> str:
+def _heading(drift: Followed) -> str:
     what = "Distance" if drift.metric == "error" else drift.metric.capitalize()
     return f"{what} over steps: {', '.join(drift.runs)} against {drift.golden}"
 
 
-def _remarks(drift: Drift, names: Sequence[str], series: Mapping[str, Mapping[str, _Series]]) -> Iterator[str]:
+def _remarks(drift: Followed, names: Sequence[str], series: Mapping[str, Mapping[str, _Series]]) -> Iterator[str]:
     """Yield what the picture omits or summarises."""
     rows = len({name for (name,) in drift.rows.project("name").fetchall()})
     if rows > len(names):
@@ -161,7 +166,7 @@ def _remarks(drift: Drift, names: Sequence[str], series: Mapping[str, Mapping[st
         yield f"{ranks} ranks: a band from the least to the largest, and the median"
 
 
-def _series(drift: Drift, names: Sequence[str]) -> dict[str, dict[str, _Series]]:
+def _series(drift: Followed, names: Sequence[str]) -> dict[str, dict[str, _Series]]:
     """Return what to draw, by row and run, golden included."""
     from duckdb import ColumnExpression, ConstantExpression
 
@@ -184,7 +189,7 @@ def _add(lines: dict[int, Line], rank: int, step: int, value: float | None) -> N
     lines.setdefault(rank, {})[step] = math.nan if value is None else value
 
 
-def _panel(panel: Any, drift: Drift, title: str, series: Mapping[str, _Series]) -> None:
+def _panel(panel: Any, drift: Followed, title: str, series: Mapping[str, _Series]) -> None:
     """Draw one row: its values above, its distances from golden below; only the distances if they are the metric."""
     if drift.metric == "error":
         upper, lower = None, panel.subplots()
@@ -199,7 +204,7 @@ def _panel(panel: Any, drift: Drift, title: str, series: Mapping[str, _Series]) 
     lower.set_xlabel("step", fontsize=8)
 
 
-def _values(axes: Axes, drift: Drift, series: Mapping[str, _Series]) -> None:
+def _values(axes: Axes, drift: Followed, series: Mapping[str, _Series]) -> None:
     _lines(axes, series[drift.golden].values, _GOLDEN, None, golden=True)
     for number, run in enumerate(drift.runs):
         _lines(axes, series[run].values, _colour(number), _marker(number))
@@ -222,7 +227,7 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
         axes.set_ylim(least - lacking / 2, largest + lacking / 2)
 
 
-def _distances(axes: Axes, drift: Drift, series: Mapping[str, _Series]) -> None:
+def _distances(axes: Axes, drift: Followed, series: Mapping[str, _Series]) -> None:
     from matplotlib.ticker import NullLocator
 
     positive = [value for run in drift.runs for value in _finite(series[run].distances) if value > 0]
@@ -305,7 +310,7 @@ def _plain(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def _legend(picture: Figure, drift: Drift, series: Iterable[_Series]) -> None:
+def _legend(picture: Figure, drift: Followed, series: Iterable[_Series]) -> None:
     """Explain lines and marks above the panels; marks only if there are any."""
     from matplotlib.lines import Line2D
 

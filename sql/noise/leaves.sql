@@ -10,7 +10,7 @@
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
 --   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with two. Beside a mask
---   only one extreme tells.
+--   only one extreme tells. Where the mean alone is known, error is least_error.
 -- is_masked: a mask determines an extreme, and with it norm and mean
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
@@ -148,7 +148,13 @@ WITH
                 is_estimated AND norm IS NOT NULL,
                 finite_part(n * greatest(0, abs(target_mean - golden_mean) / norm - rounding / sqrt(n))),
                 NULL
-            ) AS by_mean
+            ) AS by_mean,
+            -- of a partial sum of ranks the mean alone is known (layouts/merged)
+            if(
+                is_like AND (coalesce(target_max, target_norm) IS NULL OR coalesce(own_max, golden_norm) IS NULL),
+                finite_part(greatest(0, sqrt(n) * abs(target_mean - golden_mean) / nullif(greatest(target_norm, golden_norm), 0) - rounding)),
+                NULL
+            ) AS by_mean_alone
         FROM scaled
     ),
     -- the four in their order, without a list, which would take most of the time of this query
@@ -209,6 +215,7 @@ SELECT
         WHEN parts = 4 THEN least(2.0, greatest((second + third) / 2, least_error))
         WHEN parts = 3 THEN least(2.0, greatest(second, least_error))
         WHEN parts = 1 THEN least(2.0, low_extreme)
+        WHEN parts = 0 THEN least(2.0, by_mean_alone)
     END AS error,
     if(known IS NULL AND parts >= 3, least(2.0, greatest(second, least_error)), error) AS lower,
     CASE
@@ -225,6 +232,7 @@ SELECT
                         ) / parts
                     )
                 )
+        WHEN parts = 0 THEN least(2.0, by_mean_alone)
     END AS upper,
     CASE
         WHEN

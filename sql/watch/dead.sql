@@ -1,5 +1,7 @@
 -- dead: a gradient that is zero in every step since some step, or an activation that is.
 -- grain: one series, at the first of its steps that are zero
+-- A gradient that was never anything else may be zero by the loss, as that of a bias that a difference cancels. It is
+-- dead if all of its module are.
 WITH
     limits AS (
         SELECT 8 AS least_steps, -- in a row, up to the last, and
@@ -28,10 +30,13 @@ FROM (
     SELECT
         *,
         coalesce(max(step) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), -1) AS last_alive,
-        coalesce(max(idle) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), 0) AS longest_rest
+        coalesce(max(idle) FILTER (WHERE value <> 0) OVER (PARTITION BY rank, name, point), 0) AS longest_rest,
+        point IN ('gradient', 'gradient_unreduced') AS is_of_parameter,
+        bool_or(value <> 0) OVER (PARTITION BY rank, regexp_replace(name, '[^.]*$', ''), point) AS is_module_alive
     FROM norms
 )
 CROSS JOIN limits
+WHERE NOT (last_alive = -1 AND is_of_parameter AND is_module_alive)
 GROUP BY rank, name, point, metric, least_steps, times_rest, longest_rest
 HAVING
     count(*) FILTER (WHERE step > last_alive) >= least_steps

@@ -60,6 +60,12 @@ def test_the_same_value_has_the_same_layout_in_the_next_op():
     assert texts(made, used)["Tensor.__add__.0.forward input.0"] == "tp: partial sum"
 
 
+def test_a_tensor_without_values_is_cut_as_the_one_beside_it():
+    added = [leaf("input.1", (4, 8), (8, 8), (True, True), op="Tensor.__add__.0.forward", is_unknown=True),
+             leaf("input.0", (4, 8), (8, 8), (False, True), op="Tensor.__add__.0.forward")]  # fmt: skip
+    assert texts(added) == {"input.0": "dp: shard 0", "input.1": "dp: shard 0"}
+
+
 def test_a_gradient_is_cut_as_its_parameter_is():
     forward = [leaf("parameters.weight", (8, 8), (16, 8), (True, False), op="Module.up.Linear.forward.0")]
     gradient = [leaf("weight", (8, 8), (16, 8), (False, False), op="Module.up.Linear.parameters_grad.0")]

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import lakeprobe  # noqa: E402
 from lakeprobe.cli import app  # noqa: E402
+from lakeprobe.errors import UsageError  # noqa: E402
 
 STEPS, BEGINS = 200, 120
 RATE = 1e-2
@@ -92,3 +93,16 @@ def test_a_defect_is_named_at_its_step(lake: Path, rounding: float, defect: str,
     assert (step, name if first[1] else None, point) == first
     [loss] = [step for step, name, _ in rows if name == "loss"]
     assert BEGINS <= loss <= BEGINS + 5
+
+
+def test_a_picture_of_the_series_that_leave(lake: Path, tmp_path: Path) -> None:
+    trained(lake, "drawn", defect="gradient")
+    picture = tmp_path / "drift.svg"
+    said = CliRunner().invoke(app, ["drift", "golden", "drawn", "-o", str(picture), "--lake", str(lake)])
+    assert (said.exit_code, said.stderr.splitlines()[-1]) == (0, f"written: {picture}")
+    text = picture.read_text()
+    assert "Value over steps: drawn against golden" in text
+    titles = [title for title in ("6.weight: norm of its gradient", "loss") if f">{title}<" in text]
+    assert titles == ["6.weight: norm of its gradient", "loss"]
+    with lakeprobe.open(lake) as opened, pytest.raises(UsageError, match="golden does not leave golden"):
+        opened.draw_series("golden", "golden", picture)

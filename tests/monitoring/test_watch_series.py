@@ -12,7 +12,7 @@ import pytest
 from lakeprobe.analysis import watch as watching
 
 STEPS = 1000
-RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "rising")
+RULES = ("nan", "turbulence", "jump", "dead", "vanishing", "exploding", "drifting", "rising", "between")
 
 
 def clean(seed: int) -> dict[str, np.ndarray]:
@@ -50,23 +50,30 @@ def clean(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def ask(series: dict[str, np.ndarray]) -> set[tuple[str, int, str]]:
-    """Return rule, step and name of what the rules find in `series`, gradients of one rank."""
-    names = list(series)
+def ask(series: dict[str, np.ndarray], point: str = "gradient") -> set[tuple[str, int, str]]:
+    """Return rule, step and name of what the rules find in `series` of one point and rank."""
+    return ask_points({(name, point): values for name, values in series.items()})
+
+
+def ask_points(series: dict[tuple[str, str], np.ndarray]) -> set[tuple[str, int, str]]:
+    """Return rule, step and name of what the rules find in series by name and point, of one rank."""
+    names, points = zip(*series, strict=True)
     held = pa.table(
         {
             "rank": np.zeros(STEPS * len(names), dtype=np.int32),
             "step": np.tile(np.arange(STEPS, dtype=np.int32), len(names)),
             "micro_step": np.zeros(STEPS * len(names), dtype=np.int32),
             "name": np.repeat(names, STEPS),
-            "value": np.concatenate([series[name] for name in names]).astype(float),
+            "point": np.repeat(points, STEPS),
+            "value": np.concatenate(list(series.values())).astype(float),
         }
     )
     found = set()
     with duckdb.connect() as connection:
         connection.register("held", held)
         connection.execute(
-            "CREATE TABLE watched AS SELECT *, 'gradient' AS point, 'norm' AS metric, false AS skipped FROM held"
+            "CREATE TABLE watched AS FROM held "
+            "SELECT *, if(point = 'logged', 'value', 'norm') AS metric, false AS skipped"
         )
         for rule in RULES:
             answer = connection.sql(watching.load(rule).sql).project("step, name").fetchall()
@@ -134,3 +141,65 @@ def test_a_gradient_that_grows_without_end_explodes(rate: float) -> None:
     [step] = [step for rule, step, _ in ask({"a": series}) if rule == "exploding"]
     limit = 500 + math.log(1e3 * series[:10].max() / np.median(series[400:500])) / math.log(rate)
     assert abs(step - limit) < 10
+
+
+def parameters(seed: int) -> dict[str, np.ndarray]:
+    """Return norms of parameters as an optimizer moves them, by kind: shape (STEPS,), float64."""
+    random = np.random.default_rng(seed)
+    step = np.arange(STEPS)
+    moved = np.convolve(random.standard_normal(STEPS + 9), np.ones(10) / 10, "valid")  # momentum
+    return {
+        "settling": np.exp(np.cumsum(5e-3 * np.exp(-step / 100) + 2e-4 * moved)),
+        "growing": np.exp(np.cumsum(6e-4 + 2e-4 * moved)),
+        "accelerating": np.exp(np.cumsum(2e-3 * (step / STEPS) ** 3 + 2e-4 * moved)),
+        "decaying": np.exp(np.cumsum(-1e-4 + 5e-5 * moved)),
+        "through_zero": np.hypot(1e-3, (step - 640) / 400 + 1e-3 * np.cumsum(moved)),
+        "restless": np.exp(np.cumsum(2e-3 * moved)),
+        "frozen_at_first": np.exp(np.cumsum(np.where(step < 500, 0, 1e-3 + 2e-4 * moved))),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_clean_parameter_drifts(seed: int) -> None:
+    assert ask(parameters(seed), "parameter") == set()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pace", [1e-3, -1e-3])
+def test_a_parameter_that_drifts_by_a_thousandth_a_step_is_told_at_its_step(seed: int, pace: float) -> None:
+    series = {name: parameters(seed)[name] for name in ("settling", "growing", "accelerating", "decaying")}
+    for values in series.values():
+        values[600:] *= np.exp(pace * (np.arange(600, STEPS) - 599))
+    found = ask(series, "parameter")
+    assert {(rule, name) for rule, _, name in found} == {("drifting", name) for name in series}
+    assert {step for _, step, _ in found} <= {599, 600, 601}
+
+
+def test_a_learning_rate_that_begins_again_explains_a_pace() -> None:
+    step = np.arange(STEPS)
+    rate = (1 + np.cos(np.pi * (step % 400) / 400)) / 2
+    series = {("weight", "parameter"): np.exp(np.cumsum(2e-3 * rate)), ("learning_rate.0", "logged"): 1e-3 * rate}
+    assert ask_points(series) == set()
+    del series["learning_rate.0", "logged"]
+    assert {(rule, name) for rule, _, name in ask_points(series)} == {("drifting", "weight")}
+
+
+def test_what_changes_a_tensor_between_two_points_of_a_step_is_told_at_its_step() -> None:
+    clip, noise = (clean(seed)["flat"] for seed in (1, 2))
+    moving = np.exp(np.cumsum(1e-4 * (noise - 1)))
+    series = {}
+    for name in "abcde":
+        series[name, "gradient_unreduced"], series[name, "gradient"] = noise, noise * clip
+        series[name, "parameter_updated"], series[name, "parameter"] = moving, np.concatenate([[1.0], moving[:-1]])
+    assert ask_points(series) == set()
+    series["b", "gradient"] = series["b", "gradient"] * np.where(np.arange(STEPS) < 600, 1, 1.001)
+    series["c", "parameter"] = series["c", "parameter"] * np.where(np.arange(STEPS) < 700, 1, 1.001)
+    assert ask_points(series) == {("between", 600, "b"), ("between", 700, "c")}
+    series["a", "gradient"] = noise * clean(3)["flat"]  # clipped by itself from the first step on
+    assert ask_points(series) == {("between", 600, "b"), ("between", 700, "c")}
+
+
+def test_a_gradient_that_is_always_zero_is_dead_if_its_module_is() -> None:
+    zero, noise = np.zeros(STEPS), clean(0)["flat"]
+    series = {"critic.weight": noise, "critic.bias": zero, "layer.weight": zero, "layer.bias": zero}
+    assert ask(series) == {("dead", 0, "layer.weight"), ("dead", 0, "layer.bias")}

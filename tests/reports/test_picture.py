@@ -59,7 +59,9 @@ def report(connection: duckdb.DuckDBPyConnection, found: list[Point], metric: st
         "max(distance) AS worst FROM points GROUP BY ALL"
     )
     runs = tuple(dict.fromkeys(point[0] for point in found))
-    return DriftReport.of(Drift("golden", runs, metric, 0.001, rows, rows, rows, steps, rows))
+    return DriftReport.of(
+        Drift("golden", runs, metric, 0.001, rows=rows, steps=steps, by_run=rows, modules=rows, missing=rows)
+    )
 
 
 def axes_of(figure: Any) -> list[list[Any]]:

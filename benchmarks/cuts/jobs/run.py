@@ -9,7 +9,6 @@ in FOLDER/lake. Prints a line per case.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import torch.distributed as dist
 
 import lakeprobe
 import lakeprobe.collect.pytorch.watcher
+from benchmarks.cuts import asking
 from benchmarks.truth import runs
 
 
@@ -114,34 +114,11 @@ def _work(folder: Path, method: str, wanted: Sequence[str], size: int, meeting: 
 def main(arguments: Sequence[str]) -> int:
     """Make the runs, and say what was found; 1 if a run failed."""
     folder, method, *wanted = arguments
-    chosen = wanted or cases()
-    asked = [case for case in chosen if not case.startswith("whole_")]
-    needed = [*dict.fromkeys([golden_of(case) for case in asked]), *asked]
-    with lakeprobe.open(Path(folder) / "lake", create=True) as lake:
-        missing = [case for case in needed if case not in lake.runs]
-    if missing and not make(Path(folder), method, missing):
+    asked = [case for case in wanted or cases() if not case.startswith("whole_")]
+    absent = asking.missing(Path(folder), [*map(golden_of, asked), *asked])
+    if absent and not make(Path(folder), method, absent):
         return 1
-    clean, named, total = 0, 0, 0
-    with lakeprobe.open(Path(folder) / "lake") as lake:
-        for case in asked:
-            result = lake.compare(case, golden_of(case), cuts="auto", replace=True)
-            found = result.blame().suspects.select("op, module, grade, why").fetchall()
-            suspects = [row for row in found if row[2] == "suspect"]
-            first = f"{suspects[0][0]} in {suspects[0][1]}: {suspects[0][3]}" if suspects else "no finding"
-            rows = result.summary().coverage.rows
-            share = rows["compared"] / sum(rows.values())
-            defect = case.partition("+")[2]
-            if not defect:
-                clean += not suspects and share >= 0.98
-                print(f"{case}: {share:.2%} of the rows compared, {first}", flush=True)
-                continue
-            pattern = _job(CUTS[case.partition("+")[0]].job).DEFECTS[defect]
-            is_named = bool(suspects) and bool(re.search(pattern, f"{suspects[0][0]}\n{suspects[0][1]}", re.M))
-            total, named = total + 1, named + is_named
-            print(f"{case}: {'named' if is_named else 'MISSED'}: {first}", flush=True)
-    print(
-        f"clean cuts without finding: {clean} of {sum('+' not in case for case in asked)}; causes: {named} of {total}"
-    )
+    asking.ask(Path(folder), asked, golden_of, lambda case: _job(CUTS[case.partition("+")[0]].job).DEFECTS)
     return 0
 
 

@@ -45,7 +45,9 @@ def _attention(arguments: tuple[Any, ...], layout: str) -> Found:
     allowed = torch.ones(scores.shape, dtype=torch.bool, device=scores.device).tril()
     below = (scores - scores.amax(1, keepdim=True)).masked_fill(~allowed, float("-inf"))
     weights = below.float().softmax(1)
-    entropy = -torch.xlogy(weights, weights).sum(1).mean()
+    # a product, and not xlogy, which rounds its logarithm otherwise: so the number is msprobe's to the last bit
+    logarithms = weights.log().masked_fill(weights == 0, 0)
+    entropy = -(weights * logarithms).sum(1).mean()
     return {"entropy": entropy, "softmax_max": weights.amax(1).mean()}
 
 
@@ -90,7 +92,7 @@ def _router_logit(output: Any) -> Found:
     if not isinstance(output, torch.Tensor) or output.dim() < 2 or not output.numel():
         return {}
     gates = output.detach().float().reshape(-1, output.shape[-1]).softmax(1)
-    return {"expert_entropy": -torch.xlogy(gates, gates).nansum(1).mean()}
+    return {"expert_entropy": -(gates * gates.log()).nansum(1).mean()}
 
 
 def _weight(module: nn.Module) -> torch.Tensor | None:
