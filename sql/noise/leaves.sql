@@ -151,8 +151,13 @@ WITH
             ) AS by_mean,
             -- of a partial sum of ranks the mean alone is known (layouts/merged)
             if(
-                is_like AND (coalesce(target_max, target_norm) IS NULL OR coalesce(own_max, golden_norm) IS NULL),
-                finite_part(greatest(0, sqrt(n) * abs(target_mean - golden_mean) / nullif(greatest(target_norm, golden_norm), 0) - rounding)),
+                is_like
+                AND (coalesce(target_max, target_norm) IS NULL OR coalesce(own_max, golden_norm) IS NULL)
+                AND target_mean + golden_mean IS NOT NULL
+                AND greatest(target_norm, golden_norm) > 0,
+                finite_part(
+                    greatest(0, sqrt(n) * abs(target_mean - golden_mean) / greatest(target_norm, golden_norm) - rounding)
+                ),
                 NULL
             ) AS by_mean_alone
         FROM scaled
