@@ -155,7 +155,8 @@ WITH
                 AND (coalesce(target_max, target_norm) IS NULL OR coalesce(own_max, golden_norm) IS NULL)
                 AND target_mean + golden_mean IS NOT NULL
                 AND greatest(target_norm, golden_norm) > 0,
-                finite_part(
+                least(
+                    2.0,
                     greatest(0, sqrt(n) * abs(target_mean - golden_mean) / greatest(target_norm, golden_norm) - rounding)
                 ),
                 NULL
@@ -220,7 +221,7 @@ SELECT
         WHEN parts = 4 THEN least(2.0, greatest((second + third) / 2, least_error))
         WHEN parts = 3 THEN least(2.0, greatest(second, least_error))
         WHEN parts = 1 THEN least(2.0, low_extreme)
-        WHEN parts = 0 THEN least(2.0, by_mean_alone)
+        WHEN parts = 0 THEN by_mean_alone
     END AS error,
     if(known IS NULL AND parts >= 3, least(2.0, greatest(second, least_error)), error) AS lower,
     CASE
@@ -237,7 +238,7 @@ SELECT
                         ) / parts
                     )
                 )
-        WHEN parts = 0 THEN least(2.0, by_mean_alone)
+        WHEN parts = 0 THEN by_mean_alone
     END AS upper,
     CASE
         WHEN
