@@ -86,13 +86,27 @@ def _reader_may_leave() -> Iterator[None]:
 
 def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> str:
     """Write numbers in short: 0, 2–5, 7."""
+    return separator.join(_ranges(numbers, dash))
+
+
+def few_ranges(numbers: Iterable[int], most: int = 12) -> str:
+    """Write numbers in short, but no more than `most` ranges: 0, 2, 4 and 97 more."""
+    known = set(numbers)
+    written = _ranges(known, "–")
+    if len(written) <= most:
+        return ", ".join(written)
+    first = _ranges(sorted(known)[: most - 1], "–")
+    return f"{', '.join(first)} and {len(known) - (most - 1)} more"
+
+
+def _ranges(numbers: Iterable[int], dash: str) -> list[str]:
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
             runs[-1][1:] = [number]
         else:
             runs.append([number])
-    return separator.join(dash.join(map(str, run)) for run in runs)
+    return [dash.join(map(str, run)) for run in runs]
 
 
 def counted(number: int, what: str) -> str:

@@ -69,7 +69,7 @@ def origins_text(found: FirstDifference) -> str:
         blocks.append(_table(here))
     later = sorted({rank["step"] for rank in differing} - {step})
     if later:
-        blocks.append(f"Later steps that differ too: {output.ranges(later)} (choose one with --step)\n")
+        blocks.append(f"Later steps that differ too: {output.few_ranges(later)} (choose one with --step)\n")
     blocks += [_flips(found, {step}), _set_aside(found, {step})]
     return "\n".join(block for block in blocks if block)
 
@@ -111,7 +111,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
         lines.append(f"  {SOURCES[rank['source']]}")
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
-        lines.append(f"  it may have come from ranks that were not dumped: {output.ranges(rank['absent'])}")
+        lines.append(f"  it may have come from ranks that were not dumped: {output.few_ranges(rank['absent'])}")
     lines += [f"  {line}" for line in _leaf_lines(leaves)]
     lines += [f"  {line}" for line in noise_lines(rank)]
     if rank["first_paired"]:
@@ -218,7 +218,7 @@ def _table(ranks: Sequence[Record]) -> str:
         groups.setdefault((op, brought), []).append(rank["rank"])
     rows = []
     for (op, brought), numbers in list(groups.items())[:_MOST_GROUPS]:
-        rows += [(output.ranges(numbers), op), *([("", brought)] if brought else [])]
+        rows += [(output.few_ranges(numbers), op), *([("", brought)] if brought else [])]
     table = output.aligned(("ranks", "first difference, and its way here"), rows)
     if len(groups) > _MOST_GROUPS:
         table += f"… and {len(groups) - _MOST_GROUPS} more groups of ranks: --format csv has every rank\n"

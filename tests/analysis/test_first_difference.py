@@ -18,7 +18,7 @@ from sampling import examples
 import lakeprobe
 from lakeprobe.analysis.first_difference import FirstDifference, explain
 from lakeprobe.errors import UsageError
-from lakeprobe.output import ranges
+from lakeprobe.output import few_ranges, ranges
 from lakeprobe.reports.diff_analyze import diff_analyze
 from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
 from lakeprobe.session import Lake
@@ -415,6 +415,12 @@ def test_json_has_both_sides(lake: Lake) -> None:
 @pytest.mark.parametrize(("numbers", "short"), [([], ""), ([3], "3"), ([4, 0, 1, 2, 6], "0–2, 4, 6"), ([1, 2], "1–2")])
 def test_ranges(numbers: list[int], short: str) -> None:
     assert ranges(numbers) == short
+    assert few_ranges(numbers) == short
+
+
+def test_many_ranges_are_cut_off() -> None:
+    assert few_ranges(range(0, 256, 2)) == "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 117 more"
+    assert few_ranges(range(300)) == "0–299"
 
 
 # What explains what: the SQL against a search over all events of a random job.
