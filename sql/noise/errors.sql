@@ -163,6 +163,7 @@ WITH
             spacing,
             n,
             is_normalisation(o.api) AS is_normalisation,
+            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout') AS is_activation,
             CASE
                 WHEN
                     o.direction = 'forward'
@@ -211,24 +212,34 @@ WITH
         WHERE known.direction = 'backward' AND known.is_normalisation
         GROUP BY call_key
     ),
-    -- Statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
-    -- no recorded op made may be a part of what was normalised last.
+    -- What no recorded op made may be a part of what was normalised last.
+    taken AS (
+        SELECT
+            makers.number,
+            makers.upper,
+            unnest(if(len(target_makers) = 0 AND NOT is_parameter, [last.number], target_makers)) AS maker
+        FROM noise_makers AS makers
+        ASOF LEFT JOIN (FROM known WHERE is_normalisation AND direction = 'forward') AS last
+            ON last.number < makers.number
+        WHERE makers.phase = 'forward' AND is_leaf AND is_float
+    ),
+    -- what an activation gives of it is normalised still
+    carried AS (
+        FROM taken
+        UNION ALL
+        SELECT behind.number, behind.upper, before.maker
+        FROM taken AS behind
+        JOIN known AS activation ON activation.number = behind.maker AND activation.is_activation
+        JOIN taken AS before ON before.number = behind.maker
+    ),
+    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled
     hidden AS (
-        SELECT taken.number, max(made.own_error_in * coalesce(divided.condition, 1)) AS error
-        FROM (
-            SELECT
-                taken.number,
-                upper,
-                unnest(if(len(target_makers) = 0 AND NOT is_parameter, [last.number], target_makers)) AS maker
-            FROM noise_makers AS taken
-            ASOF LEFT JOIN (FROM known WHERE is_normalisation AND direction = 'forward') AS last
-                ON last.number < taken.number
-            WHERE taken.phase = 'forward' AND is_leaf AND is_float
-        ) AS taken
-        JOIN known AS made ON made.number = taken.maker AND made.is_normalisation
+        SELECT carried.number, max(made.own_error_in * coalesce(divided.condition, 1)) AS error
+        FROM carried
+        JOIN known AS made ON made.number = carried.maker AND made.is_normalisation
         LEFT JOIN divided ON divided.call_key = made.call_key
-        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * taken.upper
-        GROUP BY taken.number
+        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
+        GROUP BY carried.number
     )
 SELECT
     known.number,
