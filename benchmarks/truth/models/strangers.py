@@ -48,7 +48,9 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     training = _initial(build)
     modules = _called(training)
     norms = [(path, key) for path, module in modules.items() for key in EPSILONS if _is_norm(module, key)]
-    linear = [path for path, module in modules.items() if type(module) is nn.Linear]
+    linear = [
+        path for path, module in modules.items() if isinstance(module, nn.Linear) and not _is_tied(training, module)
+    ]
     weighted = linear + [path for path, module in modules.items() if isinstance(module, nn.Conv1d | nn.Conv2d)]
     square = [path for path in linear if len(set(modules[path].weight.shape)) == 1]
     biased = [path for path in weighted if modules[path].bias is not None]
@@ -128,6 +130,11 @@ def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
         acts_later = defect.kind == "loop" or defect.step > 0 or defect.name == "frozen"
         if acts_later or loss(defect) != usual:
             yield defect
+
+
+def _is_tied(training: Training, module: nn.Linear) -> bool:
+    """Whether another module has the same weight, as an embedding that is also the last layer."""
+    return sum(other is module.weight for _, other in training.network.named_parameters(remove_duplicate=False)) > 1
 
 
 def _is_norm(module: Any, key: str) -> bool:
