@@ -142,6 +142,8 @@ WITH
         WHERE
             is_leaf
             AND upper > greatest(0.02, 3 * floor)
+            -- all probabilities of low precision look alike: their norms, too, have few digits
+            AND NOT (is_bounded AND is_low_precision(spacing))
             AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
             AND (
                 (

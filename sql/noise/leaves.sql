@@ -21,6 +21,7 @@
 -- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
 --   but not with what ops that round have computed
 -- width, height: the sizes of the last dimension and of the one before it, 1 where there is none
+-- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
 -- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
 -- differs: whether the statistics differ by more than another order of summation explains
 WITH
@@ -253,6 +254,9 @@ SELECT
     coalesce(
         target_max = golden_max AND target_min = golden_min AND target_max > target_min AND NOT is_low_precision(spacing), false
     ) AS has_same_extremes,
+    coalesce(
+        target_max IN (-1, 0, 1) AND target_min IN (-1, 0, 1) AND golden_max IN (-1, 0, 1) AND golden_min IN (-1, 0, 1), false
+    ) AS is_bounded,
     if(
         coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
         hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),

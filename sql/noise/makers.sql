@@ -50,6 +50,7 @@ WITH
             l.differs,
             l.is_other_constant,
             l.has_same_extremes,
+            l.is_bounded,
             l.error,
             l.upper,
             l.n,

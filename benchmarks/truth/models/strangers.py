@@ -82,7 +82,7 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     causes = inside(path, r"\w+") + call(r"__r?mul__")
     yield defects.changed_forward("output", "op", path, _scaled_output, causes)
     if linear:
-        yield defects.lower_precision("bf16", chance.choice(linear), "linear|add")
+        yield defects.lower_precision("bf16", chance.choice(linear), "linear|add|__matmul__")
     if dropouts:
         path = chance.choice(dropouts)
         yield Defect("dropout", "argument", _dropping(path), _plus(path, "p", 0.05))
