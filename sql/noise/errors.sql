@@ -134,18 +134,10 @@ WITH
             first(height ORDER BY row) AS rows_together,
             product(golden_norm / sqrt(n)) AS size
         FROM (
-            SELECT l.number, l.row, l.width, l.height, l.golden_norm, l.golden_mean, l.n
-            FROM noise_leaves AS l
-            JOIN noise_ops AS o USING (number)
-            WHERE
-                l.is_paired
-                AND l.is_float
-                AND l.is_input
-                AND o.direction = 'forward'
-                AND is_product(o.api)
-                AND l.golden_norm > 0
-                AND NOT l.is_masked
-            QUALIFY row_number() OVER (PARTITION BY l.number ORDER BY l.n DESC, l.row) <= 2
+            SELECT number, row, width, height, golden_norm, golden_mean, n
+            FROM leaves
+            WHERE is_float AND is_input AND NOT is_masked AND direction = 'forward' AND is_product(api) AND golden_norm > 0
+            QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= 2
         )
         GROUP BY number
         HAVING count(*) = 2

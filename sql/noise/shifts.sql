@@ -10,9 +10,9 @@
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
---   (the usual ones of its kind, or what the op makes of those of its inputs) on a norm, a tenth of the shift of the inputs (a hundredth in a normalisation), what is left of golden's error
---   beside a repeat, and the precision of the statistics; after a step of the optimizer errors are not independent, so
---   also a tenth of the input error
+--   (the usual ones of its kind, or what the op makes of those of its inputs) on a norm, a tenth of the shift of the
+--   inputs (a hundredth in a normalisation), what is left of golden's error beside a repeat, and the precision of the
+--   statistics; after a step of the optimizer errors are not independent, so also a tenth of the input error
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
