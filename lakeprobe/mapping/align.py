@@ -133,12 +133,12 @@ class _Alignment:
         self.in_order(ours, theirs)
         self.add_after(after, lambda op, other: True)
 
-    def add_after(self, pairs: Iterable[tuple[Op, Op]], may_pair: Callable[[Op, Op], bool]) -> None:
-        """Add backward calls of paired forward calls that are of one kind and `may_pair`, or that are likely."""
+    def add_after(self, pairs: Iterable[tuple[Op, Op]], is_enough: Callable[[Op, Op], bool]) -> None:
+        """Add backward calls of paired forward calls: those that may pair, and those of one kind where `is_enough`."""
         for op, other in pairs:
             if op.name in self.pairs or other.name in self.taken:
                 continue
-            if (op.family == other.family and may_pair(op, other)) or self.score(op, other) > 0:
+            if (op.family == other.family and is_enough(op, other)) or self.may_pair(op, other):
                 self.add(op, other, "paired forward call")
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
@@ -208,28 +208,35 @@ class _Alignment:
                 self.add(ours[index], theirs[other_index], "order")
 
     def score(self, target: Op, golden: Op) -> float:
-        """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less.
+        """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less."""
+        if not self.may_pair(target, golden):
+            return 0.0
+        count = in_common(self.fingerprints[0][target], self.fingerprints[1][golden])
+        shapes = in_common(target.shapes, golden.shapes)
+        score = relation(target, golden) + 2.0 * count + 0.5 * shapes + _nearness(target, golden)
+        return score + self._context(target, golden) + (1.0 if target.name == golden.name else 0.0)
+
+    def may_pair(self, target: Op, golden: Op) -> bool:
+        """Return whether nothing is against a pair.
 
         Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
         output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module
         that is paired with another.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
-            return 0.0
+            return False
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
-            return 0.0
-        if _contradict(target, golden) or _are_steps(target, golden):
-            return 0.0
-        kind = relation(target, golden)
-        count = in_common(self.fingerprints[0][target], self.fingerprints[1][golden])
-        if not kind and (count < 2 or target.carries or golden.carries or not self.produces_one_of(target, golden)):
-            return 0.0
-        shapes = in_common(target.shapes, golden.shapes)
-        if kind and target.leaves and golden.leaves and not shapes and not count:
-            return 0.0
-        score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
-        return score + (1.0 if target.name == golden.name else 0.0)
+            return False
+        if relation(target, golden):
+            if target.leaves and golden.leaves and target.shapes.keys().isdisjoint(golden.shapes):
+                if not in_common(self.fingerprints[0][target], self.fingerprints[1][golden]):
+                    return False
+        elif target.carries or golden.carries or not self.produces_one_of(target, golden):
+            return False
+        elif in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) < 2:
+            return False
+        return not (_contradict(target, golden) or _are_steps(target, golden))
 
     def produces_one_of(self, target: Op, golden: Op) -> bool:
         """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""

@@ -110,6 +110,7 @@ class _Rows:
         self.rows: list[RowPair] = []
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
+        self.returning_others: dict[Op, bool] = {}
         paired = [pair.target.place for pair in pairs], [pair.golden.place for pair in pairs]
         self.is_behind = [
             ops_behind(unit, side, partner)
@@ -371,7 +372,7 @@ class _Rows:
 
         Another order of the slots wins if it fits far better.
         """
-        if not plan or _return_others(pair):
+        if not plan or self.return_others(pair):
             return
         is_nowhere = pair.how not in (SEQUENCE, *_BY_PATH) and self.matches.are_rootless(pair.target, pair.golden)
         is_sure = self.are_behind(pair)
@@ -390,6 +391,13 @@ class _Rows:
                 if is_sure or not excludes(leaf, other) or self.is_proposed(pair, leaf, other):
                     used.add(other.place)
                     yield leaf, other
+
+    def return_others(self, pair: Pair) -> bool:
+        """Return whether two backward ops carry gradients of different tensors."""
+        known = self.returning_others.get(pair.target)
+        if known is None:
+            known = self.returning_others[pair.target] = _return_others(pair)
+        return known
 
     def are_behind(self, pair: Pair) -> bool:
         """Return whether all outputs of both ops are absent from the other run, and lead to nothing that agrees."""
@@ -447,13 +455,14 @@ class _Rows:
         ours, theirs = self.open_ops(by_value)
         for pair in self.pairs:
             are_open = ours[pair.target.place], theirs[pair.golden.place]
-            if pair.target.kind == "module" or not any(are_open) or (not by_value and _return_others(pair)):
+            if pair.target.kind == "module" or not any(are_open):
                 continue
-            left = self.free(pair)
             for side, op in enumerate((pair.target, pair.golden)):
-                if are_open[not side] and (are_open[side] or self.neighbours[side].parts(op) != [op]):
-                    offers = self.offered(op, side)
-                    for leaf in left[not side] if offers else ():
+                if not are_open[not side] or not (are_open[side] or len(self.neighbours[side].parts(op)) > 1):
+                    continue
+                offers = self.offered(op, side)
+                if offers and (by_value or not self.return_others(pair)):
+                    for leaf in self.free(pair)[not side]:
                         self.fill(pair, leaf, offers, by_value, side == 1)
 
     def offered(self, op: Op, side: int) -> list[Leaf]:
