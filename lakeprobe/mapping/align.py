@@ -217,26 +217,29 @@ class _Alignment:
         return score + self._context(target, golden) + (1.0 if target.name == golden.name else 0.0)
 
     def may_pair(self, target: Op, golden: Op) -> bool:
-        """Return whether nothing is against a pair.
+        """Return whether two free ops have enough in common, and nothing is against the pair.
 
-        Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
-        output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module
-        that is paired with another.
+        Calls in a paired module do not pair with calls in a module that is paired with another.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
             return False
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
             return False
-        if relation(target, golden):
-            if target.leaves and golden.leaves and target.shapes.keys().isdisjoint(golden.shapes):
-                if not in_common(self.fingerprints[0][target], self.fingerprints[1][golden]):
-                    return False
-        elif target.carries or golden.carries or not self.produces_one_of(target, golden):
+        share = self._share_enough if relation(target, golden) else self._share_results
+        return share(target, golden) and not (_contradict(target, golden) or _are_steps(target, golden))
+
+    def _share_enough(self, target: Op, golden: Op) -> bool:
+        """Return whether two ops of one kind have a shape or a fingerprint in common, or one of them has no leaves."""
+        if not (target.leaves and golden.leaves) or not target.shapes.keys().isdisjoint(golden.shapes):
+            return True
+        return in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) > 0
+
+    def _share_results(self, target: Op, golden: Op) -> bool:
+        """Return whether two ops of different kinds have two fingerprints in common, one of a result of the target."""
+        if target.carries or golden.carries or not self.produces_one_of(target, golden):
             return False
-        elif in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) < 2:
-            return False
-        return not (_contradict(target, golden) or _are_steps(target, golden))
+        return in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) > 1
 
     def produces_one_of(self, target: Op, golden: Op) -> bool:
         """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""

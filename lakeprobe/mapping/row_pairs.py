@@ -21,14 +21,16 @@ from lakeprobe.mapping.ops import Leaf, Op, distance, relation, same_values
 from lakeprobe.mapping.tensors import (
     Matches,
     Tensor,
+    Tensors,
     agree_by_slot,
     excludes,
     is_partial,
+    likes,
     ops_behind,
     spread,
 )
 from lakeprobe.mapping.tensors import same_values as are_same_values
-from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows, row_codes
+from lakeprobe.mapping.units import OUTPUT, ROLES, Codes, Numbers, Unit, equal_rows, row_codes
 
 _WINDOW = 12
 """The number of unpaired ops before and after an op that may be parts of it."""
@@ -110,7 +112,6 @@ class _Rows:
         self.rows: list[RowPair] = []
         self.taken = bytearray(target.rows), bytearray(golden.rows)
         self.votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
-        self.returning_others: dict[Op, bool] = {}
         paired = [pair.target.place for pair in pairs], [pair.golden.place for pair in pairs]
         self.is_behind = [
             ops_behind(unit, side, partner)
@@ -127,6 +128,11 @@ class _Rows:
     def evidence(self) -> list[tuple[str, ...]]:
         """The evidence of each pair of ops."""
         return [_op_evidence(pair) for pair in self.pairs]
+
+    @cached_property
+    def return_others(self) -> list[bool]:
+        """Whether each pair of backward ops carries gradients of different tensors, see `_return_others`."""
+        return _return_others(self.pairs, self.units, self.matches.sides)
 
     @cached_property
     def forms(self) -> tuple[_Forms, _Forms]:
@@ -324,6 +330,7 @@ class _Rows:
             for alike in self.alike()
             for plan in [list(self.plan(self.pairs[alike[0]], layout))]
             for number in alike
+            if plan and not self.return_others[number]
             for leaf, other in self.planned(self.pairs[number], plan)
         ]
         number, ours, theirs = numpy.array(found, dtype=numpy.int64).reshape(-1, 3).T
@@ -372,8 +379,6 @@ class _Rows:
 
         Another order of the slots wins if it fits far better.
         """
-        if not plan or self.return_others(pair):
-            return
         is_nowhere = pair.how not in (SEQUENCE, *_BY_PATH) and self.matches.are_rootless(pair.target, pair.golden)
         is_sure = self.are_behind(pair)
         ours, theirs = pair.target.leaves, pair.golden.leaves
@@ -391,13 +396,6 @@ class _Rows:
                 if is_sure or not excludes(leaf, other) or self.is_proposed(pair, leaf, other):
                     used.add(other.place)
                     yield leaf, other
-
-    def return_others(self, pair: Pair) -> bool:
-        """Return whether two backward ops carry gradients of different tensors."""
-        known = self.returning_others.get(pair.target)
-        if known is None:
-            known = self.returning_others[pair.target] = _return_others(pair)
-        return known
 
     def are_behind(self, pair: Pair) -> bool:
         """Return whether all outputs of both ops are absent from the other run, and lead to nothing that agrees."""
@@ -453,7 +451,7 @@ class _Rows:
     def around(self, by_value: bool) -> None:
         """Pair what is left of an op with leaves of unpaired ops that its tensors flow from and to, on either side."""
         ours, theirs = self.open_ops(by_value)
-        for pair in self.pairs:
+        for number, pair in enumerate(self.pairs):
             are_open = ours[pair.target.place], theirs[pair.golden.place]
             if pair.target.kind == "module" or not any(are_open):
                 continue
@@ -461,7 +459,7 @@ class _Rows:
                 if not are_open[not side] or not (are_open[side] or len(self.neighbours[side].parts(op)) > 1):
                     continue
                 offers = self.offered(op, side)
-                if offers and (by_value or not self.return_others(pair)):
+                if offers and (by_value or not self.return_others[number]):
                     for leaf in self.free(pair)[not side]:
                         self.fill(pair, leaf, offers, by_value, side == 1)
 
@@ -599,7 +597,7 @@ def _shown(ops: Iterable[Op], role: str) -> set[int]:
 _PARAMETERS = [place for place, role in enumerate(ROLES) if role.startswith("parameters")]
 
 
-def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Numbers, Numbers]:
+def _leaves_of(unit: Unit, ops: Sequence[int] | Numbers, of_leaf: Numbers) -> tuple[Numbers, Numbers]:
     """Return the leaves of these ops that show a tensor, each with the index of its op in `ops`."""
     ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
     chosen = numpy.array(ops, dtype=numpy.int64)
@@ -644,7 +642,7 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
 def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
     """Return for each of `count` groups of leaves whether one of its leaves is free. Group -1 is no group."""
     is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
-    has_free: list[bool] = (numpy.bincount(group[is_free], minlength=count) > 0).tolist()
+    has_free: list[bool] = _has(group[is_free], count).tolist()
     return has_free
 
 
@@ -670,27 +668,49 @@ def _are_one_kind(pair: Pair) -> bool:
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
 
 
-def _return_others(pair: Pair) -> bool:
-    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ.
+def _return_others(pairs: Sequence[Pair], units: Sequence[Unit], sides: Sequence[Tensors]) -> list[bool]:
+    """Return for each pair whether its backward ops carry gradients of different tensors.
 
-    If one run makes the same tensor more often, each of its gradients is only a share.
+    They do if the outputs of their forward ops differ. If one run makes the same tensor more often, each of its
+    gradients is only a share.
     """
-    if pair.target.forward is None or pair.golden.forward is None:
-        return False
-    ours, theirs = (
-        [leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None]
-        for op in (pair.target.forward, pair.golden.forward)
-    )
-    if any(tensor.like in theirs for tensor in ours if tensor.like is not None):
-        return _times_made(pair.target.forward) != _times_made(pair.golden.forward)
-    return any(tensor.like is not None for tensor in (*ours, *theirs))
+    backward = [(number, pair.target.forward.place, pair.golden.forward.place)
+                for number, pair in enumerate(pairs) if pair.target.forward and pair.golden.forward]  # fmt: skip
+    number, *forward = numpy.array(backward, dtype=numpy.int64).reshape(-1, 3).T
+    made, others, times = [], [], []
+    for unit, side, places in zip(units, sides, forward, strict=True):
+        of_pair, leaf = _leaves_of(unit, places, side.of_leaf)
+        is_output = unit.columns.role[leaf] == OUTPUT
+        of_pair, leaf = number[of_pair[is_output]], leaf[is_output]
+        made.append((of_pair, side.of_leaf[leaf]))
+        others.append(likes(side)[side.of_leaf[leaf]])
+        counts = numpy.zeros(len(pairs), dtype=numpy.int64)
+        first, place = numpy.unique(of_pair, return_index=True)
+        counts[first] = _times_made(unit, side)[leaf[place]]
+        times.append(counts)
+    has_like = [_has(of_pair[other >= 0], len(pairs)) for (of_pair, _), other in zip(made, others, strict=True)]
+    width = len(sides[1].all) + 1
+    is_common = numpy.isin(made[0][0] * width + others[0], made[1][0] * width + made[1][1])
+    share_one = _has(made[0][0][is_common], len(pairs))
+    found: list[bool] = numpy.where(share_one, times[0] != times[1], has_like[0] | has_like[1]).tolist()
+    return found
 
 
-def _times_made(op: Op) -> int:
-    """Return how many calls of the kind of `op` make what it makes."""
-    made = next(leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None)
-    calls = (sight.op for sight in made.sights if sight.role == "output")
-    return sum((call.kind, call.family) == (op.kind, op.family) for call in calls)
+def _times_made(unit: Unit, side: Tensors) -> Numbers:
+    """Return for each leaf that shows an output how many calls of the kind of its op make that tensor. Else 0."""
+    codes = Codes()
+    kinds = numpy.array([codes[op.kind, op.family] for op in unit.ops], dtype=numpy.int64)
+    output = numpy.flatnonzero((unit.columns.role == OUTPUT) & (side.of_leaf >= 0))
+    made = side.of_leaf[output] * len(codes) + kinds[unit.columns.op[output]]
+    _, code, count = numpy.unique(made, return_inverse=True, return_counts=True)
+    times = numpy.zeros(len(side.of_leaf), dtype=numpy.int64)
+    times[output] = count[code]
+    return times
+
+
+def _has(numbers: Numbers, count: int) -> Numbers:
+    """Return for each number below `count` whether it is among `numbers`."""
+    return numpy.asarray(numpy.bincount(numbers, minlength=count) > 0)
 
 
 def _hands_on(leaf: Leaf) -> bool:

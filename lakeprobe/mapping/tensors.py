@@ -112,6 +112,12 @@ class Matches:
         return target in self.rootless or golden in self.rootless
 
 
+def likes(side: Tensors) -> Numbers:
+    """Return for each tensor of a run the number of its counterpart in the other run, or -1."""
+    numbers = [-1 if tensor.like is None else tensor.like.number for tensor in side.all]
+    return numpy.array(numbers, dtype=numpy.int64)
+
+
 def presume(target: Tensor, golden: Tensor) -> None:
     """Record that the two are at the same place, though their values differ."""
     target.presumed, golden.presumed = golden, target
