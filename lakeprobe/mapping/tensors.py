@@ -336,6 +336,20 @@ def _parts(counts: Numbers) -> Iterator[slice]:
         start = end
 
 
+def leaves_of(unit: Unit, ops: Sequence[int] | Numbers, of_leaf: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the leaves of these ops that show a tensor, each with the index of its op in `ops`."""
+    ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
+    chosen = numpy.array(ops, dtype=numpy.int64)
+    number, leaf = spread(ends[chosen], ends[chosen + 1])
+    shows = of_leaf[leaf] >= 0
+    return number[shows], leaf[shows]
+
+
+def contained(numbers: Numbers, count: int) -> Numbers:
+    """Return for each number below `count` whether it is among `numbers`."""
+    return numpy.asarray(numpy.bincount(numbers, minlength=count) > 0)
+
+
 def spread(lows: Numbers, highs: Numbers) -> tuple[Numbers, Numbers]:
     """Return all numbers from each low up to its high (exclusive), each with the index of its low."""
     counts = highs - lows
