@@ -96,12 +96,17 @@ def _fast_squares(array: np.ndarray) -> float:
     if not whole:
         return squares
     rows = array[:whole].reshape(-1, _ROW)
-    squares += float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        of_rows = np.matmul(rows[:, None, :], rows[:, :, None])  # BLAS: a dot of each row
+    squares += float(of_rows.sum(dtype=np.float64))
     return squares if _SMALLEST < squares < math.inf else _squares(array)
 
 
 def _squares(array: np.ndarray) -> float:
     """Return the sum of the squares in float64."""
+    if array.size <= _CHUNK:
+        wide = array.astype(np.float64)
+        return float(wide.dot(wide))
     buffer = np.empty(min(array.size, _WIDENED))
     squares = 0.0
     for begin in range(0, array.size, _WIDENED):

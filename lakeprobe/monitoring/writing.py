@@ -154,13 +154,17 @@ def _schema() -> pa.Schema:
 
 
 def _table(rows: Sequence[Row]) -> pa.Table:
+    """Return the rows as columns. Keys, of which each step has the same, become Arrow's once."""
     import pyarrow as pa
 
-    steps, micro_steps, keys, values, texts, signs = zip(*rows, strict=True)
-    names, points, metrics = zip(*keys, strict=True)
-    return pa.Table.from_arrays([pa.array(column, type.type) for column, type in zip(
-        (steps, micro_steps, names, points, metrics, values, texts, signs), _schema(), strict=True
-    )], schema=_schema())  # fmt: skip
+    steps, micro_steps, keys, *values = zip(*rows, strict=True)
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    of_rows = pa.array([places[key] for key in keys])
+    parts = [pa.array(part, pa.string()).take(of_rows) for part in zip(*places, strict=True)]
+    columns = [steps, micro_steps, *parts, *values]
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _schema(), strict=True)], schema=_schema()
+    )
 
 
 def _written(folder: Path, table: pa.Table) -> Path:

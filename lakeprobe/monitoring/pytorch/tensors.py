@@ -6,6 +6,7 @@ step is over, so that the host waits for the device once a step.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _array(plain: torch.Tensor) -> Any:
     """Return the elements in the host's memory, in their logical order, as float32 or float64."""
     kept = plain if plain.dtype in (torch.float32, torch.float64) else plain.double()
-    return kept.reshape(-1).cpu().numpy()
+    return (kept if kept.is_cpu else kept.cpu()).numpy().reshape(-1)
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:
@@ -104,9 +105,16 @@ def _digest(tensor: torch.Tensor) -> str:
     return host.digest(plain.reshape(-1).view(torch.uint8).numpy())
 
 
+@functools.lru_cache(maxsize=4096)  # a series has the same in every step
+def _text_of_shape(shape: torch.Size) -> str:
+    return str(list(shape))
+
+
+_text_of_dtype = functools.cache(str)
+
 _TEXTS: dict[str, Callable[[torch.Tensor], str]] = {
-    "shape": lambda tensor: str(list(tensor.shape)),
-    "dtype": lambda tensor: str(tensor.dtype),
+    "shape": lambda tensor: _text_of_shape(tensor.shape),
+    "dtype": lambda tensor: _text_of_dtype(tensor.dtype),
     "digest": _digest,
     "md5": lambda tensor: host.md5(tensor.float().cpu().numpy()),
 }
