@@ -12,7 +12,8 @@
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
 --   (the usual ones of its kind, or what the op makes of those of its inputs) on a norm, a tenth of the shift of the
 --   inputs (a hundredth in a normalisation), what is left of golden's error beside a repeat, and the precision of the
---   statistics; after a step of the optimizer errors are not independent, so also a tenth of the input error
+--   statistics. An input of few elements brings few independent errors. After a step of the optimizer errors are not
+--   independent, so also a tenth of the input error
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
@@ -24,6 +25,7 @@ WITH
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
             l.is_input,
             l.n,
+            l.error,
             l.golden_norm,
             l.rounding,
             if(
@@ -53,6 +55,7 @@ WITH
             coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
+            max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
             max(rounding) AS rounding
         FROM leaves
         GROUP BY number, kind, is_softmax, is_normalisation
@@ -100,7 +103,7 @@ SELECT
             WHEN is_population THEN greatest(views.error_out, noise_errors.condition * error_in)
             WHEN is_low_precision(noise_errors.spacing) THEN greatest(floor, error_in)
             ELSE floor
-        END ** 2 / ops.n
+        END ** 2 / least(ops.n, ops.n_in)
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
         + coalesce(replaced, 0) ** 2
