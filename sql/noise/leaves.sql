@@ -176,6 +176,7 @@ WITH
             finite_part(abs(target_max - factor * golden_max) / magnitude) AS left_of_max,
             finite_part(abs(target_min - factor * golden_min) / magnitude) AS left_of_min,
             finite_part(n * greatest(0, abs(target_mean - factor * golden_mean) / norm - rounding / sqrt(n))) AS left_of_mean,
+            sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
             coalesce(greatest(left_of_max, left_of_min) < greatest(by_max, by_min) AND left_of_mean IS NOT NULL, false) AS is_factor
         FROM estimated
     ),
@@ -273,6 +274,7 @@ SELECT
         WHEN parts = 0 THEN by_mean_alone
     END AS upper,
     greatest(least(upper, upper_by_factor), least_error) AS taken,
+    scatter,
     CASE
         WHEN
             target_max = target_min
