@@ -164,21 +164,51 @@ WITH
             ) AS by_mean_alone
         FROM scaled
     ),
-    -- what a factor common to all elements leaves of the differences, as where inputs cut to fewer bits make products smaller
-    scaled_back AS (
+    factored AS (
         SELECT
             *,
-            if(
-                is_estimated AND norm IS NOT NULL AND golden_norm > 0,
-                finite_part(target_norm / golden_norm),
-                NULL
-            ) AS factor,
+            if(is_estimated AND norm IS NOT NULL AND golden_norm > 0, finite_part(target_norm / golden_norm), NULL) AS factor
+        FROM estimated
+    ),
+    -- what a factor common to all elements leaves of the differences, as where inputs cut to fewer bits make products smaller
+    left_over AS (
+        SELECT
+            *,
             finite_part(abs(target_max - factor * golden_max) / magnitude) AS left_of_max,
             finite_part(abs(target_min - factor * golden_min) / magnitude) AS left_of_min,
-            finite_part(n * greatest(0, abs(target_mean - factor * golden_mean) / norm - rounding / sqrt(n))) AS left_of_mean,
+            finite_part(n * greatest(0, abs(target_mean - factor * golden_mean) / norm - rounding / sqrt(n))) AS left_of_mean
+        FROM factored
+    ),
+    scattered AS (
+        SELECT
+            *,
             sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
-            coalesce(greatest(left_of_max, left_of_min) < greatest(by_max, by_min) AND left_of_mean IS NOT NULL, false) AS is_factor
-        FROM estimated
+            coalesce(
+                greatest(left_of_max, left_of_min) < abs(factor - 1) / 2
+                AND left_of_mean IS NOT NULL
+                AND abs(factor - 1) > getvariable('coarsest_matmul') / 10,
+                false
+            ) AS is_factor
+        FROM left_over
+    ),
+    halves AS (
+        SELECT
+            *,
+            (by_max IS NOT NULL)::INTEGER + (by_min IS NOT NULL)::INTEGER + (by_norm IS NOT NULL)::INTEGER
+            + (by_mean IS NOT NULL)::INTEGER AS parts,
+            least(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS low_extreme,
+            greatest(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS high_extreme,
+            least(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS low_moment,
+            greatest(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS high_moment,
+            greatest(coalesce(by_norm, 0), coalesce(by_mean, 0)) / sqrt(n) AS least_error,
+            -- the error where nothing has to be estimated
+            CASE
+                WHEN values_equal THEN 0.0
+                WHEN is_nonfinite THEN 1.0
+                WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
+                WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
+            END AS known
+        FROM scattered
     ),
     -- the four in their order, without a list, which would take most of the time of this query
     sorted AS (
@@ -200,23 +230,9 @@ WITH
                 ),
                 NULL
             ) AS error_by_factor,
-            (by_max IS NOT NULL)::INTEGER + (by_min IS NOT NULL)::INTEGER + (by_norm IS NOT NULL)::INTEGER
-            + (by_mean IS NOT NULL)::INTEGER AS parts,
-            least(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS low_extreme,
-            greatest(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS high_extreme,
-            least(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS low_moment,
-            greatest(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS high_moment,
             least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
-            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third,
-            greatest(coalesce(by_norm, 0), coalesce(by_mean, 0)) / sqrt(n) AS least_error,
-            -- the error where nothing has to be estimated
-            CASE
-                WHEN values_equal THEN 0.0
-                WHEN is_nonfinite THEN 1.0
-                WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
-                WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
-            END AS known
-        FROM scaled_back
+            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third
+        FROM halves
     )
 SELECT
     row,
