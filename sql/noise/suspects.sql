@@ -57,7 +57,7 @@ WITH
             'added' AS evidence,
             NULL::INTEGER AS row,
             CASE
-                WHEN score >= getvariable('certain_score') AND error_out >= 1e-3 AND phase = 'forward' THEN 1
+                WHEN score >= getvariable('certain_score') AND upper_out >= 1e-3 AND phase = 'forward' THEN 1
                 WHEN shifted.number IS NOT NULL THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER phases THEN 2
@@ -66,7 +66,7 @@ WITH
                 ELSE 3
             END AS class
         FROM noise_added
-        JOIN (SELECT number, spacing FROM noise_errors) AS spacings USING (number)
+        JOIN (SELECT number, spacing, upper_out FROM noise_errors) AS made USING (number)
         LEFT JOIN noise_gradients USING (number)
         LEFT JOIN shifted USING (number)
         WHERE
