@@ -28,7 +28,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
         _define_digest(connection, unit.kind)
         define_macros(connection, CELL_MACROS)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-            views.define_over(connection, name, [unit.folder / file])
+            views.define_over(connection, name, [unit.file(file)], f"step = {unit.step} AND rank = {unit.rank}")
         yield connection
     finally:
         connection.close()
