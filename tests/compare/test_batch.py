@@ -73,7 +73,7 @@ Compared = tuple[dict[str, list[str]], list[PairReport]]
 
 
 def compared(lake: Path, name: str, progress: Progress | None = None) -> Compared:
-    """The rows of a comparison, as the lake has them and as its summary and files read them, and its reports."""
+    """The rows of a comparison, as the lake has them and as its files have them, and its reports."""
     report = run.compare("target", "golden", lake=lake, name=name, jobs=1, progress=progress)
     one = f"WHERE comparison = '{name}' ORDER BY step, rank,"
     with lakeprobe.open(lake) as opened:
@@ -86,6 +86,8 @@ def compared(lake: Path, name: str, progress: Progress | None = None) -> Compare
                 for table, order in (("results", "row"), ("stacks", "stack")):
                     rows = connection.execute(f"SELECT * EXCLUDE (comparison) FROM {table} ORDER BY {order}")
                     tables[f"{table} of {unit.step} {unit.rank}"] = rows.fetchall()
+        for file in opened.comparison(name).write(lake.parent / name):
+            tables[f"csv of {file.parent.name} {file.stem.split('_')[2]}"] = file.read_text().splitlines()
     shown = {table: [repr(row) for row in rows] for table, rows in tables.items()}  # NaN is unequal to itself
     return shown, [replace(pair, batch=None) for pair in report.pairs]
 
@@ -119,7 +121,8 @@ def test_the_results_are_those_of_pairs_one_by_one(
         patch.setattr(run, "batches", one_by_one)
         one = compared(lake, "one_by_one")
     assert one == at_once
-    assert [bool(rows) for name, rows in one[0].items() if not name.startswith("stacks")] == [True] * 10
+    assert [name for name, rows in one[0].items() if not rows and not name.startswith("stacks")] == []
+    assert len([name for name in one[0] if name.startswith("csv")]) == 8
     with lakeprobe.open(lake) as opened:
         opened.compact("target")
         opened.compact("golden")
