@@ -28,6 +28,9 @@ METRICS = ("norm", "mean", "max", "min", "error")
 THRESHOLD = 0.001
 """A row leaves golden where its distance is larger than this share of golden's tensor."""
 
+MOST_POINTS = 2000
+"""The number of values of a long series that a picture shows."""
+
 
 @dataclass(frozen=True)
 class Followed:
@@ -76,9 +79,16 @@ def series_drift(
 
 
 def followed_series(
-    connection: duckdb.DuckDBPyConnection, golden: str, run: str, threshold: float = THRESHOLD
+    connection: duckdb.DuckDBPyConnection,
+    golden: str,
+    run: str,
+    threshold: float = THRESHOLD,
+    points: int = MOST_POINTS,
 ) -> Followed:
-    """Return the series that leave those of `golden`, with their values. Errors as in `series_drift`."""
+    """Return the series that leave those of `golden`, with their values. Errors as in `series_drift`.
+
+    A longer series has about `points` values, those that differ most among their neighbours.
+    """
     with _series(connection, golden, run, threshold) as stages:
         keep(stages, "drift_series", "drift/series", {"threshold": threshold})
         keep(stages, "drift_series_rows", "drift/series_rows")
@@ -88,7 +98,7 @@ def followed_series(
             metric="value",
             threshold=threshold,
             rows=connection.from_arrow(stages.sql("FROM drift_series_rows").to_arrow_table()),
-            steps=answer(connection, stages, "drift/series_steps", {"run": run}),
+            steps=answer(connection, stages, "drift/series_steps", {"run": run, "points": points}),
         )
 
 

@@ -133,12 +133,12 @@ class _Alignment:
         self.in_order(ours, theirs)
         self.add_after(after, lambda op, other: True)
 
-    def add_after(self, pairs: Iterable[tuple[Op, Op]], may_pair: Callable[[Op, Op], bool]) -> None:
-        """Add backward calls of paired forward calls that are of one kind and `may_pair`, or that are likely."""
+    def add_after(self, pairs: Iterable[tuple[Op, Op]], is_enough: Callable[[Op, Op], bool]) -> None:
+        """Add backward calls of paired forward calls: those that may pair, and those of one kind where `is_enough`."""
         for op, other in pairs:
             if op.name in self.pairs or other.name in self.taken:
                 continue
-            if (op.family == other.family and may_pair(op, other)) or self.score(op, other) > 0:
+            if (op.family == other.family and is_enough(op, other)) or self.may_pair(op, other):
                 self.add(op, other, "paired forward call")
 
     def after_forward(self, ours: Sequence[Op], theirs: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
@@ -208,28 +208,38 @@ class _Alignment:
                 self.add(ours[index], theirs[other_index], "order")
 
     def score(self, target: Op, golden: Op) -> float:
-        """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less.
+        """Return the weight of the evidence for a pair. The pair must not be made if it is 0 or less."""
+        if not self.may_pair(target, golden):
+            return 0.0
+        count = in_common(self.fingerprints[0][target], self.fingerprints[1][golden])
+        shapes = in_common(target.shapes, golden.shapes)
+        score = relation(target, golden) + 2.0 * count + 0.5 * shapes + _nearness(target, golden)
+        return score + self._context(target, golden) + (1.0 if target.name == golden.name else 0.0)
 
-        Ops of one kind need a common shape. Ops of different kinds need two common fingerprints, one of them of an
-        output, and must not merely pass on their input. Calls in a paired module do not pair with calls in a module
-        that is paired with another.
+    def may_pair(self, target: Op, golden: Op) -> bool:
+        """Return whether two free ops have enough in common, and nothing is against the pair.
+
+        Calls in a paired module do not pair with calls in a module that is paired with another.
         """
         if target.name in self.pairs or golden.name in self.taken or target.kind != golden.kind:
-            return 0.0
+            return False
         parent = self.pairs.get(target.parent or "")
         if parent is not None and parent.golden.name != golden.parent and golden.parent in self.taken:
-            return 0.0
-        if _contradict(target, golden) or _are_steps(target, golden):
-            return 0.0
-        kind = relation(target, golden)
-        count = in_common(self.fingerprints[0][target], self.fingerprints[1][golden])
-        if not kind and (count < 2 or target.carries or golden.carries or not self.produces_one_of(target, golden)):
-            return 0.0
-        shapes = in_common(target.shapes, golden.shapes)
-        if kind and target.leaves and golden.leaves and not shapes and not count:
-            return 0.0
-        score = kind + 2.0 * count + 0.5 * shapes + _nearness(target, golden) + self._context(target, golden)
-        return score + (1.0 if target.name == golden.name else 0.0)
+            return False
+        share = self._share_enough if relation(target, golden) else self._share_results
+        return share(target, golden) and not (_contradict(target, golden) or _are_steps(target, golden))
+
+    def _share_enough(self, target: Op, golden: Op) -> bool:
+        """Return whether two ops of one kind have a shape or a fingerprint in common, or one of them has no leaves."""
+        if not (target.leaves and golden.leaves) or not target.shapes.keys().isdisjoint(golden.shapes):
+            return True
+        return in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) > 0
+
+    def _share_results(self, target: Op, golden: Op) -> bool:
+        """Return whether two ops of different kinds have two fingerprints in common, one of a result of the target."""
+        if target.carries or golden.carries or not self.produces_one_of(target, golden):
+            return False
+        return in_common(self.fingerprints[0][target], self.fingerprints[1][golden]) > 1
 
     def produces_one_of(self, target: Op, golden: Op) -> bool:
         """Return whether an output of `target` has the fingerprint of a tensor of `golden`."""

@@ -45,6 +45,9 @@ _MOST_DANGLING = 32
 _MOST_BITS = 4_000_000_000
 """The largest total size of all supports in bits: half a gigabyte."""
 
+_Shown = Sequence[tuple[Op, list[Tensor], list[Tensor]]]
+"""Ops in order, each with the tensors that it takes in and those that it puts out."""
+
 _Made = dict[Tensor, Op]
 """The forward op that makes a tensor first."""
 
@@ -55,34 +58,35 @@ _Results = dict[Tensor, set[Tensor]]
 def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
     """Presume which tensors of the two runs are at the same place, and note the ops without roots in `matches`."""
     sides = (_forward(target.ops), _forward(golden.ops))
-    shown = [
+    first = [
         _first_shown(unit, ops, of_side)
         for unit, ops, of_side in zip((target, golden), sides, matches.sides, strict=True)
     ]
-    made = tuple(of_side for of_side, _ in shown)
-    held = tuple(of_side for _, of_side in shown)
+    made = tuple(of_side for of_side, _ in first)
+    held = tuple(of_side for _, of_side in first)
     for tensor, other in chain(_sources(held), _fed_alike(held[0])):
         presume(tensor, other)
+    shown_in = [[(op, *_shown(op)) for op in ops] for ops in sides]
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
     unknown = [sum(tensor not in numbers for tensor in of_side) for of_side in made]
     if len(numbers) * sum(unknown) > _MOST_BITS:
         return
     supports = [
-        _supports(ops, made[side], set(held[side]), numbers) if unknown[side] else {} for side, ops in enumerate(sides)
+        _supports(shown_in[side], made[side], set(held[side]), numbers) if unknown[side] else {} for side in (0, 1)
     ]
     matches.rootless.update(
         made[side][tensor] for side in (0, 1) for tensor, support in supports[side].items() if not support
     )
     if all(supports):
-        results = tuple(_results(ops) for ops in sides)
+        results = tuple(map(_results, shown_in))
         for ours, theirs in _classes(supports, int):
             if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
                 presume(ours[0], theirs[0])
             else:
                 _presume_best(ours, theirs, made, results)
     if next(matches.presumed_pairs(), None) is not None:
-        for side, ops in enumerate(sides):
-            _mark_partial(ops, made[side])
+        for side in (0, 1):
+            _mark_partial(shown_in[side], made[side])
     if all(supports):
         for ours, theirs in _classes(supports, int.bit_length):  # not all paths are recorded
             _presume_best(ours, theirs, made, results)
@@ -204,15 +208,14 @@ def _multiplied_with(parameter: Tensor) -> list[tuple[Op, Tensor | None]]:
     return found
 
 
-def _supports(ops: Sequence[Op], made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:
+def _supports(shown: _Shown, made: _Made, held: set[Tensor], numbers: dict[Tensor, int]) -> dict[Tensor, int]:
     """Return the support of each tensor that this run makes and the other run lacks.
 
     It has one bit per known tensor.
     """
     supports: dict[Tensor, int] = {}
     dangling: dict[Tensor, None] = {}
-    for op in ops:
-        taken, put_out = _shown(op)
+    for op, taken, put_out in shown:
         new = [tensor for tensor in put_out if tensor not in numbers and made.get(tensor) is op]
         support = 0
         for tensor in taken:
@@ -247,32 +250,30 @@ def _whole(part: Tensor, dangling: dict[Tensor, None]) -> Tensor | None:
     return None
 
 
-def _results(ops: Sequence[Op]) -> _Results:
+def _results(shown: _Shown) -> _Results:
     results: _Results = defaultdict(set)
-    for op in ops:
-        taken, put_out = _shown(op)
+    for _, taken, put_out in shown:
         for tensor in taken:
             results[tensor].update(put_out)
     return results
 
 
-def _mark_partial(ops: Sequence[Op], made: _Made) -> None:
+def _mark_partial(shown: _Shown, made: _Made) -> None:
     """Mark sums and products that only go into another of their kind, which is placed in both runs.
 
     One program may add a and b first, the other b and c.
     """
     found = {tensor for tensor, op in made.items() if op.family.strip("_") in _ASSOCIATIVE and tensor.presumed is None}
-    taken: set[Tensor] = set()
-    for op in ops:
+    used: set[Tensor] = set()
+    for op, taken, put_out in shown:
         if op.kind != "api" or op.is_view:
             continue
-        shown, put_out = _shown(op)
-        taken.update(shown)
+        used.update(taken)
         is_whole = any(tensor.presumed is not None for tensor in put_out)
-        for tensor in shown:
+        for tensor in taken:
             if tensor in found and not (is_whole and op.family.strip("_") == made[tensor].family.strip("_")):
                 found.discard(tensor)
-    for tensor in found & taken:
+    for tensor in found & used:
         tensor.is_partial = True
 
 

@@ -149,10 +149,12 @@ def distance(target: Leaf, golden: Leaf) -> float:
     """Return the relative distance of the statistics of two tensors, from 0 (the same) to 1 (unrelated or unknown)."""
     total, count = 0.0, 0
     for ours, theirs in ((target.max, golden.max), (target.min, golden.min), (target.norm, golden.norm)):
-        if ours is None or theirs is None or ours == theirs or not (math.isfinite(ours) and math.isfinite(theirs)):
+        if ours is None or theirs is None or ours == theirs:
             continue
-        total += min(1.0, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        count += 1
+        gap = abs(ours - theirs)
+        if gap < math.inf:  # neither is infinite or NaN
+            total += min(1.0, gap / max(abs(ours), abs(theirs)))
+            count += 1
     if count:
         return total / count
     return 1.0 if target.max is None or golden.max is None else 0.0

@@ -10,47 +10,41 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import permutations
 
 import numpy
 
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import SEQUENCE, Pair
+from lakeprobe.mapping.gradients import is_gradient, return_others, take_other_sizes, take_the_same
 from lakeprobe.mapping.known import argument, slot_name
+from lakeprobe.mapping.neighbours import Neighbours, shown
 from lakeprobe.mapping.ops import Leaf, Op, distance, relation, same_values
+from lakeprobe.mapping.orders import NEAR, fitting_better, nearest
 from lakeprobe.mapping.tensors import (
     Matches,
     Tensor,
     agree_by_slot,
+    contained,
     excludes,
     is_partial,
+    leaves_of,
     ops_behind,
-    spread,
 )
 from lakeprobe.mapping.tensors import same_values as are_same_values
 from lakeprobe.mapping.units import ROLES, Codes, Numbers, Unit, equal_rows, row_codes
 
-_WINDOW = 12
-"""The number of unpaired ops before and after an op that may be parts of it."""
-
 _SURE_VOTE = 0.8
 """The share of op pairs with equal values that must agree on a slot before other pairs follow."""
 
-_NEAR = 0.01
-"""Up to this total distance between the leaves of two ops, no other order of the leaves is tried."""
-
 _FAR = 0.1
 """The largest distance of paired leaves whose ops have nothing in common that both runs have."""
-
-_MOST_PERMUTED = 4
-"""The largest number of leaves of one shape for which all orders are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Leaves of one role and layout in ops of two forms, each given by its index in its op.
 
-    `is_hooked`: whether they may be gradients of different tensors (see `_is_gradient`). `named`: the pairs that slots
+    `is_hooked`: whether they may be gradients of different tensors (see `is_gradient`). `named`: the pairs that slots
     propose. `rest`, `other_rest`: those of target and golden for which only values can tell.
     """
 
@@ -115,7 +109,7 @@ class _Rows:
             ops_behind(unit, side, partner)
             for unit, side, partner in zip(self.units, matches.sides, matches.partner, strict=True)
         ]
-        self.neighbours = [_Neighbours(unit.ops, places) for unit, places in zip(self.units, paired, strict=True)]
+        self.neighbours = [Neighbours(unit.ops, places) for unit, places in zip(self.units, paired, strict=True)]
 
     @cached_property
     def pair_of(self) -> dict[Op, Pair]:
@@ -126,6 +120,11 @@ class _Rows:
     def evidence(self) -> list[tuple[str, ...]]:
         """The evidence of each pair of ops."""
         return [_op_evidence(pair) for pair in self.pairs]
+
+    @cached_property
+    def return_others(self) -> list[bool]:
+        """Whether each pair of backward ops carries gradients of different tensors, see `gradients.return_others`."""
+        return return_others(self.pairs, self.units, self.matches.sides)
 
     @cached_property
     def forms(self) -> tuple[_Forms, _Forms]:
@@ -175,7 +174,7 @@ class _Rows:
         """
         ops = [pair.target.place for pair in self.pairs], [pair.golden.place for pair in self.pairs]
         (number, leaf), (other_number, other) = (
-            _leaves_of(unit, places, side.of_leaf)
+            leaves_of(unit, places, side.of_leaf)
             for unit, side, places in zip(self.units, self.matches.sides, ops, strict=True)
         )
         columns = [unit.columns for unit in self.units]
@@ -323,6 +322,7 @@ class _Rows:
             for alike in self.alike()
             for plan in [list(self.plan(self.pairs[alike[0]], layout))]
             for number in alike
+            if plan and not self.return_others[number]
             for leaf, other in self.planned(self.pairs[number], plan)
         ]
         number, ours, theirs = numpy.array(found, dtype=numpy.int64).reshape(-1, 3).T
@@ -344,12 +344,12 @@ class _Rows:
         if not (pair.how in _BY_PATH or _are_one_kind(pair)):
             return
         roles = dict.fromkeys(leaf.role for leaf in pair.target.leaves)
-        if pair.target.direction == "backward" and _take_other_sizes(pair):
+        if pair.target.direction == "backward" and take_other_sizes(pair):
             roles.pop("output", None)
         for role in roles:
             begun = any(leaf.role == role and self.taken[0][leaf.row] for leaf in pair.target.leaves)
-            is_hooked = not (self.one_framework or begun) and _is_gradient(pair, role, "api")
-            is_shared = _is_gradient(pair, role, "module")
+            is_hooked = not (self.one_framework or begun) and is_gradient(pair, role, "api")
+            is_shared = is_gradient(pair, role, "module")
             if (is_hooked or is_shared) and _forms(pair.target, role) != _forms(pair.golden, role):
                 continue
             for ours, theirs in self.groups(pair, role, layout):
@@ -371,18 +371,16 @@ class _Rows:
 
         Another order of the slots wins if it fits far better.
         """
-        if not plan or _return_others(pair):
-            return
         is_nowhere = pair.how not in (SEQUENCE, *_BY_PATH) and self.matches.are_rootless(pair.target, pair.golden)
         is_sure = self.are_behind(pair)
         ours, theirs = pair.target.leaves, pair.golden.leaves
         used: set[int] = set()  # votes may propose one slot of golden for two of the target: the first has it
         for group in plan:
-            if group.is_hooked and _take_the_same(pair):
+            if group.is_hooked and take_the_same(pair):
                 continue
             found = [(ours[index], theirs[other]) for index, other in group.named]
-            found += _nearest([ours[index] for index in group.rest], [theirs[index] for index in group.other_rest])
-            for leaf, other in _fitting_better(found) or found:
+            found += nearest([ours[index] for index in group.rest], [theirs[index] for index in group.other_rest])
+            for leaf, other in fitting_better(found) or found:
                 if other.place in used or is_partial(leaf) or is_partial(other):
                     continue
                 if is_nowhere and distance(leaf, other) > _FAR:
@@ -445,15 +443,16 @@ class _Rows:
     def around(self, by_value: bool) -> None:
         """Pair what is left of an op with leaves of unpaired ops that its tensors flow from and to, on either side."""
         ours, theirs = self.open_ops(by_value)
-        for pair in self.pairs:
+        for number, pair in enumerate(self.pairs):
             are_open = ours[pair.target.place], theirs[pair.golden.place]
-            if pair.target.kind == "module" or not any(are_open) or (not by_value and _return_others(pair)):
+            if pair.target.kind == "module" or not any(are_open):
                 continue
-            left = self.free(pair)
             for side, op in enumerate((pair.target, pair.golden)):
-                if are_open[not side] and (are_open[side] or self.neighbours[side].parts(op) != [op]):
-                    offers = self.offered(op, side)
-                    for leaf in left[not side] if offers else ():
+                if not are_open[not side] or not (are_open[side] or len(self.neighbours[side].parts(op)) > 1):
+                    continue
+                offers = self.offered(op, side)
+                if offers and (by_value or not self.return_others[number]):
+                    for leaf in self.free(pair)[not side]:
                         self.fill(pair, leaf, offers, by_value, side == 1)
 
     def offered(self, op: Op, side: int) -> list[Leaf]:
@@ -468,7 +467,7 @@ class _Rows:
         ]
         if not free:
             return []
-        within = {"input": _shown(computing, "output"), "output": _shown(computing, "input")}
+        within = {"input": shown(computing, "output"), "output": shown(computing, "input")}
         return [leaf for leaf in free if leaf.view not in within.get(leaf.role, ())]
 
     def fill(self, pair: Pair, leaf: Leaf, offers: list[Leaf], by_value: bool, ours: bool) -> None:
@@ -495,7 +494,7 @@ class _Rows:
             len(fitting) != 1
             or self.matches.are_rootless(leaf.op, fitting[0].op)
             or (leaf.role == "output" and leaf.op.direction == "backward")
-            or (not self.are_behind(pair) and distance(leaf, fitting[0]) > _NEAR)
+            or (not self.are_behind(pair) and distance(leaf, fitting[0]) > NEAR)
         ):
             return
         if not fitting or self.taken[not ours][leaf.row]:
@@ -532,71 +531,7 @@ class _Forms:
         return (op.kind, op.direction, op.family, path, tuple(self.leaves[start:end]), free[start:end])
 
 
-class _Neighbours:
-    """The calls of one side in order, and which unpaired calls are parts of a paired one."""
-
-    def __init__(self, ops: Sequence[Op], paired: Sequence[int]) -> None:
-        self.is_paired = bytearray(len(ops))
-        for place in paired:
-            self.is_paired[place] = 1
-        self.calls: dict[str, list[Op]] = defaultdict(list)
-        self.number = [-1] * len(ops)
-        for op in ops:
-            if op.kind == "api":
-                calls = self.calls[op.direction]
-                self.number[op.place] = len(calls)
-                calls.append(op)
-        self.known: dict[Op, list[Op]] = {}
-
-    def parts(self, op: Op) -> list[Op]:
-        """Return `op` and the unpaired calls next to it that its inputs come from or its outputs go to, in order."""
-        if op not in self.known:
-            self.known[op] = self.found(op) if self.number[op.place] >= 0 else [op]
-        return self.known[op]
-
-    def found(self, op: Op) -> list[Op]:
-        number = self.number[op.place]
-        before = self.unpaired(op, range(number - 1, max(0, number - _WINDOW) - 1, -1))
-        behind = self.unpaired(op, range(number + 1, min(len(self.calls[op.direction]), number + 1 + _WINDOW)))
-        sources = _connected(op, before, "input", "output") if before else []
-        return [*sources[::-1], op, *(_connected(op, behind, "output", "input") if behind else [])]
-
-    def unpaired(self, op: Op, numbers: Iterable[int]) -> list[Op]:
-        """Return the calls of these numbers, up to the first that is paired or belongs to another module."""
-        calls, parent, found = self.calls[op.direction], op.parent, []
-        for number in numbers:
-            other = calls[number]
-            if self.is_paired[other.place] or other.parent != parent:
-                break
-            found.append(other)
-        return found
-
-
-def _connected(op: Op, others: Sequence[Op], role: str, opposite: str) -> list[Op]:
-    """Return those of `others` that are reached by a path from the tensors that `op` has in `role`."""
-    flowing, found = _shown([op], role), []
-    for other in others:
-        if not flowing.isdisjoint(_shown([other], opposite)):
-            found.append(other)
-            flowing |= _shown([other], role)
-    return found
-
-
-def _shown(ops: Iterable[Op], role: str) -> set[int]:
-    """Return the tensors that `ops` have in `role`, if the dump identifies them."""
-    return {leaf.view for op in ops for leaf in op.leaves if leaf.role == role} - {-1}
-
-
 _PARAMETERS = [place for place, role in enumerate(ROLES) if role.startswith("parameters")]
-
-
-def _leaves_of(unit: Unit, ops: Sequence[int], of_leaf: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the leaves of these ops that show a tensor, each with the index of its op in `ops`."""
-    ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
-    chosen = numpy.array(ops, dtype=numpy.int64)
-    number, leaf = spread(ends[chosen], ends[chosen + 1])
-    shows = of_leaf[leaf] >= 0
-    return number[shows], leaf[shows]
 
 
 def _plain_slots(unit: Unit, codes: Codes) -> Numbers:
@@ -635,7 +570,7 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
 def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
     """Return for each of `count` groups of leaves whether one of its leaves is free. Group -1 is no group."""
     is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
-    has_free: list[bool] = (numpy.bincount(group[is_free], minlength=count) > 0).tolist()
+    has_free: list[bool] = contained(group[is_free], count).tolist()
     return has_free
 
 
@@ -661,82 +596,9 @@ def _are_one_kind(pair: Pair) -> bool:
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
 
 
-def _return_others(pair: Pair) -> bool:
-    """Return whether two backward ops carry gradients of different tensors: their forward ops' outputs differ.
-
-    If one run makes the same tensor more often, each of its gradients is only a share.
-    """
-    if pair.target.forward is None or pair.golden.forward is None:
-        return False
-    ours, theirs = (
-        [leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None]
-        for op in (pair.target.forward, pair.golden.forward)
-    )
-    if any(tensor.like in theirs for tensor in ours if tensor.like is not None):
-        return _times_made(pair.target.forward) != _times_made(pair.golden.forward)
-    return any(tensor.like is not None for tensor in (*ours, *theirs))
-
-
-def _times_made(op: Op) -> int:
-    """Return how many calls of the kind of `op` make what it makes."""
-    made = next(leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None)
-    calls = (sight.op for sight in made.sights if sight.role == "output")
-    return sum((call.kind, call.family) == (op.kind, op.family) for call in calls)
-
-
 def _hands_on(leaf: Leaf) -> bool:
     """Return whether the leaf's op does not compute its tensor: a view, a query, or an output that is an input."""
     return leaf.op.is_view or leaf.op.is_query or (leaf.role == "output" and leaf.op.carries)
-
-
-def _fitting_better(found: list[tuple[Leaf, Leaf]]) -> list[tuple[Leaf, Leaf]] | None:
-    """Return another order of the same leaves with less than half of the distance, or None."""
-    if not 2 <= len(found) <= _MOST_PERMUTED:
-        return None
-    total = sum(distance(leaf, other) for leaf, other in found)
-    if total < _NEAR:
-        return None
-    ours, theirs = zip(*found, strict=True)
-    least, order = _orders(ours, theirs)[0]
-    return list(zip(ours, order, strict=True)) if least < 0.5 * total else None
-
-
-def _nearest(ours: list[Leaf], theirs: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-    """Return the pairing with the least distance between statistics, if it is far better than any other. Else empty."""
-    if len(ours) != len(theirs) or not 2 <= len(ours) <= _MOST_PERMUTED:
-        return []
-    (least, order), (second, _), *_ = _orders(ours, theirs)
-    return list(zip(ours, order, strict=True)) if least < 0.5 * second else []
-
-
-def _orders(ours: Sequence[Leaf], theirs: Sequence[Leaf]) -> list[tuple[float, list[Leaf]]]:
-    """Return all orders of `theirs`, each with its total distance from `ours`, the nearest first."""
-    distances = [[distance(leaf, other) for other in theirs] for leaf in ours]
-    ways = sorted((sum(map(list.__getitem__, distances, order)), order) for order in permutations(range(len(theirs))))
-    return [(total, [theirs[place] for place in order]) for total, order in ways]
-
-
-def _is_gradient(pair: Pair, role: str, kind: str) -> bool:
-    """Return whether leaves of `role` are gradients that a backward op of this kind gives out.
-
-    Those of an API may belong to different tensors: PyTorch's hook is on the last node that the API creates, so the
-    output may be an inner gradient. Those of a module may be shares: one that takes a tensor as query, key and value
-    has three shares of its gradient, where the other has the sum. Then number or shapes differ.
-    """
-    return pair.target.kind == kind and pair.target.direction == "backward" and role == "output"
-
-
-def _take_other_sizes(pair: Pair) -> bool:
-    """Return whether two ops have no input of equal size, so that one computes on more rows than the other."""
-    ours, theirs = ({leaf.elements for leaf in op.leaves if leaf.role == "input"} for op in (pair.target, pair.golden))
-    return bool(ours and theirs) and ours.isdisjoint(theirs)
-
-
-def _take_the_same(pair: Pair) -> bool:
-    """Return whether two ops have equal inputs, so that outputs which differ are not the same tensors."""
-    inputs = {leaf.slot: leaf for leaf in pair.golden.leaves if leaf.role == "input"}
-    came_in = [same_values(leaf, inputs[leaf.slot]) for leaf in pair.target.leaves if leaf.slot in inputs]
-    return bool(came_in) and all(came_in)
 
 
 def _forms(op: Op, role: str) -> Counter[Hashable]:

@@ -112,6 +112,12 @@ class Matches:
         return target in self.rootless or golden in self.rootless
 
 
+def likes(side: Tensors) -> Numbers:
+    """Return for each tensor of a run the number of its counterpart in the other run, or -1."""
+    numbers = [-1 if tensor.like is None else tensor.like.number for tensor in side.all]
+    return numpy.array(numbers, dtype=numpy.int64)
+
+
 def presume(target: Tensor, golden: Tensor) -> None:
     """Record that the two are at the same place, though their values differ."""
     target.presumed, golden.presumed = golden, target
@@ -328,6 +334,20 @@ def _parts(counts: Numbers) -> Iterator[slice]:
         end = max(start + 1, int(numpy.searchsorted(ends, ends[start], side="right")))
         yield slice(start, end)
         start = end
+
+
+def leaves_of(unit: Unit, ops: Sequence[int] | Numbers, of_leaf: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the leaves of these ops that show a tensor, each with the index of its op in `ops`."""
+    ends = numpy.searchsorted(unit.columns.op, numpy.arange(len(unit.ops) + 1))
+    chosen = numpy.array(ops, dtype=numpy.int64)
+    number, leaf = spread(ends[chosen], ends[chosen + 1])
+    shows = of_leaf[leaf] >= 0
+    return number[shows], leaf[shows]
+
+
+def contained(numbers: Numbers, count: int) -> Numbers:
+    """Return for each number below `count` whether it is among `numbers`."""
+    return numpy.asarray(numpy.bincount(numbers, minlength=count) > 0)
 
 
 def spread(lows: Numbers, highs: Numbers) -> tuple[Numbers, Numbers]:

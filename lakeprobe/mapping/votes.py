@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy
 
 from lakeprobe.mapping.ops import Op, common_end, relation
-from lakeprobe.mapping.tensors import Matches, spread
+from lakeprobe.mapping.tensors import Matches, likes, spread
 from lakeprobe.mapping.units import GRADIENT, OUTPUT, PARAMETERS, Codes, Numbers, Unit
 
 _WEIGHT = {OUTPUT: 3.0, PARAMETERS: 2.0, GRADIENT: 3.0}
@@ -91,7 +91,7 @@ def _ballots(target: Unit, golden: Unit, matches: Matches) -> _Ballots:
 
 def _shared(target: Unit, golden: Unit, matches: Matches) -> tuple[Numbers, Numbers]:
     """Return leaves of target and golden that show one tensor, or two at the same place, in the same role."""
-    like = numpy.array([-1 if tensor.like is None else tensor.like.number for tensor in matches.sides[0].all])
+    like = likes(matches.sides[0])
     of_leaf, their = matches.sides[0].of_leaf, matches.sides[1]
     leaf = numpy.flatnonzero(of_leaf >= 0)
     tensor = like[of_leaf[leaf]] if len(leaf) else leaf

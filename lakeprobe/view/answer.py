@@ -25,6 +25,7 @@ MOST_SUSPECTS = 5
 MOST_MEETINGS = 200
 MOST_OVERFLOWS = 50
 MOST_DRIFTS = 12
+MOST_POINTS = 300
 
 
 def answer(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Record:
@@ -60,6 +61,7 @@ def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: S
         "meetings": _meetings(connection, subject),
         "overflow": _overflow(connection, subject),
         "drift": _drift(connection, subject),
+        "series": _series(connection, subject),
     }
 
 
@@ -78,6 +80,7 @@ def _of_run(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record:
         "meetings": [],
         "overflow": overflow,
         "drift": None,
+        "series": None,
     }
 
 
@@ -123,7 +126,24 @@ def _drift(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | 
         found = drifting.drift(connection, subject.golden, [subject.target])
     except UsageError:  # the dump has neither gradients of parameters nor a loss
         return None
-    rows = records(found.rows.limit(MOST_DRIFTS))
+    return _followed(found, found.rows)
+
+
+def _series(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | None:
+    """Return the series that leave golden's, what the training logged first; None unless both were monitored."""
+    if subject.golden in (None, subject.target):
+        return None
+    assert subject.golden is not None
+    try:
+        found = drifting.followed_series(connection, subject.golden, subject.target, points=MOST_POINTS)
+    except UsageError:  # not monitored, or in other steps
+        return None
+    return _followed(found, found.rows.order("role <> 'logged', leaves_at, name, rank"))
+
+
+def _followed(found: drifting.Followed, first: duckdb.DuckDBPyRelation) -> Record:
+    """Return the `first` rows of what was followed, and their values over the steps."""
+    rows = records(first.limit(MOST_DRIFTS))
     wanted = {(row["name"], row["rank"]) for row in rows}
     names = ", ".join(["'" + name.replace("'", "''") + "'" for name, _ in wanted])
     steps = records(found.steps.filter(f"name IN ({names})")) if wanted else []

@@ -71,7 +71,7 @@ def test_an_error_of_ours_that_an_interrupt_made(connection: duckdb.DuckDBPyConn
 def test_within_its_time(connection: duckdb.DuckDBPyConnection) -> None:
     """The block's own errors pass; afterwards nobody watches, and nobody interrupts."""
     before = threading.active_count()
-    for seconds in (None, 0.2):
+    for seconds in (None, 1.0):
         with limits.guarded(connection, seconds, "rule.sql"):
             assert connection.execute("SELECT 1").fetchall() == [(1,)]
         with pytest.raises(duckdb.CatalogException), limits.guarded(connection, seconds, "rule.sql"):
@@ -79,7 +79,7 @@ def test_within_its_time(connection: duckdb.DuckDBPyConnection) -> None:
         with pytest.raises(RuntimeError, match="other"), limits.guarded(connection, seconds, "rule.sql"):
             raise RuntimeError("other")
         assert threading.active_count() == before
-    time.sleep(0.3)
+    time.sleep(1.1)
     assert connection.execute("SELECT count(*) FROM range(1000000)").fetchall() == [(1_000_000,)]
 
 

@@ -126,6 +126,28 @@ def test_ranks(opened: Any, ranks: Path) -> None:
         assert seen.complaints == []
 
 
+def test_series_that_leave_golden_are_drawn(opened: Any, lake: Lake, demo: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    for run in ("target", "golden"):
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], lr=0.01)
+        with lakeprobe.monitor(torch.nn.ParameterList([weight]), optimizer, run=run, lake=lake.path) as monitor:
+            for step in range(900):
+                weight.grad = torch.full((3,), 1.0 + (step >= 700 and run == "target"))
+                monitor.log("loss", 1 + 0.5 * (step == 750 and run == "target"))
+                optimizer.step()
+    with lakeprobe.open(lake.path) as again:
+        page = again.view("demo", tmp_path / "monitored.html")
+    with visit(opened, page) as seen:
+        captions = [seen.page.locator("#steps figcaption").nth(place).inner_text() for place in range(2)]
+        assert captions[0] == "loss: leaves at step 750, worst 0.333"
+        assert captions[1].startswith("0: norm of its gradient: leaves at step 700, worst 0.5")
+        assert seen.count("#steps .spark circle") == seen.count("#steps .spark")
+        drawn = seen.page.locator("#steps .spark").first.locator("polyline")
+        assert [len(drawn.nth(line).get_attribute("points").split()) for line in range(2)] == [300, 300]
+        assert seen.complaints == []
+
+
 def test_ranks_with_pages_of_their_own_lead_to_each_other(opened: Any, lake: Lake, tmp_path: Path) -> None:
     page = lake.view("ranks", tmp_path / "a 1#.html", most=1, all_units=True)
     beside = tmp_path / "a 1#_pages"

@@ -1241,21 +1241,29 @@ function drawRanks() {
 }
 
 function drawSteps() {
-  const section = byId("steps"), here = units[unitNumber], drift = said().drift;
+  const section = byId("steps"), here = units[unitNumber], { drift, series } = said();
   const steps = units.filter((unit) => unit.rank === here.rank);
-  if (steps.length < 2) return;
+  if (steps.length < 2 && !series) return;
   section.hidden = false;
-  const parts = [make("h2", { id: "steps-title", text: "Steps" }), make("p", { class: "quiet", text: `Rank ${here.rank}: the worst op of each block of the model, in each step` }), heat(steps, (unit) => `step ${unit.step}`)];
-  if (drift && drift.rows.length) {
-    parts.push(make("h3", { text: `Drift: ${drift.metric} over steps, what leaves golden first` }));
-    parts.push(make("p", { class: "quiet", text: "Thick: golden. Thin: target. The mark is where the target leaves golden." }));
-    parts.push(make("div", { class: "multiples" }, ...drift.rows.map((/** @type {Row} */ row) => {
-      const series = drift.series.filter((/** @type {Row} */ point) => point.name === row.name && (point.rank === row.rank || point.rank == null));
-      const lines = [{ points: series.map((/** @type {Row} */ point) => [point.golden_step ?? point.step, point.golden]), style: "golden" }, { points: series.map((/** @type {Row} */ point) => [point.step ?? point.golden_step, point.value]), style: "target", mark: row.leaves_at }];
-      return make("figure", {}, sparkline(lines, 260, 70, false), make("figcaption", { text: `${shortened(row.name)}${units.some((unit) => unit.rank !== row.rank) ? ` rank ${row.rank}` : ""}: ${row.leaves_at == null ? "stays with golden" : `leaves at step ${row.leaves_at}`}, worst ${number(row.worst)}` }));
-    })));
-  }
+  const parts = [make("h2", { id: "steps-title", text: "Steps" })];
+  if (steps.length > 1) parts.push(make("p", { class: "quiet", text: `Rank ${here.rank}: the worst op of each block of the model, in each step` }), heat(steps, (unit) => `step ${unit.step}`));
+  if (drift && drift.rows.length) parts.push(...multiplesOf(drift, `Drift: ${drift.metric} over steps, what leaves golden first`));
+  if (series && series.rows.length) parts.push(...multiplesOf(series, "Monitored: the series that leave golden first"));
+  else if (series) parts.push(make("p", { class: "quiet", text: "Monitored: no series leaves golden in any step that both have" }));
   section.replaceChildren(...parts);
+}
+
+/** What was followed over steps: a small picture per row.
+ * @param {Row} drift @param {string} title */
+function multiplesOf(drift, title) {
+  const severalRanks = drift.rows.some((/** @type {Row} */ row) => row.rank !== drift.rows[0].rank) || units.some((unit) => unit.rank !== drift.rows[0].rank);
+  const pictures = drift.rows.map((/** @type {Row} */ row) => {
+    const series = drift.series.filter((/** @type {Row} */ point) => point.name === row.name && (point.rank === row.rank || point.rank == null));
+    const lines = [{ points: series.map((/** @type {Row} */ point) => [point.golden_step ?? point.step, point.golden]), style: "golden" }, { points: series.map((/** @type {Row} */ point) => [point.step ?? point.golden_step, point.value]), style: "target", mark: row.leaves_at }];
+    const leaves = row.leaves_at == null ? "stays with golden" : `leaves at step ${row.leaves_at}`;
+    return make("figure", {}, sparkline(lines, 260, 70, false), make("figcaption", { text: `${shortened(row.name)}${severalRanks ? ` rank ${row.rank}` : ""}: ${leaves}, worst ${number(row.worst)}` }));
+  });
+  return [make("h3", { text: title }), make("p", { class: "quiet", text: "Thick: golden. Thin: target. The mark is where the target leaves golden." }), make("div", { class: "multiples" }, ...pictures)];
 }
 
 /** @param {string[]} heads @param {any[][]} rows */
