@@ -120,7 +120,7 @@ SELECT
     usual,
     sqrt(
         spread ** 2
-        + 4 * greatest(known_error, least(scatter, 3 * known_error)) ** 2 / least(n, n_in)
+        + 4 * greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)) ** 2 / least(n, n_in)
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
         + replaced ** 2
