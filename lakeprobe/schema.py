@@ -18,8 +18,9 @@ FORMAT_VERSION = 3
 READABLE_VERSIONS = (2, FORMAT_VERSION)
 """The versions that are read. 2 has no log (`lakeprobe.lake.log`), and gets one when it is written to."""
 
-COMPARISON_VERSION = 1
-"""Version of a stored comparison. A new column does not change it: the column is NULL where older results lack it."""
+COMPARISON_VERSION = 2
+"""Version of a stored comparison. A new column does not change it: the column is NULL where older results lack it.
+1 has no files of batches (`lakeprobe.lake.comparison`)."""
 
 UNIT_TABLES = ("dumps", "ops", "undumped", "tensors", "stacks", "contents", "values")
 """The tables of a unit, each in a Parquet file of its name (values: in any number of files)."""

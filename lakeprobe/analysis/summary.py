@@ -137,9 +137,8 @@ def summarise(comparison: StoredComparison) -> Summary:
     try:
         keep_footers(connection)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
-            files = [unit.folder / file for unit in comparison.units]
             # an older comparison has no suspects
-            views.define_over(connection, name, [path for path in files if path.is_file()])
+            views.define_over(connection, name, [path for path in comparison.files(file) if path.is_file()])
         _define_own_metrics(connection)
         query.keep(connection, "findings", "findings_by_op")
         keep_noise_ends(connection, comparison)

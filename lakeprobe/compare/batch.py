@@ -2,17 +2,16 @@
 
 Each statement is written for one pair. A batch runs it once, in a lateral join with the table of the pairs: it then
 reads the rows that have the number of a pair, and DuckDB carries the number through every join, group and window. The
-results are those of `compare_units`, byte for byte.
+results are those of `compare_units`, row for row, in one file for all pairs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import metrics, resources
@@ -22,16 +21,14 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case
 from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
-from lakeprobe.lake import views
-from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, parsed, set_spill_folder, set_variable, write_rows
+from lakeprobe.lake.comparison import BATCH, RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
+from lakeprobe.lake.connection import connect, define_macros, parsed, set_spill_folder, set_variable
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_text
 from lakeprobe.system import files, storage
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow
 
 _RULE = "same_framework"
 """The rule that batches know. All others, and all that needs a search or contents, are compared pair by pair."""
@@ -107,33 +104,28 @@ def _compare_at_once(tasks: Sequence[PairTask]) -> dict[int, PairReport]:
     """Write the results of the pairs that can be compared at once. Returns their reports by the number of the task."""
     import duckdb
 
-    for task in tasks:
-        task.staged.mkdir(parents=True)
+    first = tasks[0].staged
+    first.parent.mkdir(parents=True, exist_ok=True)
     rule = rules.load(_RULE)
-    connection, writer = connect(1), duckdb.connect(config={"threads": 1})
-    reports: dict[int, PairReport] = {}
+    connection = connect(1)
     try:
-        set_spill_folder(connection, tasks[0].staged / "spill")
+        set_spill_folder(connection, first.with_name(f"{first.name}.spill"))
         with limits.guarded(connection, None, rule.origin):
             batch = _Batch(connection)
             try:
                 _load(batch, tasks)
             except duckdb.Error:  # compared one by one, so that the message names the unit that cannot be read
                 return {}
-            if _keep_plain(batch, tasks):
-                thresholds = _prepare(batch, rule)
-                _compare(batch)
-                _find_suspects(batch)
-                reports = _write(writer, batch, tasks, rule, thresholds)
+            if not _keep_plain(batch, tasks):
+                return {}
+            thresholds = _prepare(batch, rule)
+            _compare(batch)
+            _find_suspects(batch)
+            return _write(batch, tasks, rule, thresholds)
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{tasks[0].lake}: {rules.first_line(error)}") from error
     finally:
         connection.close()
-        writer.close()
-        for number, task in enumerate(tasks):
-            if number not in reports:
-                rmtree(task.staged)
-    return reports
 
 
 @dataclass(slots=True)
@@ -159,7 +151,25 @@ class _Batch:
         asked = f"FROM ({self._of_each(statement, where)}) ORDER BY pair"
         return self.connection.execute(parsed(self.connection, asked)).fetchall()
 
-    def _of_each(self, statement: str, where: str) -> str:
+    def copy(self, statement: str, order: str, path: Path) -> None:
+        """Write what `statement` returns for each pair, in this order, into one file, with the target's step and rank.
+
+        A file for each pair costs four times as much to write, and the summary five times as much to read.
+        """
+        rows = f"""
+            SELECT k.step, k.rank, s.* EXCLUDE (pair)
+            FROM ({self._of_each(statement)}) AS s
+            JOIN pairs_at_once AS k USING (pair)
+            ORDER BY pair, {order}
+        """
+        form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP}"
+        self.connection.execute(f"COPY ({rows}) TO {quote_text(str(path))} ({form})")
+
+    def keep(self, pairs: Sequence[int]) -> None:
+        """Leave out all other pairs from here on."""
+        self.connection.execute("DELETE FROM pairs_at_once WHERE pair NOT IN (SELECT unnest($1))", [pairs])
+
+    def _of_each(self, statement: str, where: str = "true") -> str:
         read: dict[str, str] = {}
         self._add(read, set(), statement)
         ctes = ", ".join(f"{name} AS ({query}\n)" for name, query in read.items())
@@ -195,10 +205,12 @@ def _load(batch: _Batch, tasks: Sequence[PairTask]) -> None:
         columns.append([str(place.folder) for place in places])
         columns.append([place.held and place.held.step for place in places])
         columns.append([place.held and place.held.rank for place in places])
-    columns += [[task.target.step for task in tasks], [task.is_first for task in tasks]]
+    columns.append([task.target.step for task in tasks])
+    columns.append([task.target.rank for task in tasks])
+    columns.append([task.is_first for task in tasks])
     batch.connection.execute(resources.sql("compare/pairs_at_once"), columns)
     for number, side in enumerate(_SIDES):
-        for file in ("dumps", "ops", "tensors", "contents"):
+        for file in ("dumps", "ops", "tensors", "contents", "stacks"):
             batch.views[f"{side}_{file}_rows"] = _rows_of(side, file, columns[1 + 3 * number])
     kind = _UNIT_ROWS.sub(r"\1_\2_rows", resources.sql("compare/kind"))
     batch.create("comparison_kind", kind)
@@ -236,7 +248,7 @@ def _keep_plain(batch: _Batch, tasks: Sequence[PairTask]) -> bool:
         for number, is_plain, dumped in batch.rows(resources.sql("compare/plain_pair"))
         if is_plain and (dumped != "ops" or not tasks[number].search or not is_other[number])
     ]
-    batch.connection.execute("DELETE FROM pairs_at_once WHERE pair NOT IN (SELECT unnest($1))", [plain])
+    batch.keep(plain)
     return bool(plain)
 
 
@@ -298,39 +310,26 @@ def _note(batch: _Batch, column: str, values: Sequence[tuple[int, object]]) -> N
         batch.connection.execute(statement, {"value": value, "pairs": pairs})
 
 
-def _write(
-    writer: duckdb.DuckDBPyConnection,
-    batch: _Batch,
-    tasks: Sequence[PairTask],
-    rule: Rule,
-    thresholds: dict[str, float],
-) -> dict[int, PairReport]:
-    """Write the files of the pairs. Returns their reports by the number of the task."""
+def _write(batch: _Batch, tasks: Sequence[PairTask], rule: Rule, thresholds: dict[str, float]) -> dict[int, PairReport]:
+    """Write the files of the pairs, into the folder of the first. Returns their reports by the number of the task."""
     batch.create("results", resources.sql("compare/results"))
-    states = batch.rows(resources.sql("compare/batch_states"))
-    no_suspects = batch.connection.sql(views.empty(views.SUSPECTS, with_partitions=False)).to_arrow_table()
-    suspects = _of_pairs(batch, "noise_suspects", "nth")
-    results = _of_pairs(batch, "results", "row")
+    states = [state for state in batch.rows(resources.sql("compare/batch_states")) if state[1]]
+    if not states:
+        return {}
+    # a pair that is not whole is compared by itself, which says what is wrong
+    batch.keep([number for number, *_ in states])
+    first = tasks[states[0][0]]
+    first.staged.mkdir(parents=True)
+    batch.copy("FROM results", "row", first.staged / f"{BATCH}{RESULTS_FILE}")
+    batch.copy("FROM noise_suspects", "nth", first.staged / f"{BATCH}{SUSPECTS_FILE}")
+    batch.copy("FROM target_stacks_rows", "stack", first.staged / f"{BATCH}{STACKS_FILE}")
+    files.sync_tree(first.staged)
     reports = {}
-    for number, is_whole, is_equal, is_rounding, kind, rows, dumped, is_structure, *complete in states:
-        if not is_whole:  # compared by itself, which says what is wrong
-            continue
-        task = tasks[number]
-        write_rows(writer, results(number), task.staged / RESULTS_FILE, ROW_GROUP)
-        write_rows(writer, no_suspects if is_equal else suspects(number), task.staged / SUSPECTS_FILE, ROW_GROUP)
-        unit.copy_stacks(writer, task.target_place, task.staged / STACKS_FILE)
-        files.sync_tree(task.staged)
-        units = (task.target, task.golden)
+    for number, _, is_rounding, kind, rows, dumped, is_structure, *complete in states:
+        units = (tasks[number].target, tasks[number].golden)
         incomplete = tuple(key for key, is_complete in zip(units, complete, strict=True) if not is_complete)
         reports[number] = PairReport(
-            *units, kind, rule, rows, bool(is_rounding), dumped, is_structure, incomplete, (), thresholds=thresholds
-        )
+            *units, kind, rule, rows, bool(is_rounding), dumped, is_structure, incomplete, (),
+            thresholds=thresholds, batch=first.target,
+        )  # fmt: skip
     return reports
-
-
-def _of_pairs(batch: _Batch, table: str, order: str) -> Callable[[int], pyarrow.Table]:
-    """Return a function that gives the rows of a pair in `order`. One query for all is far faster than one for each."""
-    rows = batch.connection.sql(f"SELECT * EXCLUDE (pair) FROM every.{table} ORDER BY pair, {order}").to_arrow_table()
-    counted = f"SELECT pair, sum(count(*)) OVER (ORDER BY pair)::BIGINT, count(*) FROM every.{table} GROUP BY pair"
-    places = {pair: (end - count, count) for pair, end, count in batch.connection.execute(counted).fetchall()}
-    return lambda pair: rows.slice(*places.get(pair, (0, 0)))

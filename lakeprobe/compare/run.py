@@ -204,7 +204,7 @@ def _make(
         described = _described(wanted, reports)
         if shard:
             parts = {f"{layout.comparison_name(wanted.name)}/{task.staged.relative_to(folder)}": task.staged
-                     for task in tasks}  # fmt: skip
+                     for task in tasks if task.staged.exists()}  # fmt: skip
             kept = described | {"replace": wanted.replace}
             return reports, shards.keep(session, "comparison", wanted.name, shard, _plan(wanted, snapshot), parts, kept)
         comparison.describe(folder, _assembled([described]))
@@ -402,6 +402,7 @@ def _described(wanted: _Wanted, reports: list[PairReport]) -> dict[str, Any]:
 
 
 def _described_pair(report: PairReport) -> dict[str, Any]:
+    batch = {"batch": {"step": report.batch.step, "rank": report.batch.rank}} if report.batch else {}
     return {
         "step": report.target.step,
         "rank": report.target.rank,
@@ -413,6 +414,7 @@ def _described_pair(report: PairReport) -> dict[str, Any]:
         "dumped": report.dumped,
         "is_structure": report.is_structure,
         "cut_off": len(report.incomplete),
+        **batch,
     }
 
 

@@ -100,6 +100,8 @@ class PairReport:
     """The metrics that only the rule defines."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """Every threshold, as the rule left it."""
+    batch: UnitKey | None = None
+    """The target of the pair in whose folder the rows are, together with those of others."""
 
 
 def compare_units_isolated(task: PairTask) -> PairReport:
@@ -242,7 +244,8 @@ def copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) 
             shutil.copyfileobj(source, copy)
         return
     is_of_unit = f"step = {unit.held.step} AND rank = {unit.held.rank}"
-    rows = f"FROM read_parquet({quote_text(file_pattern(stacks))}) WHERE {is_of_unit} ORDER BY stack"
+    table = f"read_parquet({quote_text(file_pattern(stacks))}, hive_partitioning = false)"
+    rows = f"FROM {table} WHERE {is_of_unit} ORDER BY stack"
     writer.execute(f"COPY (SELECT * EXCLUDE (step, rank) {rows}) TO {quote_text(str(path))} (FORMAT parquet)")
 
 

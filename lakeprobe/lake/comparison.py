@@ -19,6 +19,9 @@ from lakeprobe.schema import COMPARISON_VERSION
 DESCRIPTION_FILE = "comparison.yaml"
 RESULTS_FILE, STACKS_FILE = "results.parquet", "stacks.parquet"
 SUSPECTS_FILE, PAIRS_FILE = "suspects.parquet", "pairs.parquet"
+BATCH = "batch-"
+"""Begins the name of a file with the rows of several small pairs, which have the columns step and rank.
+It lies in the folder of the first of them."""
 ROW_GROUP = 20480
 """Rows in a row group of results: a multiple of DuckDB's vector size, small enough that all cores get work."""
 
@@ -27,6 +30,7 @@ ROW_GROUP = 20480
 class ComparedUnit:
     """One pair of units of a comparison: step and rank of target and golden run, and the folder of the results.
 
+    `is_batched`: the files in `folder` have the rows of other pairs, too.
     `is_rounding`: ops round differently in the two runs, so `suspects` tells what differs first.
     `dumped`: ops, kernels, parameters or saved values.
     `is_structure`: both dumps name their ops and record no values.
@@ -44,6 +48,11 @@ class ComparedUnit:
     dumped: str = "ops"
     is_structure: bool = False
     cut_off: int = 0
+    is_batched: bool = False
+
+    def file(self, name: str) -> Path:
+        """Return the path of one of the files with the results."""
+        return self.folder / (f"{BATCH}{name}" if self.is_batched else name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,10 @@ class StoredComparison:
     metrics: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """All thresholds that the rule used. Empty for a comparison of an older release."""
+
+    def files(self, name: str) -> list[Path]:
+        """Return the paths of all files with the results that have this name."""
+        return list(dict.fromkeys(unit.file(name) for unit in self.units))
 
     @property
     def is_unordered(self) -> bool:
@@ -100,13 +113,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
                 f"the comparison {name} has the version {version}, this lakeprobe knows {COMPARISON_VERSION}; "
                 "compare again, or install a newer lakeprobe"
             )
-        units = tuple(
-            ComparedUnit(
-                **{key: value for key, value in pair.items() if key in _UNIT_FIELDS},
-                folder=folder / f"step={pair['step']}" / f"rank={pair['rank']}",
-            )
-            for pair in described["pairs"]
-        )
+        units = tuple(_unit(folder, pair) for pair in described["pairs"])
         unpaired, incomplete = (
             tuple(UnitKey(**key) for key in described.get(which, ())) for which in ("unpaired", "incomplete")
         )
@@ -116,6 +123,17 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         )  # fmt: skip
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
+
+
+def _unit(folder: Path, pair: Mapping[str, Any]) -> ComparedUnit:
+    """Return a pair of the comparison in `folder` as comparison.yaml describes it."""
+    batch = pair.get("batch")  # the target of the pair in whose folder the rows are
+    step, rank = (batch["step"], batch["rank"]) if batch else (pair["step"], pair["rank"])
+    return ComparedUnit(
+        **{key: value for key, value in pair.items() if key in _UNIT_FIELDS},
+        folder=folder / f"step={step}" / f"rank={rank}",
+        is_batched=bool(batch),
+    )
 
 
 def latest(lake: Path | Snapshot) -> str | None:

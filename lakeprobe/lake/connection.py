@@ -23,9 +23,9 @@ MACROS = (
     "same_shape", "is_within", "known_before", "user_frames", "user_frame", "leaf_text", "root_elements", "ordered_sum",
     "farthest_statistic", "statistic_text", "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves",
     "tensor_reference", "unit_contents", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of",
-    "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "group_text", "verification_of",
-    "perturbation_of", "perturbation_status", "is_module", "is_normalisation", "is_sum", "is_product", "pre_check",
-    "standard_status", "is_recomputation",
+    "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
+    "is_root", "verification_of", "perturbation_of", "perturbation_status", "is_module", "is_normalisation", "is_sum",
+    "is_product", "pre_check", "standard_status", "is_recomputation",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 

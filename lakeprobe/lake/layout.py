@@ -9,6 +9,7 @@ LAKE/run=R/rank=K/P/{dumps,ops,tensors,stacks,undumped,contents}.parquet, held.j
 LAKE/run=R/note.txt                                         a note on the run; comparisons likewise
 LAKE/comparisons/comparison=C/P/comparison.yaml
 LAKE/comparisons/comparison=C/P/step=S/rank=K/{results,stacks,suspects}.parquet
+LAKE/comparisons/comparison=C/P/step=S/rank=K/batch-{results,stacks,suspects}.parquet        of this pair and others
 LAKE/series/run=R/rank=K/part=N/P/series.parquet            what lakeprobe.monitor measured
 LAKE/noise/noise=N/P/noise.parquet                          how far repeats of a golden run differ from it
 LAKE/verifications/verification=V/P/verifications.parquet   what ops of a run gave when they were run again

@@ -6,13 +6,13 @@ and no folder has to be searched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake import layout, tables
-from lakeprobe.lake.comparison import PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
+from lakeprobe.lake.comparison import BATCH, PAIRS_FILE, RESULTS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import parsed
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
@@ -83,39 +83,48 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:
     """Copy the variables that the views of `connection` use to `other`, a connection to the same database."""
     units = (name for table in UNIT_TABLES for name in (table, *(f"{form}_{table}" for form in _COMPACTED)))
-    names = [_DEPTH, _STALE, *map(_variable, (*units, *MERGED_TABLES, *_PARTITIONS))]
+    batched = map(_batched, OF_COMPARISONS)
+    names = [_DEPTH, _STALE, *map(_variable, (*units, *MERGED_TABLES, *_PARTITIONS, *batched))]
     values = connection.execute("SELECT " + ", ".join(f"getvariable('{name}')" for name in names)).fetchall()[0]
     for name, value in zip(names, values, strict=True):
         if value is not None:
             other.execute(f"SET VARIABLE {name} = $value", {"value": value})
 
 
-def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
-    """Define the view `name` over these Parquet files of one comparison, …/step=S/rank=K/FILE."""
+def define_over(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], where: str = "true") -> None:
+    """Define the view `name` over the rows with `where` of these files of one comparison, …/step=S/rank=K/FILE."""
     if files:
         storage.connect(connection, files[0])
-    _set_files(connection, name, files)
-    query = f"""
-        SELECT
-            regexp_extract(filename, '/comparison=([^/]*)/(?:[^/=]*/)?step=', 1) AS comparison,
-            compared_step_of(filename) AS step,
-            compared_rank_of(filename) AS rank,
-            COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
-        FROM read_parquet(
-            getvariable('{_variable(name)}'), hive_partitioning = false, union_by_name = true, filename = true
-        )
-    """
-    if not files:
-        query = empty(name)
-    elif name in _PARTITIONS:
+    rows = []
+    own = "compared_step_of(filename) AS step, compared_rank_of(filename) AS rank"
+    for part, numbers, its in zip((name, _batched(name)), (own, "step, rank"), _by_form(files), strict=True):
+        if its:
+            _set_files(connection, part, its)
+            rows.append(f"""
+                SELECT
+                    regexp_extract(filename, '/comparison=([^/]*)/(?:[^/=]*/)?step=', 1) AS comparison,
+                    {numbers},
+                    COLUMNS(lambda name: name NOT IN ('filename', 'comparison', 'step', 'rank'))
+                FROM read_parquet(
+                    getvariable('{_variable(part)}'), hive_partitioning = false, union_by_name = true, filename = true
+                )
+                WHERE {where}
+            """)
+    query = _union(rows) or empty(name)
+    if files and name in _PARTITIONS:
         query = _with_all_columns(name, query, with_partitions=False)
     connection.execute(f"CREATE VIEW {name} AS {query}")
 
 
 def _define(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
     """Define a view of the lake. A file of an older release has NULL in columns that were added later."""
-    _set_files(connection, name, files)
-    query = _with_all_columns(name, resources.sql(f"catalog/{name}")) if files else empty(name)
+    own, batched = _by_form(files)
+    _set_files(connection, name, own)
+    rows = [resources.sql(f"catalog/{name}")] if own else []
+    if batched:
+        _set_files(connection, _batched(name), batched)
+        rows.append(f"FROM batched_rows(getvariable('{_variable(_batched(name))}'))")
+    query = _with_all_columns(name, _union(rows)) if rows else empty(name)
     connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {name} AS {query}"))
 
 
@@ -146,6 +155,20 @@ def _define_unit_table(
     if name == "contents":
         found = _union(references) or _NO_REFERENCES
         connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {REFERENCES} AS {found}"))
+
+
+def _by_form(files: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the files of one pair of units each, and those of batches."""
+    own: list[Path] = []
+    batched: list[Path] = []
+    for file in files:
+        (batched if file.name.startswith(BATCH) else own).append(file)
+    return own, batched
+
+
+def _batched(name: str) -> str:
+    """Return what the files of batches are called that a view reads."""
+    return f"batched_{name}"
 
 
 def _union(queries: Sequence[str]) -> str:
@@ -187,7 +210,8 @@ def _files(snapshot: Snapshot, name: str) -> list[Path]:
         return snapshot.files(layout.verification_name(""), lambda file: file == layout.VERIFICATION_FILE)
     if name == PERTURBATIONS:
         return snapshot.files(layout.perturbation_name(""), lambda file: file == layout.PERTURBATION_FILE)
-    return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(f"/{_COMPARED[name]}"))
+    ends = (f"/{_COMPARED[name]}", f"/{BATCH}{_COMPARED[name]}")
+    return snapshot.files(layout.comparison_name(""), lambda file: file.endswith(ends))
 
 
 def _unit_files(snapshot: Snapshot, name: str) -> tuple[list[Path], list[Path], list[Path]]:

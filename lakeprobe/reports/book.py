@@ -91,7 +91,7 @@ def _fill(
     comparison: StoredComparison, summary: Summary, found: FirstDifference, connection: duckdb.DuckDBPyConnection
 ) -> Workbook:
     for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE)):
-        views.define_over(connection, name, [unit.folder / file for unit in comparison.units])
+        views.define_over(connection, name, comparison.files(file))
     book = Workbook(write_only=True)
     workbook.add_styles(book)
     _overview(book, comparison, summary, found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,14 +37,25 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     several_steps = len({unit.step for unit in comparison.units}) > 1
     several_ranks = len({unit.rank for unit in comparison.units}) > 1
     written = []
+
+    def write_one(unit: ComparedUnit, write_to: Callable[[Path], None]) -> None:
+        place = folder / f"step{unit.step}" if several_steps else folder
+        place.mkdir(parents=True, exist_ok=True)
+        path = free_path(place, _stem(unit, several_ranks), forms.suffix(format))
+        with draft(path) as hidden:
+            write_to(hidden)
+        written.append(path)
+
     try:
-        for unit in comparison.units:
-            place = folder / f"step{unit.step}" if several_steps else folder
-            place.mkdir(parents=True, exist_ok=True)
-            path = free_path(place, _stem(unit, several_ranks), forms.suffix(format))
-            with draft(path) as hidden, table.opened(unit) as connection:
-                write_unit(connection, unit, hidden)
-            written.append(path)
+        for units in table.batches(comparison.units):
+            if format == "csv" and len(units) > 1:
+                with table.msprobe_tables(units) as (connection, tables):
+                    for unit, rows in zip(units, tables, strict=True):
+                        write_one(unit, partial(_copy_csv, connection, rows))
+                continue
+            for unit in units:
+                with table.opened(unit) as connection:
+                    write_one(unit, partial(write_unit, connection, unit))
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error
     return written
@@ -80,7 +93,10 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
 
 def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to `path`: msprobe's table as csv, in which no text of a dump is a formula."""
-    rows = table.msprobe_table(connection, unit)
+    _copy_csv(connection, table.msprobe_table(connection, unit), path)
+
+
+def _copy_csv(connection: duckdb.DuckDBPyConnection, rows: str, path: Path) -> None:
     connection.execute(f"COPY (SELECT {CSV_CELLS} FROM (\n{rows}\n)) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
 
 

@@ -22,7 +22,7 @@ WITH
     ),
     -- what comes into each module, forwards and backwards
     reached AS (
-        SELECT module_key, max(upper) AS error, max(golden_norm) FILTER (WHERE direction = 'backward') AS norm
+        SELECT module_key, max(taken) AS error, max(golden_norm) FILTER (WHERE direction = 'backward') AS norm
         FROM leaves
         WHERE is_input AND is_float AND op_kind = 'module'
         GROUP BY module_key
@@ -38,7 +38,7 @@ WITH
     -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left.
     put_out AS (
         SELECT
-            leaves.* EXCLUDE (error, lower, upper),
+            leaves.* EXCLUDE (error, lower, upper, taken),
             coalesce(
                 CASE
                     WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
@@ -50,7 +50,8 @@ WITH
             ) AS share,
             leaves.error * share AS error,
             leaves.lower * share AS lower,
-            leaves.upper * share AS upper
+            leaves.upper * share AS upper,
+            leaves.taken * share AS taken
         FROM leaves
         LEFT JOIN reached ON reached.module_key = leaves.module_key
         LEFT JOIN incoming ON incoming.number = leaves.number
@@ -62,6 +63,7 @@ WITH
             max(error) AS error_out,
             max(lower) AS lower_out,
             max(upper) AS upper_out,
+            max(taken) AS taken_out,
             max(golden_norm) AS norm,
             max(spacing) AS spacing,
             max(n) AS n,
@@ -80,7 +82,7 @@ WITH
             leaves.is_masked,
             leaves.differs,
             greatest(
-                leaves.upper,
+                leaves.taken,
                 if(
                     (m.is_parameter OR m.is_trained)
                     AND leaves.is_float
@@ -89,7 +91,7 @@ WITH
                     sqrt(leaves.n) * leaves.rounding,
                     NULL
                 )
-            ) AS upper
+            ) AS taken
         FROM leaves
         LEFT JOIN noise_makers AS m USING (row)
         WHERE leaves.is_input
@@ -117,8 +119,8 @@ WITH
     inputs AS (
         SELECT
             given.number,
-            max(if(is_like, if(is_float OR differs, upper, NULL), 1)) AS largest,
-            sqrt(ordered_sum((if(is_float, upper, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
+            max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
+            sqrt(ordered_sum((if(is_float, taken, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
             max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude
         FROM given
@@ -152,6 +154,7 @@ WITH
             error_out,
             lower_out,
             upper_out,
+            taken_out,
             spacing,
             n,
             is_normalisation(o.api) AS is_normalisation,
@@ -179,7 +182,7 @@ WITH
             ) AS error_taken,
             if(
                 error_taken IS NULL OR unseen.target_seq IS NOT NULL,
-                max(upper_out) FILTER (WHERE o.direction <> 'parameters_grad')
+                max(taken_out) FILTER (WHERE o.direction <> 'parameters_grad')
                 OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
                 NULL
             ) AS error_before,
@@ -192,7 +195,7 @@ WITH
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),
     saved AS (
-        SELECT call_key, max(greatest(own_error_in, upper_out)) AS error, max(magnitude) AS magnitude
+        SELECT call_key, max(greatest(own_error_in, taken_out)) AS error, max(magnitude) AS magnitude
         FROM known
         WHERE phase = 'forward' AND direction = 'forward'
         GROUP BY call_key

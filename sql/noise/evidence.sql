@@ -65,7 +65,8 @@ WITH
             AND p.golden_number IS NOT NULL
             AND abs(p.target_number - p.golden_number)
             <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
-            AND NOT (is_written(p.target_number) AND is_written(p.golden_number)) AS is_measured
+            AND NOT (is_written(p.target_number) AND is_written(p.golden_number))
+            AND NOT coalesce(is_root(p.golden_number), false) AS is_measured
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
@@ -178,14 +179,25 @@ WITH
         FROM noise_makers
         WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
     ),
+    gradients_made AS (
+        SELECT coalesce(median(error_out), 0) AS error
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        WHERE direction = 'parameters_grad'
+    ),
     -- behind a step of the optimizer parameters differ by the noise of that step; what ops add to a large error is no
-    -- measure of it. The larger half of them tells: a bias that began at 0 is as wrong as its gradient
+    -- measure of it, but the gradients' error is: where hardly a sign of them is sure, steps go either way. The larger half
+    -- of the parameters tells: a bias that began at 0 is as wrong as its gradient
     parameter_errors AS (
         SELECT
             coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
-            greatest(1e-3, if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), 1e-2)))
-                AS most
+            greatest(
+                1e-3,
+                if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), 1e-2)),
+                0.3 * any_value(gradients_made.error)
+            ) AS most
         FROM parameters_taken
+        CROSS JOIN gradients_made
         CROSS JOIN (SELECT median(n) AS middle_n FROM parameters_taken)
         CROSS JOIN matmul_floor
     ),

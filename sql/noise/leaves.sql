@@ -164,8 +164,34 @@ WITH
             ) AS by_mean_alone
         FROM scaled
     ),
-    -- the four in their order, without a list, which would take most of the time of this query
-    sorted AS (
+    factored AS (
+        SELECT
+            *,
+            if(is_estimated AND norm IS NOT NULL AND golden_norm > 0, finite_part(target_norm / golden_norm), NULL) AS factor
+        FROM estimated
+    ),
+    -- what a factor common to all elements leaves of the differences, as where inputs cut to fewer bits make products smaller
+    left_over AS (
+        SELECT
+            *,
+            finite_part(abs(target_max - factor * golden_max) / magnitude) AS left_of_max,
+            finite_part(abs(target_min - factor * golden_min) / magnitude) AS left_of_min,
+            finite_part(n * greatest(0, abs(target_mean - factor * golden_mean) / norm - rounding / sqrt(n))) AS left_of_mean
+        FROM factored
+    ),
+    scattered AS (
+        SELECT
+            *,
+            sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
+            coalesce(
+                greatest(left_of_max, left_of_min) < abs(factor - 1) / 2
+                AND left_of_mean IS NOT NULL
+                AND abs(factor - 1) > getvariable('coarsest_matmul') / 10,
+                false
+            ) AS is_factor
+        FROM left_over
+    ),
+    halves AS (
         SELECT
             *,
             (by_max IS NOT NULL)::INTEGER + (by_min IS NOT NULL)::INTEGER + (by_norm IS NOT NULL)::INTEGER
@@ -174,8 +200,6 @@ WITH
             greatest(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS high_extreme,
             least(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS low_moment,
             greatest(coalesce(by_norm, 'inf'), coalesce(by_mean, 'inf')) AS high_moment,
-            least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
-            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third,
             greatest(coalesce(by_norm, 0), coalesce(by_mean, 0)) / sqrt(n) AS least_error,
             -- the error where nothing has to be estimated
             CASE
@@ -184,7 +208,31 @@ WITH
                 WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
                 WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
             END AS known
-        FROM estimated
+        FROM scattered
+    ),
+    -- the four in their order, without a list, which would take most of the time of this query
+    sorted AS (
+        SELECT
+            *,
+            if(
+                is_factor,
+                sqrt((factor - 1) ** 2 + (left_of_max ** 2 + left_of_min ** 2 + left_of_mean ** 2) / 3),
+                NULL
+            ) AS upper_by_factor,
+            if(
+                is_factor,
+                sqrt(
+                    (factor - 1) ** 2
+                    + greatest(
+                        least(left_of_max, left_of_min),
+                        least(greatest(left_of_max, left_of_min), left_of_mean)
+                    ) ** 2
+                ),
+                NULL
+            ) AS error_by_factor,
+            least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
+            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third
+        FROM halves
     )
 SELECT
     row,
@@ -219,7 +267,7 @@ SELECT
     is_measured,
     CASE
         WHEN known IS NOT NULL THEN known
-        WHEN parts = 4 THEN least(2.0, greatest((second + third) / 2, least_error))
+        WHEN parts = 4 THEN least(2.0, greatest(least((second + third) / 2, error_by_factor), least_error))
         WHEN parts = 3 THEN least(2.0, greatest(second, least_error))
         WHEN parts = 1 THEN least(2.0, low_extreme)
         WHEN parts = 0 THEN by_mean_alone
@@ -241,6 +289,8 @@ SELECT
                 )
         WHEN parts = 0 THEN by_mean_alone
     END AS upper,
+    greatest(least(upper, upper_by_factor), least_error) AS taken,
+    scatter,
     CASE
         WHEN
             target_max = target_min

@@ -6,7 +6,8 @@
 -- is_parameter: it is a parameter of a module
 -- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
 --   was not
--- is_exact: such a source is equal to the last bit: a parameter, or one whose like is equal in most ops of this kind
+-- is_exact: such a source is equal to the last bit: a parameter, or one whose like is equal in most ops of this kind. Where
+--   parameters are known, what requires a gradient and is none was computed by an op that was not recorded
 WITH
     leaves AS (
         SELECT *, op_is_leaf AS is_leaf FROM noise_leaves WHERE is_paired AND number IS NOT NULL
@@ -70,6 +71,7 @@ WITH
     sourced AS (
         SELECT
             traced.* EXCLUDE (target_norm),
+            requires_grad AND NOT is_parameter AND (SELECT count(*) > 0 FROM parameters) AS is_computed,
             len(target_makers) = 0
             AND len(golden_makers) = 0
             AND len(known_before(takers, traced.number, target_norm)) = 0 AS is_source
@@ -84,8 +86,8 @@ WITH
         HAVING count(*) >= 3 AND avg(differs::INTEGER) <= 0.2
     )
 SELECT
-    sourced.* EXCLUDE (kind, slot, requires_grad),
+    sourced.* EXCLUDE (kind, slot, requires_grad, is_computed),
     is_source AND requires_grad AS is_trained,
-    is_source AND (is_parameter OR (n >= 64 AND exact_places.kind IS NOT NULL)) AS is_exact
+    is_source AND (is_parameter OR (n >= 64 AND exact_places.kind IS NOT NULL AND NOT is_computed)) AS is_exact
 FROM sourced
 LEFT JOIN exact_places ON exact_places.kind = sourced.kind AND exact_places.slot = sourced.slot

@@ -20,6 +20,7 @@ WITH
             is_by_name
             AND getvariable('cross_framework') = 0
             AND t.op_kind = 'api'
+            AND t.parent IS DISTINCT FROM g.parent
             AND regexp_replace(t.parent, '\.\d+$', '') IS DISTINCT FROM regexp_replace(g.parent, '\.\d+$', '') AS is_apart
         FROM named
         JOIN target_ops AS t ON t.seq = named.target_seq

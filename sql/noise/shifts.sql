@@ -10,9 +10,10 @@
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
---   (the usual ones of its kind, or what the op makes of those of its inputs) on a norm, a tenth of the shift of the
+--   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
 --   inputs (a hundredth in a normalisation), what is left of golden's error beside a repeat, and the precision of the
---   statistics; after a step of the optimizer errors are not independent, so also a tenth of the input error
+--   statistics. An input of few elements brings few independent errors. After a step of the optimizer errors are not
+--   independent, so also a tenth of the input error
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
@@ -24,6 +25,8 @@ WITH
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
             l.is_input,
             l.n,
+            l.error,
+            l.scatter,
             l.golden_norm,
             l.rounding,
             if(
@@ -53,6 +56,8 @@ WITH
             coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
+            max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
+            max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
             max(rounding) AS rounding
         FROM leaves
         GROUP BY number, kind, is_softmax, is_normalisation
@@ -89,31 +94,40 @@ WITH
         SELECT number, members, is_population, usual, spread, error_out FROM ops JOIN kinds USING (kind)
         UNION ALL BY NAME
         FROM before
+    ),
+    explained AS (
+        SELECT
+            ops.* EXCLUDE (kind),
+            views.* EXCLUDE (number, error_out),
+            error_in,
+            coalesce(replaced, 0) AS replaced,
+            CASE
+                WHEN is_population THEN greatest(views.error_out, condition * error_in)
+                WHEN is_low_precision(spacing) THEN greatest(floor, error_in)
+                ELSE floor
+            END AS known_error
+        FROM ops
+        JOIN views ON views.number = ops.number
+        JOIN noise_errors ON noise_errors.number = ops.number
+        JOIN noise_ops ON noise_ops.number = ops.number
+        LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
+        CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+        WHERE ops.n >= 64
     )
 SELECT
-    ops.number,
+    number,
     shift,
     usual,
     sqrt(
         spread ** 2
-        + 4 * CASE
-            WHEN is_population THEN greatest(views.error_out, noise_errors.condition * error_in)
-            WHEN is_low_precision(noise_errors.spacing) THEN greatest(floor, error_in)
-            ELSE floor
-        END ** 2 / ops.n
+        + 4 * greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)) ** 2 / least(n, n_in)
         + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
         + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
-        + coalesce(replaced, 0) ** 2
-        + (2 * ops.rounding) ** 2
+        + replaced ** 2
+        + (2 * rounding) ** 2
     ) AS unit,
     abs(shift - usual) / unit / 2 - 1 AS score,
     members - 1 AS members,
     is_softmax AS is_law
-FROM ops
-JOIN views ON views.number = ops.number
-JOIN noise_errors ON noise_errors.number = ops.number
-JOIN noise_ops ON noise_ops.number = ops.number
-LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
-CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
-WHERE ops.n >= 64
-QUALIFY row_number() OVER (PARTITION BY ops.number ORDER BY score DESC) = 1
+FROM explained
+QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1

@@ -3,8 +3,8 @@
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
 --   noise_near_shifts, noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows; thresholds
 -- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
---   gradients must differ although their inputs agree, as when gradients are not set to zero. An op whose output error
---   exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
+--   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
+--   whose output error exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
 -- Evidence that rounding cannot produce comes first, with the ops far above their kind, in program order; if a module
 --   and an op in it both show it, the op. Then come the other errors: forward before backward, and of the ops with the
 --   highest scores, or an error as large as that of the highest, the earliest.
@@ -57,7 +57,7 @@ WITH
             'added' AS evidence,
             NULL::INTEGER AS row,
             CASE
-                WHEN score >= getvariable('certain_score') AND error_out >= 1e-3 AND phase = 'forward' THEN 1
+                WHEN score >= getvariable('certain_score') AND upper_out >= 1e-3 AND phase = 'forward' THEN 1
                 WHEN shifted.number IS NOT NULL THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER phases THEN 2
@@ -66,7 +66,7 @@ WITH
                 ELSE 3
             END AS class
         FROM noise_added
-        JOIN (SELECT number, spacing FROM noise_errors) AS spacings USING (number)
+        JOIN (SELECT number, spacing, upper_out FROM noise_errors) AS made USING (number)
         LEFT JOIN noise_gradients USING (number)
         LEFT JOIN shifted USING (number)
         WHERE
@@ -74,7 +74,8 @@ WITH
             OR (
                 score >= getvariable('outstanding_score')
                 - if(
-                    error_in < most
+                    phase = 'forward'
+                    AND error_in < most
                     AND error_out > if(is_low_precision(spacing), greatest(8 * spacing, most), 5 * most)
                     AND lower_out > most,
                     1,

@@ -121,6 +121,22 @@ def test_replacing(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, lacks
     assert leftovers(lake) == []
 
 
+def test_a_rename_whose_reply_was_lost(run: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS: asked again, the server does not find what it has moved already."""
+    rename = Path.rename
+
+    def rename_and_lose(folder: Path, target: Path) -> Path:
+        moved = rename(folder, target)
+        if "run=gpu" in target.parts:
+            raise FileNotFoundError(2, "No such file or directory")
+        return moved
+
+    monkeypatch.setattr(Path, "rename", rename_and_lose)
+    ingest(run, lake=lake)
+    assert len(whole_units(lake, 20)) == 4
+    assert leftovers(lake) == []
+
+
 def test_a_reader_sees_all_or_nothing_while_units_are_replaced(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     sizes = {10: write_run(tmp_path / "small", ops=10, ranks=1), 300: write_run(tmp_path / "big", ops=300, ranks=1)}

@@ -22,6 +22,7 @@ class Network:
 
     `digests`: md5 in place of statistics. `kept`: how much of an older gradient is left in those of the parameters.
     `tie`: an argmax behind the last layer chooses between two values that are so far apart.
+    `cut`: how much smaller all products are, as where their inputs are cut to fewer bits.
     """
 
     seed: int | None = None
@@ -39,6 +40,7 @@ class Network:
     digests: bool = False
     kept: float = 0.0
     tie: float | None = None
+    cut: float = 0.0
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
@@ -135,6 +137,7 @@ class _Recorder:
         name = f"Functional.{api}.{layer if back else self._call(api)}.{direction}"
         if self.rounding is not None:
             output = output * (1 + rounding * self.rounding.normal(size=output.shape))
+            output = output * (1 - self.network.cut) if api == "linear" else output
         output = self.network.kernel(f"{api}.{layer}.{direction}", output).astype(np.float32).astype(np.float64)
         leaves = (
             []
