@@ -36,9 +36,9 @@ _RULE = "same_framework"
 _LEAST, _MOST = 4, 64
 """Pairs in a batch. Fewer gain little."""
 
-_BYTES, _EMPTY = 768 << 10, 16 << 10
+_BYTES, _EMPTY = 1 << 20, 16 << 10
 """Bytes of the tables of tensors, of both sides of a batch, and of a table with hardly any rows. A row takes 4.5 bytes
-or more besides (measured), so a batch has at most some 170 000 rows, and takes less than 500 MB."""
+or more besides (measured), so a batch has at most some 230 000 rows, and takes less than 550 MB."""
 
 _UNIT_ROWS = re.compile(
     r"unit_rows\((?:folder|getvariable\('(\w+)_unit'\)) \|\| '/(\w+)\.parquet', (?:held|getvariable\('\w+_held'\))\)"
