@@ -167,4 +167,4 @@ def test_small_pairs_are_dealt_out_in_batches(tmp_path: Path) -> None:
     assert ranks(batch.batches([some[0], task(large, 1), some[2], some[3]], 1)) == [[0], [1], [2, 3]]
     assert ranks(batch.batches([some[0], task(small, 1, seconds=1.0), some[2]], 1)) == [[0], [1], [2]]
     held = [task(large, rank, target_place=UnitPlace(large, some[rank].target)) for rank in range(60)]
-    assert [len(dealt) for dealt in batch.batches(held, 1)] == [8] * 7 + [4]  # all in one file
+    assert [len(dealt) for dealt in batch.batches(held, 1)] == [9] * 6 + [6]  # all in one file
