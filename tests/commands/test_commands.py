@@ -361,7 +361,10 @@ def test_ls(folder: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes(tmp_path: Path) -> None:
+def test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")  # a path below the current folder, or near it, is shown from there
     for step in (0, 1):
         write_dump(tmp_path / "t1.npu" / f"step{step}" / "rank0", dump_text(add=1.0))
     lake = ("--lake", tmp_path / "lake")
