@@ -22,7 +22,7 @@ from lakeprobe.compare.stages import Case
 from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import BATCH, RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, define_macros, parsed, set_spill_folder, set_variable
+from lakeprobe.lake.connection import connect, copy_to_parquet, define_macros, parsed, set_spill_folder, set_variable
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_text
 from lakeprobe.system import files, storage
@@ -162,8 +162,7 @@ class _Batch:
             JOIN pairs_at_once AS k USING (pair)
             ORDER BY pair, {order}
         """
-        form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROW_GROUP}"
-        self.connection.execute(f"COPY ({rows}) TO {quote_text(str(path))} ({form})")
+        copy_to_parquet(self.connection, rows, path, ROW_GROUP)
 
     def keep(self, pairs: Sequence[int]) -> None:
         """Leave out all other pairs from here on."""

@@ -145,15 +145,15 @@ def write_parquet(
 
     `writer` is a connection to another database, which runs no SQL of users. Rows pass between them as an Arrow stream.
     """
-    write_rows(writer, connection.sql(query).__arrow_c_stream__(), path, row_group)
-
-
-def write_rows(writer: duckdb.DuckDBPyConnection, rows: object, path: Path, row_group: int) -> None:
-    """Write `rows`, an Arrow table or stream, to `path`, in their order."""
-    writer.register("passed", rows)
-    form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {row_group}"
-    writer.execute(f"COPY (FROM passed) TO {quote_text(str(path))} ({form})")
+    writer.register("passed", connection.sql(query).__arrow_c_stream__())
+    copy_to_parquet(writer, "FROM passed", path, row_group)
     writer.unregister("passed")
+
+
+def copy_to_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path, row_group: int) -> None:
+    """Write the rows that `query` returns to `path`, in their order, as all results are written."""
+    form = f"FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {row_group}"
+    connection.execute(f"COPY ({query}) TO {quote_text(str(path))} ({form})")
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy
 
 from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op
-from lakeprobe.mapping.tensors import Tensor, Tensors
+from lakeprobe.mapping.tensors import Tensor, Tensors, contained
 from lakeprobe.mapping.units import GRADIENT, OUTPUT, Numbers, Unit
 
 _MASKED = -5e3
@@ -171,10 +171,7 @@ def _agreement(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers
     agrees = ~columns.is_evidence
     shows = tensors.of_leaf >= 0
     agrees[shows] = partner[tensors.of_leaf[shows]] >= 0
-    has, agree = (
-        (numpy.bincount(columns.op[chosen], minlength=len(unit.ops)) > 0).tolist()
-        for chosen in (is_made, is_made & agrees)
-    )
+    has, agree = (contained(columns.op[chosen], len(unit.ops)).tolist() for chosen in (is_made, is_made & agrees))
     return [agreed if compares else None for compares, agreed in zip(has, agree, strict=True)]
 
 
@@ -188,7 +185,7 @@ def _ways(unit: Unit, tensors: Tensors, known: Numbers) -> tuple[list[bool], lis
     between = numpy.unique(columns.op[shows & ~is_known]).tolist()  # only these ops pass on unknown tensors
     found = []
     for is_start, order in ((~is_made, between), (is_made, between[::-1])):
-        touched = (numpy.bincount(columns.op[is_known & is_start], minlength=len(unit.ops)) > 0).tolist()
+        touched = contained(columns.op[is_known & is_start], len(unit.ops)).tolist()
         _follow(unit, order, touched, is_start.tolist())
         found.append(touched)
     return found[0], found[1]

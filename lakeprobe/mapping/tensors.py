@@ -171,7 +171,7 @@ def ops_behind(unit: Unit, side: Tensors, partner: Numbers) -> list[bool]:
     agrees = (partner >= 0) | numpy.array([tensor.is_rejoining for tensor in side.all], dtype=bool)
     is_output = unit.columns.is_evidence & (unit.columns.role == OUTPUT)
     agreeing = unit.columns.op[is_output][agrees[side.of_leaf[is_output]]]
-    found: list[bool] = (numpy.bincount(agreeing, minlength=len(unit.ops)) == 0).tolist()
+    found: list[bool] = (~contained(agreeing, len(unit.ops))).tolist()
     return found
 
 

@@ -14,6 +14,7 @@ from lakeprobe.errors import UsageError
 from lakeprobe.reports.blame_text import records
 from lakeprobe.reports.first_difference_text import SOURCES
 from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.resources import quote_text
 from lakeprobe.view.levels import Record, Subject
 
 if TYPE_CHECKING:
@@ -119,11 +120,11 @@ def _overflow(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record
 
 def _drift(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | None:
     """Return the rows that leave golden first, with their values over the steps; None for a single step."""
-    if len({step for step, *_ in subject.units}) < 2 or subject.golden in (None, subject.target):
+    golden = subject.golden
+    if len({step for step, *_ in subject.units}) < 2 or golden is None or golden == subject.target:
         return None
-    assert subject.golden is not None
     try:
-        found = drifting.drift(connection, subject.golden, [subject.target])
+        found = drifting.drift(connection, golden, [subject.target])
     except UsageError:  # the dump has neither gradients of parameters nor a loss
         return None
     return _followed(found, found.rows)
@@ -131,11 +132,11 @@ def _drift(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | 
 
 def _series(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record | None:
     """Return the series that leave golden's, what the training logged first; None unless both were monitored."""
-    if subject.golden in (None, subject.target):
+    golden = subject.golden
+    if golden is None or golden == subject.target:
         return None
-    assert subject.golden is not None
     try:
-        found = drifting.followed_series(connection, subject.golden, subject.target, points=MOST_POINTS)
+        found = drifting.followed_series(connection, golden, subject.target, points=MOST_POINTS)
     except UsageError:  # not monitored, or in other steps
         return None
     return _followed(found, found.rows.order("role <> 'logged', leaves_at, name, rank"))
@@ -145,7 +146,7 @@ def _followed(found: drifting.Followed, first: duckdb.DuckDBPyRelation) -> Recor
     """Return the `first` rows of what was followed, and their values over the steps."""
     rows = records(first.limit(MOST_DRIFTS))
     wanted = {(row["name"], row["rank"]) for row in rows}
-    names = ", ".join(["'" + name.replace("'", "''") + "'" for name, _ in wanted])
+    names = ", ".join(quote_text(name) for name, _ in wanted)
     steps = records(found.steps.filter(f"name IN ({names})")) if wanted else []
     series = [
         {name: step[name] for name in ("name", "rank", "step", "golden_step", "value", "golden", "distance", "state")}
