@@ -53,16 +53,36 @@ def outputs(cell: Any) -> Iterator[tuple[str, str]]:
             yield "result", str(output.data.get("text/plain", ""))
 
 
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A kernel for all notebooks, which imports torch and matplotlib once."""
+    place = tmp_path_factory.mktemp("jupyter")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JUPYTER_DATA_DIR", str(place))  # no kernel but the one of this Python
+        environment.setenv("IPYTHONDIR", str(place))
+        environment.setenv("PYTHONPATH", str(NOTEBOOKS.parent))
+        resources = {"metadata": {"path": str(NOTEBOOKS)}}
+        empty = nbformat.v4.new_notebook()
+        client = nbclient.NotebookClient(empty, timeout=300, kernel_name="python3", resources=resources)
+        with client.setup_kernel():
+            yield client
+
+
+def run(client: Any, notebook: Any) -> None:
+    """Run the cells of a notebook, which finds no name of the one before it."""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    client.nb = notebook
+    client.reset_execution_trackers()
+    for index, cell in enumerate(notebook.cells):
+        client.execute_cell(cell, index)
+
+
 @pytest.mark.parametrize("name", PLANTED)
-def test_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs(name: str, client: Any) -> None:
     if name in NEEDS_TORCH:
         pytest.importorskip("torch")
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))  # no kernel but the one of this Python
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("PYTHONPATH", str(NOTEBOOKS.parent))
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    place = {"metadata": {"path": str(NOTEBOOKS)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    run(client, notebook)
     said = [part for cell in notebook.cells for part in outputs(cell)]
     assert [text for stream, text in said if stream == "stderr"] == []
     answers = [" ".join(text.split()) for stream, text in said if stream != "stderr"]
