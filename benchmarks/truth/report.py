@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from math import sqrt
 from pathlib import Path
 
 from benchmarks.truth.count import COMMANDS, Case, read_cases
@@ -72,8 +73,21 @@ def _share(outcomes: Counter[str]) -> str:
         return "–"
     first = outcomes["first"]
     among = first + outcomes["three"]
-    text = f"{first} ({100 * first / total:.0f} %)"
+    low, high = interval(first, total)
+    text = f"{first} ({100 * first / total:.0f} %; {100 * low:.0f} to {100 * high:.0f})"
     return text if among == first else f"{text}, {among} in three"
+
+
+def interval(hits: int, total: int) -> tuple[float, float]:
+    """Between what shares the true one lies with 95 % confidence.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+    """
+    z = 1.96
+    share = hits / total
+    middle = share + z**2 / (2 * total)
+    half = z * sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
+    return max(0.0, (middle - half) / (1 + z**2 / total)), min(1.0, (middle + half) / (1 + z**2 / total))
 
 
 def kinds(found: Iterable[Found]) -> str:
