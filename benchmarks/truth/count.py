@@ -188,7 +188,8 @@ def main(arguments: list[str]) -> int:
     for noise in noises:
         folder = runs.folder_of(Path(work), method, name, noise)
         has_repeat = (folder / f"{REPEAT}.json").exists()
-        count(folder, model, with_repeat=has_repeat and method == "statistics" and noise != "clean")
+        if (folder / "golden.json").exists():
+            count(folder, model, with_repeat=has_repeat and method == "statistics" and noise != "clean")
     return 0
 
 
