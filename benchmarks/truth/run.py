@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> int:
     # what was trained is counted, also where a model does not run under one of the noises
     done = [(case, _run("train", work, *case, *sampling), _run("count", work, *case)) for case in _cases(asked)]
     found = report.read(work)
-    tables = (report.table(found), report.kinds(found), report.extent(found))
-    print("", *tables, *report.misses(found), sep="\n")
+    tables = (report.table(found), report.kinds(found), report.misses(found), report.extent(found))
+    print("", *tables, sep="\n")
     if asked.write_docs:
         write_page(PAGE, *tables)
     failed = [case for case, is_trained, is_counted in done if not (is_trained and is_counted)]
@@ -123,6 +123,9 @@ def write_page(page: Path, *tables: str) -> None:
 
 
 def _versions() -> Iterator[str]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if commit.returncode == 0:
+        yield f"commit {commit.stdout.strip()}"
     yield f"Python {platform.python_version()}"
     for name in ("lakeprobe", "torch", "transformers", "torchvision", "mindspore"):
         try:

@@ -95,9 +95,20 @@ def test_the_table_counts_by_noise_and_method():
     )
 
 
-def test_the_extent_names_models_and_their_runs():
-    assert report.extent(counted([case("blame", places=1), case("compare", places=1)])) == (
-        "- `npu`, statistics, runs of each model: encoder 1\n"
+def test_the_extent_names_models_once_for_all_noises_that_they_had():
+    found = [
+        one
+        for model, noise in (
+            ("vit", "npu"),
+            ("encoder", "npu"),
+            ("vit", "clean"),
+            ("encoder", "clean"),
+            ("vit", "bf16"),
+        )
+        for one in counted([case("blame"), case("compare")], model, noise)
+    ]
+    assert report.extent(found) == (
+        "- `clean`, `npu`, statistics, 2 models: encoder, vit\n- `bf16`, statistics, 1 models: vit\n"
     )
 
 
@@ -125,8 +136,10 @@ def test_a_larger_sample_has_the_smaller_one_in_it():
 
 
 def test_a_miss_says_what_was_named():
-    [line] = report.misses(counted([case("blame", places=1), case("compare", places=1, place=1)]))
-    assert line == "statistics npu encoder run: blame wrong: op.0 in None, step 0"
+    cases = [case("blame", places=1), case("first-diff", places=1), case("compare", places=1, place=1)]
+    assert report.misses(counted(cases)) == (
+        "- `npu`, statistics, encoder, argument, `run`: wrong, `op.0` in step 0 (`blame`, `first-diff`)\n"
+    )
 
 
 def test_the_tables_go_between_the_marks_of_the_page(tmp_path):
