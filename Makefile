@@ -119,6 +119,7 @@ bench: $(VENV)/ready
 
 # The models of the benchmark of accuracy, from their libraries. torch stays the one that pyproject.toml names, so
 # torchvision comes without what it asks for. MODELS, NOISES and METHODS narrow what is run (make truth NOISES=npu),
+# SAMPLE=4 draws four defects of each model and noise by chance (SEED=1 draws others), NO_REPEAT=1 asks without a repeat only,
 # RECOUNT=1 asks again what was asked of an earlier lakeprobe, DOCS=1 writes docs/accuracy.md.
 $(TRUTH)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TRUTH)
@@ -130,7 +131,8 @@ $(TRUTH)/ready: pyproject.toml
 truth: $(TRUTH)/ready
 	$(TRUTH)/bin/python -m benchmarks.truth.run \
 	  $(if $(MODELS),--models $(MODELS)) $(if $(NOISES),--noises $(NOISES)) $(if $(METHODS),--methods $(METHODS)) \
-	  $(if $(RECOUNT),--recount) $(if $(DOCS),--write-docs)
+	  $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(NO_REPEAT),--no-repeat) \
+  $(if $(RECOUNT),--recount) $(if $(DOCS),--write-docs)
 
 clean:
 	rm -rf $(VENV) $(MINDSPORE) $(TRUTH) .demo .demo-results .truth .site

@@ -1,9 +1,10 @@
 """Ask lakeprobe which op is the cause, of every run of a lake, and count where in its answers the planted one stands.
 
-    python -m benchmarks.truth.count FOLDER MODEL METHOD NOISE
+    python -m benchmarks.truth.count WORK METHOD MODEL NOISE ...
 
-FOLDER is where `train.py` put the runs. What was asked before is not asked again; FOLDER/counts.json has all cases. An
-answer is what `compare`, `first-diff` and `blame` give to programs, the rows behind `--format json`, not their texts.
+WORK is where `train.py` put the runs. What was asked before is not asked again; WORK/METHOD/MODEL_NOISE/counts.json has
+all cases. An answer is what `compare`, `first-diff` and `blame` give to programs, the rows behind `--format json`, not
+their texts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from benchmarks.truth import planted
+from benchmarks.truth import planted, runs
 from benchmarks.truth.planted import Defect, Model
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.reports.blame_text import records
@@ -77,9 +78,9 @@ def count(folder: Path, model: Model, *, with_repeat: bool) -> list[Case]:
     """Ask about every run in the lake of `folder`, and keep the answers in counts.json."""
     kept = read_cases(folder / COUNTS)
     done = {(case.run, case.repeat) for case in kept}
-    runs = [run for run in ("equal", *(defect.name for defect in model.defects)) if (folder / f"{run}.json").exists()]
+    names = [run for run in ("equal", *(defect.name for defect in model.defects)) if (folder / f"{run}.json").exists()]
     with Lake(folder / "lake") as lake:
-        for run, repeat in product(runs, (False, True) if with_repeat else (False,)):
+        for run, repeat in product(names, (False, True) if with_repeat else (False,)):
             if (run, repeat) not in done:
                 cases = _ask(lake, run, model.defect(run), repeat)
                 kept += cases
@@ -181,10 +182,14 @@ def _line(folder: str, cases: Sequence[Case]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Count one folder."""
-    folder, model, method, noise = arguments
-    with_repeat = method == "statistics" and noise != "clean"
-    count(Path(folder), planted.load(model), with_repeat=with_repeat)
+    """Count a model under some noises."""
+    work, method, name, *noises = arguments
+    model = planted.load(name)
+    for noise in noises:
+        folder = runs.folder_of(Path(work), method, name, noise)
+        has_repeat = (folder / f"{REPEAT}.json").exists()
+        if (folder / "golden.json").exists():
+            count(folder, model, with_repeat=has_repeat and method == "statistics" and noise != "clean")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from math import sqrt
 from pathlib import Path
 
 from benchmarks.truth.count import COMMANDS, Case, read_cases
@@ -72,8 +73,21 @@ def _share(outcomes: Counter[str]) -> str:
         return "–"
     first = outcomes["first"]
     among = first + outcomes["three"]
-    text = f"{first} ({100 * first / total:.0f} %)"
+    low, high = interval(first, total)
+    text = f"{first} ({100 * first / total:.0f} %; {100 * low:.0f} to {100 * high:.0f})"
     return text if among == first else f"{text}, {among} in three"
+
+
+def interval(hits: int, total: int) -> tuple[float, float]:
+    """Between what shares the true one lies with 95 % confidence.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+    """
+    z = 1.96
+    share = hits / total
+    middle = share + z**2 / (2 * total)
+    half = z * sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
+    return max(0.0, (middle - half) / (1 + z**2 / total)), min(1.0, (middle + half) / (1 + z**2 / total))
 
 
 def kinds(found: Iterable[Found]) -> str:
@@ -91,23 +105,29 @@ def kinds(found: Iterable[Found]) -> str:
 
 
 def extent(found: Iterable[Found]) -> str:
-    """What was counted: for each noise and method the models, each with its number of runs."""
-    runs: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for method, model, noise, case in found:
-        runs[noise, method][model].add(case.run)
-    order = {noise: place for place, noise in enumerate(NOISE_TEXTS)}
-    lines = []
-    for noise, method in sorted(runs, key=lambda key: (order[key[0]], key[1])):
-        models = ", ".join(f"{model} {len(names)}" for model, names in sorted(runs[noise, method].items()))
-        lines.append(f"- `{noise}`, {_METHOD_TEXTS[method]}, runs of each model: {models}")
+    """What was counted: the models of each method and noise, once where they are the same."""
+    models: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for method, model, noise, _ in found:
+        models[method, noise].add(model)
+    noises: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for method, noise in sorted(models, key=lambda key: (key[0], list(NOISE_TEXTS).index(key[1]))):
+        noises[method, tuple(sorted(models[method, noise]))].append(f"`{noise}`")
+    lines = [
+        f"- {', '.join(under)}, {_METHOD_TEXTS[method]}, {len(names)} models: {', '.join(names)}"
+        for (method, names), under in noises.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
-def misses(found: Iterable[Found]) -> Iterator[str]:
-    """A line per case in which the cause is not named first, or where nothing is planted and an op is named."""
+def misses(found: Iterable[Found]) -> str:
+    """A line per run in which a command does not name the cause first, or names an op where nothing is planted."""
+    lines: dict[str, list[str]] = defaultdict(list)
     for method, model, noise, case in found:
         if case.outcome in ("first", "quiet"):
             continue
-        named = f"{case.named[0].op} in {case.named[0].module}, step {case.named[0].step}" if case.named else "nothing"
-        with_repeat = " with a repeat" if case.repeat else ""
-        yield f"{method} {noise} {model} {case.run}{with_repeat}: {case.command} {case.outcome}: {named}"
+        with_repeat = " and a repeat" if case.repeat else ""
+        planted = f"{case.kind}, `{case.run}`" if case.kind else "equal run"
+        named = f"`{case.named[0].op}` in step {case.named[0].step}" if case.named else "nothing"
+        line = f"- `{noise}`, {_METHOD_TEXTS[method]}{with_repeat}, {model}, {planted}: {case.outcome}, {named}"
+        lines[line].append(f"`{case.command}`")
+    return "\n".join(f"{line} ({', '.join(commands)})" for line, commands in lines.items()) + "\n"

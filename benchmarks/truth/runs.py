@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import random
 import sys
 import time
 import traceback
@@ -23,21 +25,58 @@ INITIAL_SEED = 1234
 STEPS = 2
 
 
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """What a training takes: which runs of which model to make, under which noises."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("method")
+    parser.add_argument("model")
+    parser.add_argument("noises", nargs="+")
+    parser.add_argument("--runs", default="", help="only these, separated by commas, and golden")
+    add_sampling(parser)
+    return parser
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """The options that make a count smaller."""
+    parser.add_argument("--sample", type=int, help="only so many defects of each model and noise, drawn by chance")
+    parser.add_argument("--seed", default="0", help="what they are drawn with; a larger sample has the smaller in it")
+    parser.add_argument("--no-repeat", action="store_true", help="ask without a repeat of golden only")
+
+
+def wanted(asked: argparse.Namespace, model: Model, noise: str) -> list[str]:
+    """The names of the runs to make beside golden."""
+    names = [defect.name for defect in model.defects]
+    if asked.sample is not None:
+        names = drawn(names, f"{asked.seed} {asked.model} {noise}")[: asked.sample]
+    seeded = [run for run in SEEDS if not (asked.no_repeat and run == "repeat")]
+    return [run for run in (*seeded, *names) if not asked.runs or run in asked.runs.split(",")]
+
+
+def drawn(names: Sequence[str], seed: str) -> list[str]:
+    """The names in an order of chance, always the same for a seed."""
+    return random.Random(seed).sample(names, len(names))
+
+
+def folder_of(work: Path, method: str, model: str, noise: str) -> Path:
+    """Where the runs of a case are, their lake and what was counted."""
+    return work / method / f"{model}_{noise}"
+
+
 def noise_seed(run: str) -> int:
     """What the noise of a run starts from."""
     return SEEDS.get(run, TARGET_SEED)
 
 
-def make(folder: Path, model: Model, wanted: Sequence[str], train: Train) -> bool:
-    """Make the runs of `model` that `folder` has not; whether all went well.
+def make(folder: Path, names: Sequence[str], train: Train) -> bool:
+    """Make golden and the runs of these names, where `folder` has them not; whether all went well.
 
     The runs are `golden`, which has no noise and is always made; `equal` and `repeat`, which are golden again under
-    noise of other seeds; and one for every defect. `wanted` has the names of those to make, all if it is empty.
+    noise of other seeds; and one for every defect.
     FOLDER/RUN.json has a run's losses, and says that it is done.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    asked = [run for run in (*SEEDS, *(defect.name for defect in model.defects)) if not wanted or run in wanted]
-    missing = [run for run in ("golden", *asked) if not (folder / f"{run}.json").exists()]
+    missing = [run for run in ("golden", *names) if not (folder / f"{run}.json").exists()]
     made = [_make(folder, run, train) for run in missing]
     return all(made)
 

@@ -1,9 +1,9 @@
 """Train a PyTorch model of the benchmark under a noise, once for every run, and collect each run into a lake.
 
-    python -m benchmarks.truth.train FOLDER MODEL METHOD NOISE [RUN ...]
+    python -m benchmarks.truth.train WORK METHOD MODEL NOISE ... [--runs a,b] [--sample N --seed S] [--no-repeat]
 
 METHOD is `statistics` or `tensor`, NOISE one of `noise.NOISES`. `runs.py` says which runs there are. They land in
-FOLDER/lake.
+WORK/METHOD/MODEL_NOISE/lake.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ from benchmarks.truth.noise import Noise, shake_parameters
 
 def main(arguments: list[str]) -> int:
     """Make the runs that are not there; 1 if one failed."""
-    folder, name, method, noise, *wanted = arguments
-    model = planted.load(name)
+    asked = runs.parser(__doc__).parse_args(arguments)
+    model = planted.load(asked.model)
     train = _train if model.ranks == 1 else _train_ranks
-    made = runs.make(Path(folder), model, wanted, partial(train, model, method, noise))
-    return 0 if made else 1
+    made = [
+        runs.make(
+            runs.folder_of(asked.work, asked.method, asked.model, noise),
+            runs.wanted(asked, model, noise),
+            partial(train, model, asked.method, noise),
+        )
+        for noise in asked.noises
+    ]
+    return 0 if all(made) else 1
 
 
 def _train_ranks(model: planted.Model, method: str, noise: str, run: str, folder: Path) -> list[float]:

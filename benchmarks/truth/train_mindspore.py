@@ -1,9 +1,9 @@
 """Train a MindSpore model of the benchmark, once for every run, and collect each run into a lake.
 
-    python -m benchmarks.truth.train_mindspore FOLDER MODEL METHOD NOISE [RUN ...]
+    python -m benchmarks.truth.train_mindspore WORK METHOD MODEL NOISE ...
 
-As `train.py`. MindSpore gives no hold below its functions, so the only noise is `weights`: parameters off by 1e-7,
-after which every op rounds otherwise.
+As `train.py`, with its options. MindSpore gives no hold below its functions, so the only noise is `weights`:
+parameters off by 1e-7, after which every op rounds otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,17 @@ WEIGHTS = 1e-7
 
 def main(arguments: list[str]) -> int:
     """Make the runs that are not there; 1 if one failed."""
-    folder, name, method, noise, *wanted = arguments
-    model = planted.load(name)
-    made = runs.make(Path(folder), model, wanted, partial(_train, model, method, noise))
-    return 0 if made else 1
+    asked = runs.parser(__doc__).parse_args(arguments)
+    model = planted.load(asked.model)
+    made = [
+        runs.make(
+            runs.folder_of(asked.work, asked.method, asked.model, noise),
+            runs.wanted(asked, model, noise),
+            partial(_train, model, asked.method, noise),
+        )
+        for noise in asked.noises
+    ]
+    return 0 if all(made) else 1
 
 
 def _train(model: planted.Model, method: str, noise: str, run: str, folder: Path) -> list[float]:

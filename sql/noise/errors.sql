@@ -158,7 +158,9 @@ WITH
             spacing,
             n,
             is_normalisation(o.api) AS is_normalisation,
-            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout') AS is_activation,
+            coalesce(outputs.is_masked, false) AS is_masked,
+            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout')
+            OR coalesce(factors.terms = 1 AND factors.evenness > 0.999, false) AS is_passed_on,
             CASE
                 WHEN
                     o.direction = 'forward'
@@ -218,20 +220,23 @@ WITH
             ON last.number < makers.number
         WHERE makers.phase = 'forward' AND is_leaf AND is_float
     ),
-    -- what an activation gives of it is normalised still
+    -- what an activation gives of it is normalised still, and so is its product with equal numbers; a mask hides it, too
     carried AS (
         FROM taken
         UNION ALL
         SELECT behind.number, behind.upper, before.maker
         FROM taken AS behind
-        JOIN known AS activation ON activation.number = behind.maker AND activation.is_activation
+        JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
         JOIN taken AS before ON before.number = behind.maker
     ),
-    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled
+    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
+    -- is beside a mask may have any error that went in
     hidden AS (
-        SELECT carried.number, max(made.own_error_in * coalesce(divided.condition, 1)) AS error
+        SELECT
+            carried.number,
+            max(made.own_error_in * coalesce(divided.condition, 1) * if(made.is_masked, 1, 0.1)) AS error
         FROM carried
-        JOIN known AS made ON made.number = carried.maker AND made.is_normalisation
+        JOIN known AS made ON made.number = carried.maker AND (made.is_normalisation OR made.is_masked)
         LEFT JOIN divided ON divided.call_key = made.call_key
         WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
         GROUP BY carried.number
@@ -240,7 +245,7 @@ SELECT
     known.number,
     greatest(
         own_error_in,
-        hidden.error / 10,
+        hidden.error,
         if(phase = 'backward', saved.error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,

@@ -136,9 +136,29 @@ WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
     ),
+    -- A value of which a part is negated or turned, as by a rotary embedding, may have kept its maker's extremes in one run by
+    -- chance. It has its maker's norm in both, and differs as its maker does.
+    turned AS (
+        SELECT m.row
+        FROM (
+            SELECT row, upper, unnest(if(len(target_makers) > 0, target_makers, golden_makers)) AS maker
+            FROM noise_makers
+            WHERE is_leaf AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
+        ) AS m
+        JOIN noise_leaves AS taken USING (row)
+        JOIN noise_leaves AS made
+            ON made.number = m.maker
+            AND NOT made.is_input
+            AND made.is_paired
+            AND made.n = taken.n
+            AND made.upper > 0.3 * m.upper
+            AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
+            AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
+    ),
     wires AS (
         SELECT number, min(row) AS row
         FROM noise_makers
+        ANTI JOIN turned USING (row)
         CROSS JOIN matmul_floor
         WHERE
             is_leaf
@@ -206,6 +226,13 @@ WITH
         FROM noise_leaves
         WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
     ),
+    -- what golden took before the first integer differed comes from no decision that rounding flipped
+    given_integers AS (
+        SELECT DISTINCT golden_key
+        FROM noise_leaves
+        CROSS JOIN integers
+        WHERE is_input AND NOT is_float AND noise_leaves.number <= integers.number AND golden_key IS NOT NULL
+    ),
     -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already
     negligible AS (
         SELECT row
@@ -239,7 +266,8 @@ WITH
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
-                WHEN NOT is_float THEN is_exact OR m.number <= integers.number
+                WHEN NOT is_float
+                    THEN is_exact OR m.number <= integers.number OR m.golden_key IN (FROM given_integers)
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
                 WHEN
                     has_same_extremes

@@ -22,6 +22,7 @@ class Network:
 
     `digests`: md5 in place of statistics. `kept`: how much of an older gradient is left in those of the parameters.
     `tie`: an argmax behind the last layer chooses between two values that are so far apart.
+    `turned`: of each product one half is negated and takes the other's place, by an op that is not recorded.
     `cut`: how much smaller all products are, as where their inputs are cut to fewer bits.
     """
 
@@ -41,6 +42,7 @@ class Network:
     kept: float = 0.0
     tie: float | None = None
     cut: float = 0.0
+    turned: bool = False
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
@@ -85,6 +87,8 @@ class _Recorder:
         normal = self._op("layer_norm", layer, [hidden], normal, self.network.other, eps=eps)
         trained = () if self.network.frozen == layer else (1,)
         product = self._op("linear", layer, [normal, weight], normal @ weight, self.network.matmul, trained=trained)
+        if self.network.turned:
+            product = np.concatenate([-product[:, WIDTH // 2 :], product[:, : WIDTH // 2]], axis=1)
         active = product
         if self.network.without_gelu != layer:
             active = self._op("gelu", layer, [product], product / (1 + np.exp(-1.7 * product)), self.network.other)

@@ -134,6 +134,12 @@ def test_a_factor_common_to_all_elements_hides_no_error_behind_it(lake: Lake) ->
         assert named(compared(lake, Network(seed=seed, **cut))) == (None, None, None)
 
 
+def test_a_value_that_is_turned_is_no_other_wire(lake: Lake) -> None:
+    """In layer 1 the half that is not negated has the extremes of the target, which alone seem to be their maker's."""
+    golden, target = Network(turned=True), Network(seed=1, turned=True, matmul=0.03)
+    assert named(compared(lake, target, golden)) == (None, None, None)
+
+
 @pytest.mark.parametrize("coarse", [1e-6, 1e-3])
 def test_gradients_that_were_kept(lake: Lake, coarse: float) -> None:
     result = compared(lake, Network(seed=5, kept=0.3, matmul=coarse))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.truth import count, planted
+from benchmarks.truth import count, planted, runs
 from benchmarks.truth.count import COMMANDS
 from lakeprobe.session import Lake
 
@@ -20,7 +20,7 @@ TRAINED = {
     ("amp", "npu"): ("equal", "betas", "mask"),
 }
 """The runs by model and noise. `amp` trains under autocast, where bfloat16 hides most of what another chip rounds."""
-PLANTED = [(*case, run) for case, runs in TRAINED.items() for run in runs if run != "equal"]
+PLANTED = [(*case, run) for case, names in TRAINED.items() for run in names if run != "equal"]
 TRAIN = "import sys; from benchmarks.truth import train; sys.exit(any([train.main(a.split()) for a in sys.argv[1:]]))"
 
 
@@ -28,8 +28,8 @@ TRAIN = "import sys; from benchmarks.truth import train; sys.exit(any([train.mai
 def folders(tmp_path_factory):
     """The models, trained and collected without noise and with that of another chip."""
     work = tmp_path_factory.mktemp("truth")
-    found = {(model, noise): work / f"{model}_{noise}" for model, noise in TRAINED}
-    asked = [f"{found[case]} {case[0]} statistics {case[1]} {' '.join(runs)}" for case, runs in TRAINED.items()]
+    found = {case: runs.folder_of(work, "statistics", *case) for case in TRAINED}
+    asked = [f"{work} statistics {' '.join(case)} --runs {','.join(names)}" for case, names in TRAINED.items()]
     done = subprocess.run([sys.executable, "-c", TRAIN, *asked], cwd=CHECKOUT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return found
@@ -52,7 +52,7 @@ def test_the_planted_cause_is_named_first(outcomes, model, noise, run, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(("model", "noise"), [case for case, runs in TRAINED.items() if "equal" in runs])
+@pytest.mark.parametrize(("model", "noise"), [case for case, names in TRAINED.items() if "equal" in names])
 def test_equal_runs_are_quiet(outcomes, model, noise, command):
     assert outcomes[model, noise, "equal", command] == "quiet"
 

@@ -1,12 +1,14 @@
 """What counts as the true cause, and where in an answer it stands."""
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.truth.planted import Cause, Defect
+from benchmarks.truth.planted import Cause, Defect, Model
 
 pytest.importorskip("torch")
 
-from benchmarks.truth import report, run
+from benchmarks.truth import report, run, runs
 from benchmarks.truth.count import Case, Named, forget, place_of
 from benchmarks.truth.defects import inside, within
 
@@ -88,20 +90,56 @@ def test_the_table_counts_by_noise_and_method():
         ]
     )
     assert report.table(found).splitlines()[2] == (
-        "| as between two chips: 1e-6 and 2e-7 | statistics | 2 | 1 (50 %), 2 in three | 1 (50 %), 2 in three "
-        "| 1 (50 %), 2 in three | 1 | 0, 0, 1 |"
+        "| as between two chips: 1e-6 and 2e-7 | statistics | 2 | 1 (50 %; 9 to 91), 2 in three "
+        "| 1 (50 %; 9 to 91), 2 in three | 1 (50 %; 9 to 91), 2 in three | 1 | 0, 0, 1 |"
     )
 
 
-def test_the_extent_names_models_and_their_runs():
-    assert report.extent(counted([case("blame", places=1), case("compare", places=1)])) == (
-        "- `npu`, statistics, runs of each model: encoder 1\n"
+def test_the_extent_names_models_once_for_all_noises_that_they_had():
+    found = [
+        one
+        for model, noise in (
+            ("vit", "npu"),
+            ("encoder", "npu"),
+            ("vit", "clean"),
+            ("encoder", "clean"),
+            ("vit", "bf16"),
+        )
+        for one in counted([case("blame"), case("compare")], model, noise)
+    ]
+    assert report.extent(found) == (
+        "- `clean`, `npu`, statistics, 2 models: encoder, vit\n- `bf16`, statistics, 1 models: vit\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("hits", "total", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662)],
+)
+def test_an_interval_is_that_of_wilson(hits, total, low, high):
+    # the last is the example of R. G. Newcombe, Statistics in Medicine 17 (1998), table I
+    assert report.interval(hits, total) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_a_larger_sample_has_the_smaller_one_in_it():
+    model = Model(lambda: None, tuple(replace(defect(), name=f"d{n}") for n in range(9)))
+    [small, large, other] = [
+        runs.wanted(
+            runs.parser(None).parse_args(["work", "statistics", "encoder", "npu", "--sample", *options]), model, "npu"
+        )
+        for options in (["3"], ["5"], ["5", "--seed", "1"])
+    ]
+    assert small[:2] == ["equal", "repeat"]
+    assert (len(small), len(large)) == (5, 7)
+    assert large[: len(small)] == small
+    assert set(other) != set(large)
 
 
 def test_a_miss_says_what_was_named():
-    [line] = report.misses(counted([case("blame", places=1), case("compare", places=1, place=1)]))
-    assert line == "statistics npu encoder run: blame wrong: op.0 in None, step 0"
+    cases = [case("blame", places=1), case("first-diff", places=1), case("compare", places=1, place=1)]
+    assert report.misses(counted(cases)) == (
+        "- `npu`, statistics, encoder, argument, `run`: wrong, `op.0` in step 0 (`blame`, `first-diff`)\n"
+    )
 
 
 def test_the_tables_go_between_the_marks_of_the_page(tmp_path):
