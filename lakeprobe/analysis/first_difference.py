@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, stage_connection
+from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
@@ -89,6 +89,7 @@ def first_difference(
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
     run_steps = {step for unit in comparison.units if unit.step in steps for step in (unit.step, unit.golden_step)}
     with stage_connection(connection, run_steps, steps) as stages:
+        set_thresholds(stages, comparison.thresholds)
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep(stages, "leaf_errors", "leaf_errors", name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)

@@ -34,5 +34,5 @@ LEFT JOIN repeat_rows AS rows
     ON rows.step = golden_step AND rows.rank = golden_rank AND rows.golden_row = results.golden_row
 WHERE
     NOT coalesce(repeated.stands_out, false)
-    AND NOT (evidence = 'added' AND coalesce(error_out <= 10 * repeated.error, false))
-    AND NOT (evidence = 'source' AND coalesce(results.error <= 10 * rows.error, false))
+    AND NOT (evidence = 'added' AND coalesce(error_out <= getvariable('repeat_growth') * repeated.error, false))
+    AND NOT (evidence = 'source' AND coalesce(results.error <= getvariable('repeat_growth') * rows.error, false))

@@ -162,7 +162,7 @@ WITH
         CROSS JOIN matmul_floor
         WHERE
             is_leaf
-            AND upper > greatest(0.02, 3 * floor)
+            AND upper > greatest(0.02, getvariable('floor_factor') * floor)
             -- all probabilities of low precision look alike: their norms, too, have few digits
             AND NOT (is_bounded AND is_low_precision(spacing))
             AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
@@ -213,7 +213,7 @@ WITH
             coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
             greatest(
                 1e-3,
-                if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), 1e-2)),
+                if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), getvariable('outright_error'))),
                 0.3 * any_value(gradients_made.error)
             ) AS most
         FROM parameters_taken
@@ -268,7 +268,7 @@ WITH
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float
                     THEN is_exact OR m.number <= integers.number OR m.golden_key IN (FROM given_integers)
-                WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > 5 * others.most
+                WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
                 WHEN
                     has_same_extremes
                     AND coalesce(m.upper, 0) > greatest(
@@ -279,8 +279,8 @@ WITH
                 -- optimizer errors are larger.
                 ELSE
                     coalesce(m.upper, 0) > greatest(
-                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), 1e-2),
-                        5 * floor,
+                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), getvariable('outright_error')),
+                        getvariable('outright_factor') * floor,
                         if(n < 8, 1000 * before.error, 10 * before.tensor_error)
                     )
             END
@@ -321,7 +321,9 @@ WITH
             )
             AND is_float
             AND n > 1
-            AND coalesce(m.upper, 0) > greatest(1e-2, 5 * floor, 10 * before.error)
+            AND coalesce(m.upper, 0) > greatest(
+                getvariable('outright_error'), getvariable('outright_factor') * floor, 10 * before.error
+            )
         GROUP BY m.number
     ),
     -- what the optimizer takes, if no recorded op made it in one run: gradients that are scaled in place differ all
@@ -346,14 +348,17 @@ WITH
         GROUP BY phase
     ),
     updates AS (
-        SELECT number, row
+        SELECT
+            number,
+            row,
+            greatest(getvariable('outright_error'), getvariable('outright_factor') * floor, 10 * middle) AS usual
         FROM taken
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT coalesce(max(middle), 0) AS middle FROM gradient_errors)
         QUALIFY
             count(*) OVER () >= 3
-            AND median(error) OVER () > greatest(1e-2, 5 * floor, 10 * middle)
-            AND row_number() OVER (ORDER BY error > greatest(1e-2, 5 * floor, 10 * middle) DESC NULLS LAST, number, row) = 1
+            AND median(error) OVER () > usual
+            AND row_number() OVER (ORDER BY error > usual DESC NULLS LAST, number, row) = 1
     ),
     -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more.
     -- Gradients are sums that cancel.
@@ -403,8 +408,8 @@ WITH
             AND greatest(error_out, moved) > CASE
                 -- chips add up products of low precision in float32
                 WHEN NOT is_bitwise AND is_low_precision(spacing) AND lower_out > 2 * greatest(spacing, 2 * floor)
-                    THEN least(5 * most, 4 * greatest(spacing, 2 * floor))
-                WHEN NOT is_bitwise THEN 5 * most
+                    THEN least(getvariable('outright_factor') * most, 4 * greatest(spacing, 2 * floor))
+                WHEN NOT is_bitwise THEN getvariable('outright_factor') * most
                 -- an element that rounds otherwise moves a tensor of low precision by less than a spacing
                 WHEN is_low_precision(spacing) THEN spacing
                 ELSE getvariable('noise_factor') * spacing

@@ -36,7 +36,7 @@ SELECT
     if(
         are_bits OR NOT are_errors, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf')
     )::DOUBLE AS ends,
-    if(are_bits OR NOT are_errors, -1, 3 * floor) AS error
+    if(are_bits OR NOT are_errors, -1, getvariable('floor_factor') * floor) AS error
 FROM kinds
 CROSS JOIN askew
 CROSS JOIN known

@@ -76,14 +76,14 @@ WITH
                 - if(
                     phase = 'forward'
                     AND error_in < most
-                    AND error_out > if(is_low_precision(spacing), greatest(8 * spacing, most), 5 * most)
+                    AND error_out > if(is_low_precision(spacing), greatest(8 * spacing, most), getvariable('outright_factor') * most)
                     AND lower_out > most,
                     1,
                     0
                 )
                 AND (NOT is_gradient OR error_out > 0.3)
                 AND error_in < 0.05
-                AND error_out > 3 * kind_floor
+                AND error_out > getvariable('floor_factor') * kind_floor
             )
         WINDOW phases AS (PARTITION BY phase = 'forward')
     ),
@@ -101,7 +101,7 @@ WITH
         JOIN noise_ops USING (number)
         JOIN noise_repeat USING (golden_seq)
         LEFT JOIN noise_errors USING (number)
-        WHERE noise_repeat.stands_out OR (evidence = 'added' AND noise_errors.error_out <= 10 * noise_repeat.error_out)
+        WHERE noise_repeat.stands_out OR (evidence = 'added' AND noise_errors.error_out <= getvariable('repeat_growth') * noise_repeat.error_out)
         UNION
         SELECT every.number
         FROM every
@@ -110,7 +110,7 @@ WITH
         WHERE
             evidence = 'source'
             AND noise_repeat_rows.error > 0
-            AND noise_leaves.error <= 10 * noise_repeat_rows.error
+            AND noise_leaves.error <= getvariable('repeat_growth') * noise_repeat_rows.error
     )
 SELECT
     (

@@ -271,7 +271,9 @@ def test_every_threshold_has_a_case_here() -> None:
         "cross_framework", "unmatched_is_finding",
     } | {
         "made_growth", "carried_share", "same_norm", "overflow_jump",  # tests/analysis/test_thresholds.py
+        "repeat_factor",
         "outstanding_score", "certain_score", "coarsest_matmul", "coarsest_other", "coarsest_low",  # tests/noise
+        "floor_factor", "outright_factor", "outright_error", "repeat_growth",
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ WITH
             wanted.*,
             if(two[1].rank = wanted.rank, two[2], two[1]) AS most,
             if(two_with_noise[1].rank = wanted.rank, two_with_noise[2], two_with_noise[1]) AS most_with_noise,
-            100 * most_with_noise['error'] >= output_error AS is_explained
+            most_with_noise['error'] >= getvariable('carried_share') * output_error AS is_explained
         FROM wanted
         LEFT JOIN largest USING (step, meeting)
         LEFT JOIN standing_out USING (step, rank, seq)

@@ -64,7 +64,7 @@ WITH
                 giving.rank IS NOT NULL
                 AND standing IS NOT NULL
                 AND reason = 'made'
-                AND 100 * brought_error >= output_error
+                AND brought_error >= getvariable('carried_share') * output_error
             ) AS is_downstream
         FROM graded
         LEFT JOIN first_suspects USING (step, rank)

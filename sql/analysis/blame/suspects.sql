@@ -78,7 +78,7 @@ WITH
             CASE
                 WHEN incoming_error = 0 THEN 'its inputs agree (error 0)'
                 WHEN NOT isfinite(incoming_error) THEN 'its inputs have NaN or inf that golden has not'
-                WHEN incoming_error * 10 <= output_error THEN format('its inputs agree to {:.2g}', incoming_error)
+                WHEN incoming_error * getvariable('made_growth') <= output_error THEN format('its inputs agree to {:.2g}', incoming_error)
                 ELSE format('its inputs are off by {:.2g}', incoming_error)
             END AS inputs,
             CASE
@@ -170,7 +170,7 @@ SELECT
     output_error,
     if(isfinite(incoming_error), greatest(output_error - growth * incoming_error, 0), 0) AS added_error,
     growth,
-    repeat_error / 3 AS repeat_error,
+    repeat_error / getvariable('repeat_factor') AS repeat_error,
     meeting,
     from_rank,
     listed.place,

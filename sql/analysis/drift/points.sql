@@ -48,7 +48,9 @@ WITH
             coalesce(e.name, f.name) AS name,
             coalesce(e.role, f.role) AS role,
             coalesce(e.module, f.module) AS module,
-            greatest(getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), 3 * repeated.error) AS noise,
+            greatest(
+                getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), getvariable('repeat_factor') * repeated.error
+            ) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
             greatest(e.incoming, magnitude_of(e.max, e.min), 0) AS magnitude,
             e.max IS NULL AND f.max IS NULL AND e.norm IS NULL AND f.norm IS NULL AS has_digest_only,
