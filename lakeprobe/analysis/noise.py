@@ -24,10 +24,10 @@ def keep_noise_ends(
 ) -> None:
     """Create standing, the ops that stand out of rounding noise, and noise_ends, the first of them in each unit.
 
-    `stages` has the views suspects, results and noise, and with a repeat the variables of `set_thresholds`. Only units
-    in which ops round differently count, unless `also_bitwise`. No unit counts if not `is_asked`, because a threshold of
-    the user decides what differs. Ops that differ between repeats of golden do not stand out: those measured as `noise`,
-    or in the comparison `repeat`.
+    `stages` has the views suspects, results and noise, and with a repeat the variables of `set_thresholds`. Only
+    units in which ops round differently count, unless `also_bitwise`. No unit counts if not `is_asked`, because a
+    threshold of the user decides what differs. Ops that differ between repeats of golden do not stand out: those
+    measured as `noise`, or in the comparison `repeat`.
 
     Raises UsageError for a noise that the lake does not have.
     """
