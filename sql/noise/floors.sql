@@ -6,8 +6,8 @@
 --   quartile of the ops into which the least error came, an eighth of them and four at least
 -- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
 -- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
---   forward ops with equal inputs have equal outputs; or too few ops differ to tell. Two implementations always round
---   differently.
+--   forward ops with equal inputs have equal outputs, by all statistics, of which the least rounding moves one; or too few
+--   ops differ to tell. Two implementations always round differently.
 -- A repeat that replaces golden may equal the target to the last bit: the two runs round differently all the same.
 -- Digests alone have no error. Between chips the digest of every computed output differs; on one chip it is equal for
 --   most ops with equal inputs.
@@ -59,13 +59,13 @@ WITH
     -- what becomes of inputs that agree to the last bit; beside ops of low precision, which hide what rounding changes,
     -- those of full precision tell
     shares AS (
-        SELECT 0.6 AS least, avg((error_out = 0)::INTEGER) FILTER (WHERE error_in = 0) AS share
+        SELECT 0.6 AS least, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0) AS share
         FROM ops
         WHERE rounding <> 'exact' AND phase = 'forward'
         GROUP BY rounding
         HAVING max(error_out) > 0
         UNION ALL
-        SELECT 0.85, avg((error_out = 0)::INTEGER) FILTER (WHERE error_in = 0)
+        SELECT 0.85, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0)
         FROM ops
         CROSS JOIN all_ops
         WHERE is_low AND NOT is_low_precision(spacing) AND rounding <> 'exact' AND phase = 'forward'

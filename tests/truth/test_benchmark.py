@@ -16,6 +16,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 TRAINED = {
     ("encoder", "clean"): ("equal", "norm_eps", "linear_kernel", "token"),
     ("encoder", "npu"): ("equal",),
+    ("encoder", "ulp"): ("equal",),
     ("amp", "clean"): ("transposed", "glu_backward"),
     ("amp", "npu"): ("equal", "betas", "mask"),
 }
