@@ -1,76 +1,112 @@
--- rising: a gradient, an activation or a number of the script that begins to grow steadily: by as large a part in each
---   hundred values, four times, where it did not before. What grows since the beginning, or ever less, is usual; so is
---   what has wandered as far since its two hundredth value.
--- grain: one series, at the first step of the first hundred values in which it grows
--- A hundred values are told by the median of their logarithms, whose standard error is 1.25 deviations / √100 for a normal
---   distribution (M. G. Kendall and A. Stuart, The Advanced Theory of Statistics, vol. 1, §10.9).
+-- rising: a gradient or an activation that begins to grow steadily, beside the one that it kept to until then.
+-- grain: one series, at the first step in which it grows
+-- From batch to batch, and while the network learns, the norms of a step go up and down together. So each is held
+-- against the one whose ratio to it was the steadiest before. A defect makes one of them grow, and learning makes many:
+-- so it also grows by more than half of all others do. Twenty steps are told by the median of their logarithms.
+-- The standard error of a slope: M. G. Kendall and A. Stuart, The Advanced Theory of Statistics, vol. 2, §28.7.
 WITH
     limits AS (
         SELECT
-            0.2 AS least,       -- in logarithms, from one hundred to the fourth after it: 0.05 % a step
-            5.0 AS errors,      -- standard errors of the difference of two medians
-            1.5 AS times_before -- the range of the medians before
+            0.2 AS least, -- in logarithms, in four hundred steps: 0.05 % a step
+            3.0 AS errors -- standard errors of the change of slope
     ),
     numbered AS (
-        SELECT
-            *,
-            (row_number() OVER (PARTITION BY rank, name, point, metric ORDER BY step, micro_step) - 1) // 100 AS hundred
+        SELECT *, (dense_rank() OVER (PARTITION BY rank ORDER BY step) - 1) // 20 AS twenty
         FROM watched
         WHERE
-            isfinite(value)
-            AND value > 0
-            AND metric IN ('norm', 'value')
-            AND point NOT IN ('parameter', 'parameter_updated', 'sent', 'received')
+            metric IN ('norm', 'value')
+            AND point IN ('gradient', 'output', 'logged')
             AND NOT starts_with(name, 'learning_rate')
+            AND isfinite(value)
+            AND NOT skipped
     ),
-    hundreds AS (
+    moving AS (
         SELECT
             rank,
             name,
             point,
             metric,
-            hundred,
+            twenty,
             min(step) AS step,
             arg_max(value, (step, micro_step)) AS value,
-            median(ln(value)) AS middle,
-            1.4826 * mad(ln(value)) AS deviation
+            median(ln(value)) AS middle
         FROM numbered
+        WHERE value > 0
         GROUP BY ALL
-        HAVING count(*) = 100
+        HAVING count(*) >= 10
+    ),
+    twenties AS (
+        FROM moving
+        UNION ALL BY NAME
+        SELECT DISTINCT rank, point, twenty, NULL AS name, 0.0 AS middle
+        FROM moving
+    ),
+    -- where something may begin: up to four hundred steps before, without the first two hundred, and as many behind
+    windows AS (
+        SELECT DISTINCT
+            twenty AS onset,
+            greatest(10, twenty - 20) AS earliest,
+            twenty + 19 AS latest
+        FROM twenties
+        WHERE twenty >= 25
     ),
     rises AS (
         SELECT
-            *,
-            lag(step, 3) OVER series AS began,
-            middle - lag(middle, 4) OVER series AS rise,
-            least(
-                middle - lag(middle) OVER series,
-                lag(middle) OVER series - lag(middle, 2) OVER series,
-                lag(middle, 2) OVER series - lag(middle, 3) OVER series,
-                lag(middle, 3) OVER series - lag(middle, 4) OVER series
-            ) AS slowest,
-            max(middle) FILTER (WHERE hundred >= 2) OVER past - min(middle) FILTER (WHERE hundred >= 2) OVER past AS range_before,
-            count(*) FILTER (WHERE hundred >= 2) OVER past AS known,
-            max(deviation) OVER (series ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS widest
-        FROM hundreds
-        WINDOW
-            series AS (PARTITION BY rank, name, point, metric ORDER BY hundred),
-            past AS (
-                PARTITION BY rank, name, point, metric ORDER BY hundred ROWS BETWEEN UNBOUNDED PRECEDING AND 4 PRECEDING
-            )
+            rank,
+            name,
+            point,
+            metric,
+            onset,
+            earliest,
+            latest,
+            20 * regr_slope(middle, twenty) AS rise,
+            min(step) AS step,
+            arg_max(value, twenty) AS value
+        FROM twenties
+        JOIN windows ON twenty BETWEEN onset AND latest
+        GROUP BY ALL
+        HAVING count(*) = 20
+    ),
+    candidates AS (
+        FROM rises
+        QUALIFY rise - quantile_disc(rise, 0.5) OVER (PARTITION BY rank, point, onset) > (SELECT least FROM limits)
+    ),
+    -- the slope of the ratio to each other series, before and after
+    sides AS (
+        SELECT
+            candidates.*,
+            other.name AS beside,
+            own.twenty >= onset AS is_after,
+            stddev(own.middle - other.middle) AS spread,
+            regr_slope(own.middle - other.middle, own.twenty) AS slope,
+            regr_syy(own.middle - other.middle, own.twenty) / regr_sxx(own.middle - other.middle, own.twenty) AS squared,
+            (squared - slope ** 2) / (count(*) - 2) AS squared_error
+        FROM candidates
+        JOIN twenties AS own USING (rank, name, point)
+        JOIN twenties AS other USING (rank, point, twenty)
+        WHERE own.twenty BETWEEN earliest AND latest AND other.name IS DISTINCT FROM own.name
+        GROUP BY ALL
+        HAVING count(*) >= 15
+    ),
+    closest AS (
+        SELECT
+            later.*,
+            20 * later.slope AS growth,
+            (later.slope - before.slope) / sqrt(later.squared_error + before.squared_error) AS errors
+        FROM sides AS before
+        JOIN sides AS later USING (rank, name, point, onset, beside)
+        WHERE NOT before.is_after AND later.is_after
+        QUALIFY row_number() OVER (PARTITION BY rank, name, point, onset ORDER BY before.spread, beside) = 1
     )
 SELECT
     rank,
-    began AS step,
+    step,
     name,
     point,
     metric,
     value,
-    format('grows by {:.2g} % a step since then', 100 * (exp(rise / 400) - 1)) AS reason
-FROM rises
+    format('grows by {:.2g} % a step since then{}', 100 * (exp(growth / 400) - 1), coalesce(' beside ' || beside, '')) AS reason
+FROM closest
 CROSS JOIN limits
-WHERE
-    known >= 3
-    AND rise > greatest(least, errors * 0.125 * sqrt(2) * widest, times_before * range_before)
-    AND slowest > rise / 10
-QUALIFY row_number() OVER (PARTITION BY rank, name, point, metric ORDER BY hundred) = 1
+WHERE growth > limits.least AND closest.errors > limits.errors
+QUALIFY row_number() OVER (PARTITION BY rank, name, point ORDER BY closest.errors DESC) = 1
