@@ -263,17 +263,19 @@ def _define_cells(stages: duckdb.DuckDBPyConnection) -> None:
 
 def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -> None:
     """Load the selected rows of all result files into the temporary table merge_files."""
+    import duckdb
     import pyarrow as pa
 
     headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
     table = resources.sql("analysis/merge/file_table")
     statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
-    for file in merge.files:
-        texts = result_tables.texts(file, headers)
-        stages.register("file_texts", texts.append_column("place", pa.array(range(len(texts)), pa.int64())))
-        stages.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
-        stages.unregister("file_texts")
-        statement = "INSERT INTO merge_files"
+    with duckdb.connect() as reader:
+        for file in merge.files:
+            texts = result_tables.texts(reader, file, headers)
+            stages.register("file_texts", texts.append_column("place", pa.array(range(len(texts)), pa.int64())))
+            stages.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
+            stages.unregister("file_texts")
+            statement = "INSERT INTO merge_files"
 
 
 def _pattern(apis: Sequence[str]) -> str:

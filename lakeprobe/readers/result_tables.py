@@ -17,10 +17,11 @@ from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import table_files
 from lakeprobe.readers.sheets import readable
 from lakeprobe.readers.table_files import ENDINGS
-from lakeprobe.resources import quote_identifier, quote_text
+from lakeprobe.resources import quote_text
 from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 NAME = re.compile(r"compare_result_rank(\d{1,9})(?:-rank\d+)?_\d{14}(?:_part_(\d+))?\.(?:csv|csv\.gz|xlsx)")
@@ -120,31 +121,30 @@ def _headers(path: Path) -> tuple[str, ...]:
     return headers
 
 
-def texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
+def texts(connection: duckdb.DuckDBPyConnection, file: ResultFile, headers: Sequence[str]) -> pa.Table:
     """The columns `headers` of all rows, as texts; NULL where a cell is empty or the file has no such column.
 
-    Raises DumpError for a file that ends too early or has a row of another length.
+    `connection` is any that may read files; it takes longer to open one than to read a small file. Raises DumpError for a file that ends too early or has a row of another length.
     """
     import pyarrow as pa
 
     present = [header for header in headers if header in file.headers]
+    is_workbook = file.path.suffix == ".xlsx"
     with readable(file.path):
-        table = _workbook_texts(file, present) if file.path.suffix == ".xlsx" else _csv_texts(file, present)
+        table = _workbook_texts(file, present) if is_workbook else _csv_texts(connection, file, present)
     absent = pa.nulls(table.num_rows, pa.string())
     return pa.table({header: table[header] if header in present else absent for header in headers})
 
 
-def _csv_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:
-    import duckdb
-
-    types = ", ".join(f"{quote_text(header)}: 'VARCHAR'" for header in file.headers)
+def _csv_texts(connection: duckdb.DuckDBPyConnection, file: ResultFile, headers: Sequence[str]) -> pa.Table:
+    # columns by number: a header may be no name for DuckDB, with a NUL in it
+    types = ", ".join(f"'{place}': 'VARCHAR'" for place in range(len(file.headers)))
     source = (
         f"read_csv({quote_text(str(file.path))}, header = true, auto_detect = false, delim = ',', quote = '\"', "
         f"escape = '\"', max_line_size = {LONGEST_ROW}, columns = {{{types}}})"
     )
-    chosen = ", ".join(quote_identifier(header) for header in headers)
-    with duckdb.connect() as connection:
-        return connection.sql(f"SELECT {chosen} FROM {source}").to_arrow_table()
+    chosen = ", ".join(f'"{file.headers.index(header)}"' for header in headers)
+    return connection.sql(f"SELECT {chosen} FROM {source}").to_arrow_table().rename_columns(headers)
 
 
 def _workbook_texts(file: ResultFile, headers: Sequence[str]) -> pa.Table:

@@ -2,16 +2,21 @@
 
     python tests/fuzz/readers.py SECONDS [READER...]      (make fuzz SECONDS=600)
 
-What a reader stumbles over is kept in .fuzz/. Seeds are small sound files; damage cuts, doubles, replaces and inserts.
+Without names, the readers share the time that have had fewer than ENOUGH inputs. .fuzz/tally.json adds up those of all
+runs; what a reader stumbles over is kept beside it. Seeds are small sound files; damage cuts, doubles, replaces and
+inserts.
 """
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
 import random
+import re
 import resource
+import secrets
 import signal
 import sys
 import tarfile
@@ -19,83 +24,121 @@ import tempfile
 import time
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import torch
+from openpyxl.styles.stylesheet import apply_stylesheet
+from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "readers"), str(TESTS / "hostile"), str(TESTS / "compare")]
 import test_acl  # noqa: E402
-import test_damage  # noqa: E402
 import test_foreign_tables  # noqa: E402
 import test_kernel  # noqa: E402
 from checkpoints import ckpt, distributed, safetensors  # noqa: E402
 from corpus import pt  # noqa: E402
+from test_damage import VALID  # noqa: E402
 
 from lakeprobe.errors import LakeprobeError  # noqa: E402
 from lakeprobe.layouts import layout_file  # noqa: E402
 from lakeprobe.mapping import compare_json  # noqa: E402
 from lakeprobe.mapping import files as mappings  # noqa: E402
-from lakeprobe.readers import archive, foreign_tables, merge_config, mindspore_ir, result_tables  # noqa: E402
+from lakeprobe.readers import archive, foreign_tables, merge_config, mindspore_ir, result_tables, sheets, table_files  # noqa: E402
+from lakeprobe.readers.foreign_tables import TableFile  # noqa: E402
 from lakeprobe.readers.formats import FORMATS  # noqa: E402
 from lakeprobe.readers.locate import locate  # noqa: E402
-from lakeprobe.readers.source import Source  # noqa: E402
+from lakeprobe.readers.source import Listing, Source  # noqa: E402
+from lakeprobe.system.files import open_regular  # noqa: E402
 from lakeprobe.tensors import content_hash, read_tensor  # noqa: E402
 from lakeprobe.tensors.statistics import measure  # noqa: E402
 
-FAILURES = Path(".fuzz")
+KEPT = Path(".fuzz")
+TALLY = KEPT / "tally.json"
+ENOUGH = 1_000_000
+"""Inputs that each reader should have had, over all runs."""
 SECONDS_EACH = 20
 """That one input may take."""
-WHOLE_EVERY = 16
-"""Of so many inputs one is looked for as well (`Target.quick`)."""
+WHOLE_EVERY = 64
+"""Of so many inputs one goes through all of the reader. The others are given to the part that reads what is damaged."""
 BYTES = 2 << 30
 WORDS = (
     b'"', b"{", b"}", b"[", b"]", b",", b":", b"null", b"NaN", b"-Infinity", b"1e999", b"true", b"\n", b"\0", b"\xff",
     b"9" * 40, b"-1", b"4294967296", b"18446744073709551615", b'"data": {}', b"\\ud800", b"../", b"<x>", b"</x>", b"'",
     b"\r\n", b"\t", b"=", b"&a *a", b"!!python/object", b"\x80\x02", b"R.", b"K\x00", b"(", b")",
 )  # fmt: skip
+TOKEN = re.compile(rb'"[^"]*"|[\w.+-]+|\S')
+
+Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A reader, the files that it is given, the one that is damaged, and how it is called on the folder."""
+    """A reader, the files that it is given, which one is damaged, and how it is called on their folder."""
 
     files: dict[str, bytes]
     damaged: str
     read: Callable[[Path], object]
     packed: Callable[[bytes], bytes] = bytes
     """What a damaged content is packed into, so that damage is also inside."""
+    at_once: int = 1
+    """How many damaged files lie side by side, where each is read for itself. `damaged` has a {} for their number."""
+    part: Callable[[Path], Call] | None = None
+    """What makes, from the sound files, the way to read the part that is damaged. PARTS has those of whole readers."""
 
-    def quick(self, folder: Path) -> Callable[[], object]:
-        """What most inputs are given to: `read`, less what the damage has no part in."""
-        return dumps_found(folder) if self.read is read_dumps else lambda: self.read(folder)
+    @property
+    def names(self) -> list[str]:
+        """The damaged files."""
+        return [self.damaged.format(number) for number in range(self.at_once)]
+
+    def quick(self, folder: Path) -> Call:
+        """What reads the damaged part of the files in `folder`, which are sound by now."""
+        way = self.part or PARTS.get(self.read)
+        return way(folder) if way else partial(self.read, folder)
 
 
-def damage(content: bytes, choose: random.Random) -> bytes:
-    for _ in range(choose.randint(1, 4)):
-        start = choose.randint(0, len(content))
-        end = min(len(content), start + choose.choice((0, 1, 1, 2, 8, 40)))
-        how = choose.random()
-        if how < 0.3:
-            instead = choose.choice(WORDS)
-        elif how < 0.5:
-            instead = bytes(choose.randrange(256) for _ in range(choose.randint(1, 4)))
-        elif how < 0.7:
-            other = choose.randint(0, len(content))
-            instead = content[other : other + choose.choice((1, 8, 60, 400))]
-        elif how < 0.8:
-            instead = content[start:end] * choose.choice((2, 3, 50))
-        elif how < 0.85:
-            return content[:start]
-        else:
-            instead = b""
-        content = content[:start] + instead + content[end:]
-    return content
+class Damage:
+    """Damages copies of a sound `content`."""
+
+    def __init__(self, content: bytes, choose: random.Random) -> None:
+        self._content, self._choose = content, choose
+        self._tokens = [match.span() for match in TOKEN.finditer(content)]
+
+    def __call__(self) -> bytes:
+        """A damaged copy. A third have one token in another's place: well-formed for the most part, but wrong."""
+        if self._choose.random() < 0.33:
+            (start, end), (other, last) = self._choose.choice(self._tokens), self._choose.choice(self._tokens)
+            return self._content[:start] + self._content[other:last] + self._content[end:]
+        return self._torn()
+
+    def _torn(self) -> bytes:
+        content, choose = self._content, self._choose
+        for _ in range(choose.randint(1, 3)):
+            start = choose.randint(0, len(content))
+            end = min(len(content), start + choose.choice((0, 1, 1, 2, 8, 40)))
+            how = choose.random()
+            if how < 0.3:
+                instead = choose.choice(WORDS)
+            elif how < 0.5:
+                instead = choose.randbytes(choose.randint(1, 4))
+            elif how < 0.7:
+                other = choose.randint(0, len(content))
+                instead = content[other : other + choose.choice((1, 8, 60, 400))]
+            elif how < 0.8:
+                instead = content[start:end] * choose.choice((2, 3, 50))
+            elif how < 0.85:
+                return content[:start]
+            else:
+                instead = b""
+            content = content[:start] + instead + content[end:]
+        return content
 
 
 # ---- readers ----------------------------------------------------------------------------------------------
@@ -113,13 +156,21 @@ def read_source(source: Source) -> None:
             path = (source.tensors or Path()) / tensor if isinstance(tensor, str) else None
             return content_hash(read_tensor(path) if path else tensor), None
         except LakeprobeError as error:
-            return None, str(error)
+            return None, one_line(str(error))
 
-    FORMATS[source.format].read(source, content_of, lambda table, batch: batch.validate(full=True))
+    summary = FORMATS[source.format].read(source, content_of, lambda table, batch: batch.validate(full=True))
+    for note in summary.notes:
+        one_line(note)
 
 
-def dumps_found(folder: Path) -> Callable[[], None]:
-    """Reads what was found when the folder was sound: most of the time of a small dump is in looking for it."""
+def one_line(message: str) -> str:
+    if "\n" in message:
+        raise AssertionError(f"more than one line: {message!r}")
+    return message
+
+
+def sources_read(folder: Path) -> Call:
+    """Reads the sources that are found when all is sound: to look for a small dump takes longer than to read it."""
     sources = [source for run in locate(folder).runs for source in run.sources]
 
     def read() -> None:
@@ -137,15 +188,35 @@ def read_one_tensor(folder: Path) -> None:
 
 
 def read_tables(folder: Path) -> None:
-    for table in foreign_tables.gather(locate(folder).tables):
+    read_gathered(locate(folder).tables)
+
+
+def read_gathered(files: Iterable[TableFile]) -> None:
+    for table in foreign_tables.gather(files):
         _, batches = foreign_tables.read(table)
         for batch in batches:
             batch.validate(full=True)
 
 
+def tables_read(folder: Path) -> Call:
+    """Reads the result tables of a folder whose listing is known."""
+    listing = Listing(folder, sorted(path.name for path in folder.iterdir()), [], folder)
+    return lambda: read_gathered(foreign_tables.find(listing))
+
+
 def read_results(folder: Path) -> None:
+    with duckdb.connect() as connection:
+        result_texts(connection, folder)
+
+
+def results_read(folder: Path) -> Call:
+    """Reads msprobe's result files with one connection for all: to open one takes longer than to read a file."""
+    return partial(result_texts, duckdb.connect(), folder)
+
+
+def result_texts(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     for file in result_tables.find([folder]):
-        result_tables.texts(file, file.headers)
+        result_tables.texts(connection, file, file.headers)
 
 
 def read_archive(folder: Path) -> None:
@@ -173,6 +244,56 @@ def read_merge_config(folder: Path) -> None:
 
 def read_ir(folder: Path) -> None:
     mindspore_ir.frames_by_kernel([folder / "g.ir"])
+
+
+def sheet_read(folder: Path) -> Call:
+    """Reads a sheet of a workbook that is open: openpyxl takes many times longer to set up the rest."""
+    (path,) = folder.iterdir()
+    with sheets.opened_workbook(path) as workbook:
+        shared = workbook.worksheets[0]._shared_strings
+
+    def read() -> None:
+        with sheets.readable(path), path.open("rb") as file:
+            workbook._archive = sheets._BoundedZip(path, file)
+            sheet = ReadOnlyWorksheet(workbook, "S", SHEET, shared)
+            headers = table_files._head(sheet)
+            list(table_files._sheet_rows(path, sheet, len(headers)))
+
+    return read
+
+
+def styles_read(folder: Path) -> Call:
+    """Reads the styles of a workbook that is open."""
+    (path,) = folder.iterdir()
+    with sheets.opened_workbook(path) as workbook:
+        pass
+
+    def read() -> None:
+        with sheets.readable(path), sheets.no_warnings(), path.open("rb") as file:
+            apply_stylesheet(sheets._BoundedZip(path, file), workbook)
+
+    return read
+
+
+def archive_read(folder: Path) -> Call:
+    """Reads all members of an archive, without looking for dumps among them."""
+    (path,) = folder.iterdir()
+
+    def read() -> None:
+        if archive.is_archive(path):
+            with archive.opened(path) as top:
+                folders = [top]
+                for inner in folders:
+                    names = archive.names_in(inner, top)
+                    folders += [inner / name for name in names.folders]
+                    for name in names.files:
+                        with open_regular(inner / name) as file:
+                            file.read()
+
+    return read
+
+
+PARTS = {read_archive: archive_read, read_dumps: sources_read, read_tables: tables_read, read_results: results_read}
 
 
 # ---- seeds ------------------------------------------------------------------------------------------------
@@ -219,33 +340,62 @@ def _nodes() -> bytes:
 
 
 def _zip(name: str) -> Callable[[bytes], bytes]:
-    """What puts a content into a zip, as the member `name`, beside those of the workbook where it is one of its."""
+    """What puts a content into a zip, as the member `name`, beside the other parts where it is one of a workbook."""
+    others = {other: part for other, part in WORKBOOK.items() if name in WORKBOOK and other != name}
+    rest = io.BytesIO()
+    with zipfile.ZipFile(rest, "w") as whole:
+        for other, part in others.items():
+            whole.writestr(other, part)
 
     def packed(content: bytes) -> bytes:
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as whole:
-            for other, kept in WORKBOOK.items() if name.startswith("xl/") else ():
-                if other != name:
-                    whole.writestr(other, kept)
+        stream = io.BytesIO(rest.getvalue())
+        with zipfile.ZipFile(stream, "a") as whole:
             whole.writestr(name, content)
         return stream.getvalue()
 
     return packed
 
 
-def _workbook() -> dict[str, bytes]:
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    for row in (test_foreign_tables.COMPARE, [1, "a", None, 2.5, True] * 5):
-        book.active.append(row[: len(test_foreign_tables.COMPARE)])  # type: ignore[union-attr]
-    stream = io.BytesIO()
-    book.save(stream)
-    with zipfile.ZipFile(stream) as whole:
-        return {name: whole.read(name) for name in whole.namelist()}
+def _part(root: str, content: str, namespace: str = "spreadsheetml/2006/main", more: str = "") -> bytes:
+    """A part of a workbook, with no more than a reader needs."""
+    return f'<{root} xmlns="{SCHEMAS}/{namespace}"{more}>{content}</{root}>'.encode()
 
 
-WORKBOOK = _workbook()
+SCHEMAS = "http://schemas.openxmlformats.org"
+OF_WORKBOOK = f"{SCHEMAS}/officeDocument/2006/relationships"
+SHEET, STYLES, TEXTS = "xl/worksheets/sheet1.xml", "xl/styles.xml", "xl/sharedStrings.xml"
+HEADERS = test_foreign_tables.COMPARE
+CELLS_OF_SHEET = (
+    '<c t="n"><v>1</v></c><c t="s"><v>1</v></c><c/><c t="b"><v>1</v></c><c s="1"><v>45000.5</v></c>'
+    '<c t="str"><f>1+1</f><v>2</v></c><c t="e"><v>#N/A</v></c><c t="inlineStr"><is><t>a</t></is></c><c><v>1e300</v></c>'
+)
+KINDS = {"xl/workbook.xml": "sheet.main", SHEET: "worksheet", STYLES: "styles", TEXTS: "sharedStrings"}
+TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
+TYPES = "".join(f'<Override PartName="/{part}" ContentType="{TYPE.format(kind)}"/>' for part, kind in KINDS.items())
+HEAD = "".join(f'<c t="inlineStr"><is><t>{header}</t></is></c>' for header in HEADERS[:-1]) + '<c t="s"><v>0</v></c>'
+WORKBOOK = {
+    "[Content_Types].xml": _part("Types", TYPES, "package/2006/content-types"),
+    "xl/workbook.xml": _part(
+        "workbook", '<sheets><sheet name="S" sheetId="1" r:id="rId1"/></sheets>', more=f' xmlns:r="{OF_WORKBOOK}"'
+    ),
+    "xl/_rels/workbook.xml.rels": _part(
+        "Relationships",
+        f'<Relationship Id="rId1" Type="{OF_WORKBOOK}/worksheet" Target="/{SHEET}"/>',
+        "package/2006/relationships",
+    ),
+    TEXTS: _part("sst", "<si><t>Result</t></si><si><r><rPr/><t>rich </t></r><r><t>text</t></r></si>"),
+    STYLES: _part(
+        "styleSheet",
+        '<numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>'
+        '<fonts count="1"><font><sz val="11"/><b/></font></fonts><fills count="1"><fill><patternFill/></fill></fills>'
+        '<borders count="1"><border/></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0"/></cellStyleXfs>'
+        '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="164" fontId="0" xfId="0"/></cellXfs>',
+    ),
+    SHEET: _part(
+        "worksheet",
+        f'<dimension ref="A1:I2"/><sheetData><row r="1">{HEAD}</row><row r="2">{CELLS_OF_SHEET}</row></sheetData>',
+    ),
+}
 
 
 def _tar(files: dict[str, bytes]) -> bytes:
@@ -258,9 +408,8 @@ def _tar(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def _dump(indent: int | None) -> dict[str, bytes]:
-    names = ("dump.json", "stack.json", "construct.json")
-    return {name: test_damage.VALID[name, indent] for name in names}
+SMALL = json.dumps({"task": "statistics", "level": "L1", "framework": "pytorch", "data": {}}).encode()
+"""A dump.json that takes no time to read."""
 
 
 LINES = b"".join(
@@ -273,8 +422,7 @@ LINES = b"".join(
     )
 )
 SAVED = b'{"data": {"x": {"max": 1.0, "min": 0.5, "mean": 0.75, "norm": 2.0, "shape": [2]}}}'
-HEADERS = ",".join(test_foreign_tables.COMPARE)
-CSV = f"{HEADERS}\n{','.join('1' for _ in test_foreign_tables.COMPARE)}\n".encode()
+CSV = f"{','.join(HEADERS)}\n{','.join('1' for _ in HEADERS)}\n".encode()
 MSPROBE_HEADERS = (
     "NPU Name,Bench Name,NPU Dtype,Bench Dtype,NPU Tensor Shape,Bench Tensor Shape,Max diff,Min diff,Mean diff,"
     "L2norm diff,NPU max,NPU min,NPU mean,NPU l2norm,Bench max,Bench min,Bench mean,Bench l2norm,Result,Err_message"
@@ -293,36 +441,37 @@ PREFLIGHT = json.dumps({
     "weights": {"w": {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.0, "md5": "0" * 8}},
 }).encode()  # fmt: skip
 OLD = b'{"npu_path": "/tmp", "bench_path": "/tmp", "rank_id": [0], "common": false, "map_dict": {"a": "b"}}'
+KERNEL = "Add.Default_Add-op{}.0.0.1700000000000000"
 RESULT = "compare_result_rank0_20260102030405"
 
 TARGETS = {
-    "dump.json": Target(_dump(1), "dump.json", read_dumps),
-    "dump.json, flat": Target(_dump(None), "dump.json", read_dumps),
-    "stack.json": Target(_dump(1), "stack.json", read_dumps),
-    "construct.json": Target(_dump(1), "construct.json", read_dumps),
-    "debug.json": Target({"debug.json": test_damage.VALID["debug.json", 1]}, "debug.json", read_dumps),
+    "dump.json": Target({"dump.json": VALID["dump.json", 1]}, "dump.json", read_dumps),
+    "dump.json, flat": Target({"dump.json": VALID["dump.json", None]}, "dump.json", read_dumps),
+    "stack.json": Target({"dump.json": SMALL, "stack.json": VALID["stack.json", 1]}, "stack.json", read_dumps),
+    "construct.json": Target({"dump.json": SMALL, "construct.json": VALID["construct.json", 1]}, "construct.json",
+                             read_dumps),
+    "debug.json": Target({"debug.json": VALID["debug.json", 1]}, "debug.json", read_dumps),
     "SingleSave": Target({"data/x/step0/rank0/x.json": SAVED, "data/x/step0/rank0/x.x.npy": _npy()},
                          "data/x/step0/rank0/x.json", read_dumps),
     ".npy": Target({"x.npy": _npy()}, "x.npy", read_one_tensor),
     ".pt": Target({"x.pt": _pt()}, "x.pt", read_one_tensor),
-    "npy folder": Target({"x_float32_0.npy": _npy(), "y.pt": _pt()}, "x_float32_0.npy", read_dumps),
+    "npy folder": Target({"x_float32_{}.npy": _npy()}, "x_float32_{}.npy", read_dumps, at_once=64),
     "ptdbg": Target({"dump.pkl": LINES}, "dump.pkl", read_dumps),
-    "kernel dump": Target({"Add.Default_Add-op1.0.0.1700000000000000": test_acl.kernel_file(
-        [np.arange(4, dtype=np.float32)], [np.arange(3, dtype=np.int64)])},
-        "Add.Default_Add-op1.0.0.1700000000000000", read_dumps),
+    "kernel dump": Target({KERNEL: test_acl.kernel_file(
+        [np.arange(4, dtype=np.float32)], [np.arange(3, dtype=np.int64)])}, KERNEL, read_dumps, at_once=64),
     "statistic.csv": Target({"rank_0/Net/0/0/statistic.csv": STATISTICS}, "rank_0/Net/0/0/statistic.csv", read_dumps),
     "csv": Target({f"{RESULT}.csv": CSV}, f"{RESULT}.csv", read_tables),
     "csv.gz": Target({f"{RESULT}.csv.gz": CSV}, f"{RESULT}.csv.gz", read_tables, gzip.compress),
     "msprobe's csv": Target({f"{RESULT}.csv": MSPROBE}, f"{RESULT}.csv", read_results),
-    "xlsx sheet": Target({f"{RESULT}.xlsx": WORKBOOK["xl/worksheets/sheet1.xml"]}, f"{RESULT}.xlsx", read_tables,
-                         _zip("xl/worksheets/sheet1.xml")),
-    "xlsx styles": Target({f"{RESULT}.xlsx": WORKBOOK["xl/styles.xml"]}, f"{RESULT}.xlsx", read_tables,
-                          _zip("xl/styles.xml")),
-    "xlsx": Target({f"{RESULT}.xlsx": _zip("xl/worksheets/sheet1.xml")(WORKBOOK["xl/worksheets/sheet1.xml"])},
-                   f"{RESULT}.xlsx", read_tables),
-    "tar": Target({"d.tar": _tar(_dump(None))}, "d.tar", read_archive),
-    "tar.gz": Target({"d.tar.gz": _tar(_dump(None))}, "d.tar.gz", read_archive, lambda it: gzip.compress(it, 1)),
-    "zip": Target({"d.zip": _zip("d/dump.json")(test_damage.VALID["dump.json", None])}, "d.zip", read_archive),
+    "xlsx sheet": Target({f"{RESULT}.xlsx": WORKBOOK[SHEET]}, f"{RESULT}.xlsx", read_tables, _zip(SHEET),
+                         part=sheet_read),
+    "xlsx styles": Target({f"{RESULT}.xlsx": WORKBOOK[STYLES]}, f"{RESULT}.xlsx", read_tables, _zip(STYLES),
+                          part=styles_read),
+    "xlsx": Target({f"{RESULT}.xlsx": _zip(SHEET)(WORKBOOK[SHEET])}, f"{RESULT}.xlsx", read_tables),
+    "tar": Target({"d.tar": _tar({"dump.json": SMALL})}, "d.tar", read_archive),
+    "tar.gz": Target({"d.tar.gz": _tar({"dump.json": SMALL})}, "d.tar.gz", read_archive,
+                     lambda content: gzip.compress(content, 1)),
+    "zip": Target({"d.zip": _zip("d/dump.json")(SMALL)}, "d.zip", read_archive),
     "mapping": Target({"m.yaml": YAML}, "m.yaml", read_mapping),
     "compare.json": Target({"compare.json": OLD}, "compare.json", read_compare_json),
     "layout file": Target({"m.yaml": LAYOUT}, "m.yaml", read_layout),
@@ -348,55 +497,86 @@ def _too_long(*_: object) -> None:
     raise TooLongError
 
 
-def fuzz(name: str, seconds: float, seed: int) -> tuple[int, int, int]:
-    """How many inputs were tried, refused, and stumbled over."""
-    target, choose = TARGETS[name], random.Random(f"{name} {seed}")
-    tried = refused = failed = 0
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as home:
+@contextmanager
+def sound_files(target: Target) -> Iterator[Path]:
+    """A folder with the files of a reader, none of them damaged yet."""
+    with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "d"
         for file, content in target.files.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_bytes(target.packed(content) if file == target.damaged else content)
-        target.read(folder)  # what is sound is read
+            for name in target.names if file == target.damaged else [file]:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(target.packed(content) if file == target.damaged else content)
+        yield folder
+
+
+def fuzz(name: str, seconds: float, seed: int) -> Counter[str]:
+    """How many inputs a reader was given in that time, and how often it refused one or stumbled over it."""
+    target, choose = TARGETS[name], random.Random(f"{name} {seed}")
+    damage, count = Damage(target.files[target.damaged], choose), Counter(inputs=0, refused=0, stumbled=0)
+    with sound_files(target) as folder:
+        target.read(folder)
         quick = target.quick(folder)
+        gc.collect()
+        gc.freeze()  # a collection looks through all modules otherwise, and takes longer than an input
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            content = target.packed(damage(target.files[target.damaged], choose))
-            (folder / target.damaged).write_bytes(content)
-            signal.alarm(SECONDS_EACH)
-            try:
-                if tried % WHOLE_EVERY == 0:
-                    target.read(folder)
-                else:
-                    quick()
-            except (Exception, TooLongError) as error:  # noqa: BLE001 the one thing that is looked for
-                if isinstance(error, LakeprobeError) and "\n" not in str(error):
-                    refused += 1
-                    continue
-                failed += 1
-                FAILURES.mkdir(exist_ok=True)
-                (FAILURES / f"{name.replace(' ', '_')}-{seed}-{tried}").write_bytes(content)
-                if failed <= 3:
-                    traceback.print_exc()
-            finally:
-                signal.alarm(0)
-                tried += 1
-    return tried, refused, failed
+            contents = {file: target.packed(damage()) for file in target.names}
+            for file, content in contents.items():
+                (folder / file).write_bytes(content)
+            is_whole = choose.randrange(WHOLE_EVERY) == 0
+            outcome = tried(partial(target.read, folder) if is_whole else quick)
+            count[outcome] += 1
+            if outcome == "stumbled":
+                keep(contents.values(), f"{name.replace(' ', '_')}-{seed}-{count['inputs']}")
+            count["inputs"] += len(contents)
+    return count
+
+
+def tried(read: Call) -> str:
+    """What became of an input: read, refused in one line, or stumbled over."""
+    signal.alarm(SECONDS_EACH)
+    try:
+        try:
+            read()
+        except LakeprobeError as error:
+            one_line(str(error))
+            return "refused"
+    except (Exception, TooLongError):  # noqa: BLE001 the one thing that is looked for
+        traceback.print_exc()
+        return "stumbled"
+    finally:
+        signal.alarm(0)
+    return "read"
+
+
+def keep(contents: Iterable[bytes], stem: str) -> None:
+    KEPT.mkdir(exist_ok=True)
+    for number, content in enumerate(contents):
+        (KEPT / f"{stem}-{number}").write_bytes(content)
 
 
 def main() -> int:
-    """Give each reader its share of the time."""
-    seconds, names = float(sys.argv[1]), sys.argv[2:] or list(TARGETS)
+    """Give the readers their shares of the time."""
+    seconds = float(sys.argv[1])
+    tally = json.loads(TALLY.read_text()) if TALLY.is_file() else {}
+    unfinished = [name for name in TARGETS if tally.get(name, {}).get("inputs", 0) < ENOUGH]
+    names = sys.argv[2:] or unfinished or list(TARGETS)
+    seed, stumbled = secrets.randbits(32), 0
     signal.signal(signal.SIGALRM, _too_long)
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    seed, stumbled, total = int(time.time()), 0, 0
+    print(f"seed {seed}")
     for name in names:
-        tried, refused, failed = fuzz(name, seconds / len(names), seed)
-        print(f"{name:18} {tried:9} inputs, {refused:9} refused, {failed} stumbled over", flush=True)
-        stumbled, total = stumbled + failed, total + tried
-    print(f"{total} inputs in all, seed {seed}")
+        count = fuzz(name, seconds / len(names), seed)
+        stumbled += count["stumbled"]
+        tally[name] = dict(count + Counter(tally.get(name, {})))
+        KEPT.mkdir(exist_ok=True)
+        TALLY.write_text(json.dumps(tally, indent=1))
+        tried_here, in_all = count["inputs"], tally[name]["inputs"]
+        print(f"{name:22} {tried_here:9} inputs, {in_all:9} in all; {count['stumbled']} stumbled over", flush=True)
     return 1 if stumbled else 0
 
 
 if __name__ == "__main__":
+    if Path("/dev/shm").is_dir():
+        tempfile.tempdir = "/dev/shm"
     sys.exit(main())
