@@ -17,7 +17,7 @@ from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import table_files
 from lakeprobe.readers.sheets import readable
 from lakeprobe.readers.table_files import ENDINGS
-from lakeprobe.resources import quote_text
+from lakeprobe.resources import quote_identifier, quote_text
 from lakeprobe.system.files import expanded
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _headers(path: Path) -> tuple[str, ...]:
 def texts(connection: duckdb.DuckDBPyConnection, file: ResultFile, headers: Sequence[str]) -> pa.Table:
     """The columns `headers` of all rows, as texts; NULL where a cell is empty or the file has no such column.
 
-    `connection` is any that may read files; it takes longer to open one than to read a small file. Raises DumpError for a file that ends too early or has a row of another length.
+    `connection` is any that may read files; it takes longer to open one than to read a small file. Raises DumpError for
+    a file that ends too early or has a row of another length.
     """
     import pyarrow as pa
 
@@ -138,12 +139,12 @@ def texts(connection: duckdb.DuckDBPyConnection, file: ResultFile, headers: Sequ
 
 def _csv_texts(connection: duckdb.DuckDBPyConnection, file: ResultFile, headers: Sequence[str]) -> pa.Table:
     # columns by number: a header may be no name for DuckDB, with a NUL in it
-    types = ", ".join(f"'{place}': 'VARCHAR'" for place in range(len(file.headers)))
+    types = ", ".join(f"{quote_text(str(place))}: 'VARCHAR'" for place in range(len(file.headers)))
     source = (
         f"read_csv({quote_text(str(file.path))}, header = true, auto_detect = false, delim = ',', quote = '\"', "
         f"escape = '\"', max_line_size = {LONGEST_ROW}, columns = {{{types}}})"
     )
-    chosen = ", ".join(f'"{file.headers.index(header)}"' for header in headers)
+    chosen = ", ".join(quote_identifier(str(file.headers.index(header))) for header in headers)
     return connection.sql(f"SELECT {chosen} FROM {source}").to_arrow_table().rename_columns(headers)
 
 

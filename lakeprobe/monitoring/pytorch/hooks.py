@@ -224,8 +224,9 @@ class Hooks:
     def _gradient_hook(self, name: str, parameter: torch.Tensor, measure: Callable[[], None]) -> Callable[..., None]:
         """Return the hook of a gradient that has been accumulated.
 
-        In a job of several processes something may reduce it next, so it is measured at once. Otherwise it waits for the
-        end of this backward pass: measuring all gradients in one go takes half the time, because the caches are warm.
+        In a job of several processes something may reduce it next, so it is measured at once. Otherwise it waits for
+        the end of this backward pass: measuring all gradients in one go takes half the time, because the caches are
+        warm.
         """
 
         def hook(*_: Any) -> None:
