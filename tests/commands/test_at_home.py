@@ -200,7 +200,10 @@ def test_a_query_that_forgot_ctrl_c_is_asked_again() -> None:
 
 
 def test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it(lake: Path) -> None:
-    """Its task of DuckDB takes hours, and DuckDB looks for signals between tasks only."""
+    """Its task of DuckDB takes hours, and DuckDB looks for signals between tasks only.
+
+    DuckDB thinks at once that nearly all is done, so no share is shown.
+    """
     query = "with t as materialized (select range as row from range(2438)) select count(*) from t a, t b, t c, t d"
     command = [sys.executable, "-m", "lakeprobe", "sql", query, "--lake", str(lake)]
     ours, theirs = pty.openpty()
@@ -211,7 +214,7 @@ def test_a_long_query_says_how_long_it_runs_and_ctrl_c_ends_it(lake: Path) -> No
     os.close(theirs)
     said = b""
     try:
-        while b"running the query: 1 s" not in said:  # DuckDB thinks at once that nearly all is done: no share is shown
+        while not re.search(rb"running the query: [1-9]\d* s", said):  # a busy machine may skip a second
             said += os.read(ours, 4096)
         program.send_signal(signal.SIGINT)
         out, _ = program.communicate(timeout=30)
