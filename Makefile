@@ -94,7 +94,7 @@ ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports te
   tests/hostile tests/layouts tests/analysis \
   $(addprefix tests/lake/test_,upkeep.py atomicity.py together.py shards.py storage.py cluster.py log.py audits.py) \
   $(filter-out %/test_npy_pairs.py %/test_compare.py %/test_statistics.py,$(wildcard tests/compare/test_*.py)) \
-  $(addprefix tests/commands/test_,result_files.py analysis_commands.py odd_places.py) \
+  $(addprefix tests/commands/test_,result_files.py analysis_commands.py odd_places.py mapping_options.py looks.py) \
   tests/readers/test_foreign_tables.py tests/readers/test_archive.py
 ONCE_TESTS := tests/lake/test_compaction.py::test_no_answer_depends_on_the_form
 
