@@ -7,8 +7,8 @@
 WITH
     limits AS (
         SELECT
-            0.2 AS least, -- in logarithms, in four hundred steps: 0.05 % a step
-            3.0 AS errors -- standard errors of the change of slope
+            0.25 AS least, -- in logarithms, in four hundred steps: 0.06 % a step
+            4.0 AS errors -- standard errors of the change of slope
     ),
     numbered AS (
         SELECT *, (dense_rank() OVER (PARTITION BY rank ORDER BY step) - 1) // 20 AS twenty
