@@ -1,8 +1,9 @@
--- rising: a gradient or an activation that begins to grow steadily, beside the one that it kept to until then.
+-- rising: a gradient, an output or a logged number that begins to grow steadily, beside the one that it kept to until then.
 -- grain: one series, at the first step in which it grows
 -- From batch to batch, and while the network learns, the norms of a step go up and down together. So each is held
--- against the one whose ratio to it was the steadiest before. A defect makes one of them grow, and learning makes many:
--- so it also grows by more than half of all others do. Twenty steps are told by the median of their logarithms.
+-- against the one whose ratio to it was the steadiest before, or against nothing if it was steadier by itself. A defect
+-- makes one of them grow, and learning makes many: so it also grows by more than half of all others do. Twenty steps are
+-- told by the median of their logarithms.
 -- The standard error of a slope: M. G. Kendall and A. Stuart, The Advanced Theory of Statistics, vol. 2, §28.7.
 WITH
     limits AS (
@@ -92,11 +93,14 @@ WITH
         SELECT
             later.*,
             20 * later.slope AS growth,
-            (later.slope - before.slope) / sqrt(later.squared_error + before.squared_error) AS errors
-        FROM sides AS before
-        JOIN sides AS later USING (rank, name, point, onset, beside)
-        WHERE NOT before.is_after AND later.is_after
-        QUALIFY row_number() OVER (PARTITION BY rank, name, point, onset ORDER BY before.spread, beside) = 1
+            (later.slope - earlier.slope) / sqrt(later.squared_error + earlier.squared_error) AS errors
+        FROM sides AS earlier
+        JOIN sides AS later USING (rank, name, point, onset)
+        WHERE
+            NOT earlier.is_after
+            AND later.is_after
+            AND earlier.beside IS NOT DISTINCT FROM later.beside
+        QUALIFY row_number() OVER (PARTITION BY rank, name, point, onset ORDER BY earlier.spread, later.beside) = 1
     )
 SELECT
     rank,
