@@ -266,6 +266,7 @@ def _scalar(value: bool | int | float | str | None) -> dict[str, Any] | None:
 
 
 def _left_out(left_out: dict[str, str]) -> str:
-    shown = ", ".join(f"{name} ({kind})" for name, kind in list(left_out.items())[:_MOST_NAMED])
+    named = list(left_out.items())[:_MOST_NAMED]
+    shown = ", ".join(" ".join(f"{name} ({kind})".split()) for name, kind in named)  # a damaged name may have lines
     more = len(left_out) - _MOST_NAMED
     return f"left out, as they are no tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")

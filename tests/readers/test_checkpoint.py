@@ -274,6 +274,14 @@ def test_a_chunk_that_is_missing_or_outside(tmp_path: Path) -> None:
         read_distributed(folder)
 
 
+def test_a_damaged_type_is_named_in_one_line(tmp_path: Path) -> None:
+    path = checkpoints.ckpt(tmp_path / "x.ckpt", {"a": torch.ones(4), "b": torch.ones(2)})
+    path.write_bytes(path.read_bytes().replace(b"Float32", b"\nloat32", 1))
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        report = lake.ingest(path)
+    assert report.notes == ["run x.ckpt step 0 rank 0: left out, as they are no tensors, numbers or texts: a ( loat32)"]
+
+
 def test_a_damaged_checkpoint_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     path = checkpoints.safetensors(tmp_path / "x.safetensors", STATE)
     path.write_bytes(path.read_bytes()[:-1])
