@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.optim.optimizer as hooking
 from torch import distributed, nn
-from torch.autograd import Variable
 
 from lakeprobe.collect.pytorch.modules import accumulator
 from lakeprobe.errors import UsageError
@@ -42,7 +41,6 @@ class Hooks:
         }
         self._removals: list[Callable[[], None]] = []
         self._nodes: list[Any] = []
-        self._accumulated: list[tuple[str, torch.Tensor]] = []
         self._updates = 0
         if self.meter.wants("gradient_unreduced"):
             self._watch_gradients(guard)
@@ -72,7 +70,6 @@ class Hooks:
         the next micro step.
         """
         self._updates += 1
-        self._measure_accumulated()  # an optimizer may update within backward
         meter = self.meter
         if not meter.on:
             return
@@ -131,7 +128,6 @@ class Hooks:
 
     def take(self) -> list[Row]:
         """Return what was measured since the last call; the step is over."""
-        self._measure_accumulated()
         self._modules.check()
         return self.meter.take()
 
@@ -188,9 +184,8 @@ class Hooks:
     def _watch_gradients(self, guard: Guard) -> None:
         """Measure gradients when they are accumulated on this rank, ahead of what reduces them."""
         local = {name: parameter for name, parameter in self._parameters.items() if not hasattr(parameter, "to_local")}
-        measure = guard(self._measure_accumulated)
         for name, parameter in local.items():
-            hook = guard(self._gradient_hook(name, parameter, measure))
+            hook = guard(self._gradient_hook(name, parameter))
             if hasattr(parameter, _MAIN_GRADIENT):
                 node = accumulator(parameter)
                 self._nodes.append(node)  # the hooks live as long as the node
@@ -221,31 +216,13 @@ class Hooks:
         module.foreach_reduce = reducing
         self._removals.append(lambda: setattr(module, "foreach_reduce", reduce))
 
-    def _gradient_hook(self, name: str, parameter: torch.Tensor, measure: Callable[[], None]) -> Callable[..., None]:
-        """Return the hook of a gradient that has been accumulated.
-
-        In a job of several processes something may reduce it next, so it is measured at once. Otherwise it waits for
-        the end of this backward pass: measuring all gradients in one go takes half the time, because the caches are
-        warm.
-        """
-
+    def _gradient_hook(self, name: str, parameter: torch.Tensor) -> Callable[..., None]:
         def hook(*_: Any) -> None:
             gradient = _gradient(parameter)
-            if not self.meter.on or gradient is None:
-                return
-            self._accumulated.append((name, gradient))
-            if distributed.is_available() and distributed.is_initialized():
-                measure()
-            elif len(self._accumulated) == 1:
-                Variable._execution_engine.queue_callback(measure)
+            if self.meter.on and gradient is not None:
+                self.meter.measure(name, "gradient_unreduced", gradient, self.meter.count(name, "unreduced"))
 
         return hook
-
-    def _measure_accumulated(self) -> None:
-        """Measure the gradients that were accumulated since the last call."""
-        accumulated, self._accumulated = self._accumulated, []
-        for name, gradient in accumulated:
-            self.meter.measure(name, "gradient_unreduced", gradient, self.meter.count(name, "unreduced"))
 
     def _moments(self, moment: str = "exp_avg") -> Iterator[tuple[str, torch.Tensor]]:
         """Yield a moment of each parameter that has one."""
