@@ -1,9 +1,10 @@
 """Single statements of sql/ on a few rows: the cases are in the YAML files beside this one.
 
 A file names a `stage`, a file of sql/ without its ending, and has `cases`. A case gives rows to the tables that the
-stage reads and lists the rows that come out, with the columns that it asserts; their order counts if the case is
-`ordered`. Columns that a given row does not name have the value of `defaults`, else NULL. The tables of two units and
-what is joined of them have the columns of schemas/; the columns of others are in `tables`.
+stage reads, and values to its `variables` and `parameters`. It lists the rows that come out, with the columns that it
+asserts; their order counts if the case is `ordered`. Columns that a given row does not name have the value of
+`defaults`, else NULL. The tables of two units and what is joined of them have the columns of schemas/; the columns of
+others are in `tables`.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def test_stage(file: dict[str, Any], case: dict[str, Any], connection: duckdb.Du
         fill(connection, name, [defaults | row for row in rows])
     for name, value in case.get("variables", {}).items():
         set_variable(connection, name, value)
-    relation = connection.execute(resources.sql(file["stage"]))
+    relation = connection.execute(resources.sql(file["stage"]), case.get("parameters"))
     names = [column for column, *_ in relation.description]
     found = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
     expected = case["expect"]
