@@ -86,5 +86,6 @@ ORDER BY
     heading,
     if(heading = 'worst', worth, NULL),
     chosen.step,
-    chosen.finding = 'different' AND regexp_matches(op, '^((Mint)?Distributed|communication)\.'),
+    chosen.finding = 'different'
+    AND regexp_matches(coalesce(results.target_op, results.golden_op), '^((Mint)?Distributed|communication)\.'),
     chosen.rank
