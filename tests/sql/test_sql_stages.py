@@ -1,10 +1,9 @@
-"""Single statements of sql/ on a few rows: the cases are in the YAML files beside this one.
+"""Single statements of sql/ on a few rows. The cases of sql/FOLDER/STAGE.sql are in FOLDER/STAGE.yaml beside this file.
 
-A file names a `stage`, a file of sql/ without its ending, and has `cases`. A case gives rows to the tables that the
-stage reads, and values to its `variables` and `parameters`. It lists the rows that come out, with the columns that it
-asserts; their order counts if the case is `ordered`. Columns that a given row does not name have the value of
-`defaults`, else NULL. The tables of two units and what is joined of them have the columns of schemas/; the columns of
-others are in `tables`.
+A case gives rows to the tables that the stage reads, and values to its `variables` and `parameters`. It lists the rows
+that come out, with the columns that it asserts; their order counts if the case is `ordered`. Columns that a given row
+does not name have the value of `defaults`, else NULL. The columns of a table are today's (tables.py), unless the file
+lists them under `tables`.
 """
 
 from __future__ import annotations
@@ -16,73 +15,58 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
+import tables
 import yaml
 
-from lakeprobe import resources, schema
+from lakeprobe import resources
 from lakeprobe.lake.connection import connect, set_variable
 
 HERE = Path(__file__).parent
-SQL = HERE.parents[1] / "sql"
-OF_UNITS = {
-    "target_ops": "FROM unit_ops(getvariable('unit') || '/')",
-    "golden_ops": "FROM unit_ops(getvariable('unit') || '/')",
-    "target_leaves": "FROM unit_leaves(getvariable('unit') || '/')",
-    "golden_leaves": "FROM unit_leaves(getvariable('unit') || '/')",
-    "pairing": "SELECT 0 AS row, 0 AS target_row, 0 AS golden_row, '' AS matched_by WHERE false",
-}
-"""Tables without rows, made as a comparison makes them."""
+
+
+def files() -> dict[str, dict[str, Any]]:
+    """The files of cases, by stage."""
+    return {
+        path.relative_to(HERE).with_suffix("").as_posix(): yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in sorted(HERE.glob("*/**/*.yaml"))
+    }
+
+
+FILES = files()
 
 
 def cases() -> list[Any]:
-    found = []
-    for path in sorted(HERE.glob("*.yaml")):
-        text = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for case in text["cases"]:
-            found.append(pytest.param(text, case, id=f"{text['stage']}-{case['name']}"))
-    return found
+    return [
+        pytest.param(stage, file, case, id=f"{stage}-{case['name']}")
+        for stage, file in FILES.items() for case in file["cases"]
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the macros of a comparison, and its tables without rows."""
-    folder = tmp_path_factory.mktemp("unit")
-    for name in ("ops", "tensors"):
-        pq.write_table(schema.arrow_schema(name).empty_table(), folder / f"{name}.parquet")
-    with connect(threads=1) as connection:
-        define_all_macros(connection)
-        set_variable(connection, "unit", str(folder))
-        for name, query in OF_UNITS.items():
-            connection.execute(f"CREATE TABLE {name} AS {query}")
-        connection.execute(f"CREATE TABLE paired AS {resources.sql('compare/paired')}")
-        connection.execute("CREATE TABLE comparison_kind AS SELECT 'statistics' AS kind, false AS cross_framework")
-        connection.execute(f"CREATE TABLE thresholds AS {resources.sql('judge/thresholds')}")
-        yield connection
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, duckdb.DuckDBPyConnection]]:
+    """A connection to the tables of a comparison, and one to those of a lake, each without rows."""
+    with connect(threads=1) as comparison, connect(threads=1) as analysis:
+        found = {"comparison": comparison, "analysis": analysis}
+        for world, connection in found.items():
+            tables.prepare(connection, world, tmp_path_factory.mktemp(world))
+        yield found
 
 
 @pytest.fixture
-def connection(database: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same with the thresholds as they are within one framework; what a test makes of it is undone."""
-    for name, value, _ in database.execute("FROM thresholds").fetchall():
-        set_variable(database, name, value)
-    database.begin()
-    yield database
-    database.rollback()
-
-
-def define_all_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Define the macros of sql/macros but those of reports. Some name others, which must be there first."""
-    waiting = sorted(path for path in (SQL / "macros").glob("*.sql") if not path.name.startswith("cell_"))
-    while waiting:
-        failed = []
-        for path in waiting:
-            try:
-                connection.execute(path.read_text(encoding="utf-8"))
-            except duckdb.Error:
-                failed.append(path)
-        assert len(failed) < len(waiting), failed
-        waiting = failed
+def connection(
+    databases: dict[str, duckdb.DuckDBPyConnection], request: pytest.FixtureRequest
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the tables that the stage reads, and with default thresholds; what a test does is undone."""
+    stage, file = request.getfixturevalue("stage"), request.getfixturevalue("file")
+    world = tables.world_of(stage)
+    found = databases[world]
+    for name, value, _ in found.execute("FROM thresholds").fetchall():
+        set_variable(found, name, value)
+    tables.create(found, world, resources.sql(stage), frozenset(file.get("tables", {})))
+    found.begin()
+    yield found
+    found.rollback()
 
 
 def fill(connection: duckdb.DuckDBPyConnection, name: str, rows: list[dict[str, Any]]) -> None:
@@ -100,17 +84,16 @@ def shown(row: dict[str, Any]) -> str:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "case"), cases())
-def test_stage(file: dict[str, Any], case: dict[str, Any], connection: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize(("stage", "file", "case"), cases())
+def test_stage(stage: str, file: dict[str, Any], case: dict[str, Any], connection: duckdb.DuckDBPyConnection) -> None:
     for name, columns in file.get("tables", {}).items():
-        types = ", ".join(f"{resources.quote_identifier(column)} {type_}" for column, type_ in columns.items())
-        connection.execute(f"CREATE OR REPLACE TABLE {name} ({types})")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({tables.columns(columns)})")
     for name, rows in case["given"].items():
         defaults = file.get("defaults", {}).get(name, {})
         fill(connection, name, [defaults | row for row in rows])
     for name, value in case.get("variables", {}).items():
         set_variable(connection, name, value)
-    relation = connection.execute(resources.sql(file["stage"]), case.get("parameters"))
+    relation = connection.execute(resources.sql(stage), case.get("parameters"))
     names = [column for column, *_ in relation.description]
     found = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
     expected = case["expect"]
@@ -123,9 +106,14 @@ def test_stage(file: dict[str, Any], case: dict[str, Any], connection: duckdb.Du
 
 
 def test_every_case_is_of_a_file_and_asserts_something() -> None:
-    assert cases()
-    for path in HERE.glob("*.yaml"):
-        text = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert (SQL / f"{text['stage']}.sql").is_file(), path.name
-        assert any(case["expect"] for case in text["cases"]), path.name
+    assert FILES
+    for stage, file in FILES.items():
+        assert (tables.SQL / f"{stage}.sql").is_file(), stage
+        assert any(case["expect"] for case in file["cases"]), stage
     assert shown({"a": math.nan}) == shown({"a": math.nan})
+
+
+def test_every_table_that_is_made_has_a_statement() -> None:
+    for world in ("comparison", "analysis"):
+        for name, maker in tables.makers(world).items():
+            assert isinstance(maker, dict) or (tables.SQL / f"{maker}.sql").is_file(), name
