@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINDSPORE := .venv-mindspore
 TRUTH := .venv-truth
+NATIVE := hatch_build.py $(wildcard native/*.c)
 SECONDS := 600
 FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tests/readers/test_columns.py \
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
@@ -19,7 +20,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
 
 .PHONY: environments demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
 
-$(VENV)/ready: pyproject.toml
+$(VENV)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -80,7 +81,7 @@ environments: $(MINDSPORE)/ready
 endif
 environments: $(VENV)/ready
 
-$(MINDSPORE)/ready: pyproject.toml
+$(MINDSPORE)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(MINDSPORE)
 	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\([^",]*\).*/\1==\2/p' pyproject.toml > $(MINDSPORE)/oldest.txt
 	$(MINDSPORE)/bin/python -m pip install --quiet --constraint $(MINDSPORE)/oldest.txt \
@@ -121,7 +122,7 @@ bench: $(VENV)/ready
 # torchvision comes without what it asks for. MODELS, NOISES and METHODS narrow what is run (make truth NOISES=npu),
 # SAMPLE=4 draws four defects of each model and noise by chance (SEED=1 draws others), NO_REPEAT=1 asks without a repeat only,
 # RECOUNT=1 asks again what was asked of an earlier lakeprobe, DOCS=1 writes docs/accuracy.md.
-$(TRUTH)/ready: pyproject.toml
+$(TRUTH)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(TRUTH)
 	$(TRUTH)/bin/python -m pip install --quiet --upgrade pip
 	$(TRUTH)/bin/python -m pip install --quiet --editable . torch==2.13.0 transformers pillow

@@ -32,6 +32,7 @@ def _program() -> Iterator[Fact]:
     import sys
     from importlib.metadata import version
 
+    from lakeprobe.system import native
     from lakeprobe.version import __version__
     from lakeprobe.work import default_jobs
 
@@ -40,6 +41,7 @@ def _program() -> Iterator[Fact]:
     yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}, {default_jobs()} cores"
     for package in ("duckdb", "pyarrow", "numpy", "typer"):
         yield package, version(package)
+    yield "functions in C", native.state()
 
 
 _EXTRAS = {"torch": "torch", "mindspore": "mindspore", "jupyter": "ipython", "plot": "matplotlib"}

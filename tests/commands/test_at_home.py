@@ -22,6 +22,7 @@ from lakeprobe import commands, diagnostics
 from lakeprobe.commands.layout import GROUPS
 from lakeprobe.lake.connection import query_errors
 from lakeprobe.lake.interrupting import heeding_ctrl_c, interruptible
+from lakeprobe.system import native
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +247,7 @@ def test_doctor(lake: Path) -> None:
     facts = dict(re.findall(r"^([\w ]+?)  +(.*)$", done.out, re.MULTILINE))
     assert facts["runs"] == "2, of 2 units"
     assert facts["comparisons"] == "1"
+    assert facts["functions in C"] == native.state()
     assert (facts["collecting"], facts["left over"]) == ("nothing", "nothing")
     assert re.fullmatch(r"writes \d+ MB/s; a small file takes [\d.]+ ms", facts["disk"])
     assert facts["lake"] == str(lake)
