@@ -19,6 +19,14 @@ MOST_FOLDERS = 200_000
 MOST_LINKS = 10_000
 """Links to folders that are followed."""
 
+# ---- lakes ------------------------------------------------------------------------------------------------
+
+LARGEST_RECORD = 512 * MIB
+"""Bytes of a record of a lake, such as a file of its log. One that names 100 000 units has 30 million."""
+
+LARGEST_NUMBER = (1 << 31) - 1
+"""A step or a rank, which are INTEGER columns."""
+
 # ---- JSON -------------------------------------------------------------------------------------------------
 
 LARGEST_ENTRY = 64 * MIB

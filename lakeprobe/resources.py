@@ -40,7 +40,7 @@ def examples() -> dict[str, Path]:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what the YAML file `path` holds. For files that lakeprobe wrote; `strict_yaml` reads users'.
+    """Return what the YAML file `path` holds. For files of lakeprobe; `strict_yaml` reads users' and those of lakes.
 
     Raises OSError, UnicodeDecodeError and yaml.YAMLError.
     """

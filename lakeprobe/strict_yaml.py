@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from lakeprobe.bounds import DEEPEST_MAPPING, LARGEST_MAPPING, MOST_NAMES
+from lakeprobe.bounds import DEEPEST_MAPPING, LARGEST_MAPPING, LARGEST_RECORD, MOST_NAMES
 from lakeprobe.errors import UsageError
-from lakeprobe.system.files import open_regular
+from lakeprobe.system.files import open_regular, read_bounded
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -72,6 +73,26 @@ def read(path: Path) -> Node | None:
         return _document(path, events)
     except yaml.YAMLError as error:
         raise _not_yaml(path, text, error) from None
+
+
+def read_record(path: Path) -> Any:
+    """Return what a YAML file holds that lakeprobe wrote into a lake, which may have come from elsewhere since.
+
+    It has at most LARGEST_RECORD bytes, and merges no mappings, which could double with each line. Raises OSError and
+    ValueError.
+    """
+    try:
+        return yaml.load(read_bounded(path, LARGEST_RECORD), Loader=_RecordLoader)  # noqa: S506 it is a safe one
+    except (yaml.YAMLError, AttributeError, LookupError, RecursionError) as error:  # PyYAML raises them for bad scalars
+        raise ValueError("it is not YAML as lakeprobe writes it") from error
+
+
+class _RecordLoader(_LOADER):  # type: ignore[valid-type,misc]
+    """A safe loader without merge keys."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+            raise yaml.YAMLError("a merge key")
 
 
 def _text(path: Path) -> str:

@@ -15,6 +15,7 @@ a unit of it (`lakeprobe.journals.recovery`).
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -25,10 +26,12 @@ from typing import Any
 
 import msgspec
 
+from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.system import files
+from lakeprobe.system.files import open_regular
 
 _REASON = "set_aside"
 """The file next to a journal that says why no unit can be made of it."""
@@ -101,20 +104,21 @@ def folder_of(lake: Path, key: UnitKey) -> Path:
 
 def folders(lake: Path) -> list[Path]:
     """Return the folders in which units are being collected, or were until their process ended."""
-    return sorted(layout.collecting_folder(lake).glob("*/"))
+    return sorted(path for path in layout.collecting_folder(lake).glob("*/") if not path.is_symlink())
 
 
 def set_aside(folder: Path) -> str | None:
     """Return why no unit can be made of the journal in `folder`. None if no reason has been found."""
     try:
-        return (folder / _REASON).read_text(encoding="utf-8").strip()
-    except OSError:
+        return files.read_bounded(folder / _REASON, MIB).decode(errors="replace").strip()
+    except (OSError, ValueError):
         return None
 
 
 def put_aside(folder: Path, reason: str) -> None:
     """Write next to the journal in `folder` why no unit can be made of it. Does nothing if that cannot be written."""
     with suppress(OSError):
+        (folder / _REASON).unlink(missing_ok=True)  # it may be a link
         (folder / _REASON).write_text(reason + "\n", encoding="utf-8")
 
 
@@ -143,8 +147,10 @@ class Journal:
         """Begin a journal. Raises OSError, and LakeError if another process collects this unit."""
         self.folder = folder_of(lake, head.key)
         self.unit_folder = self.folder / "unit"
+        files.refuse_links(lake, [str((self.folder / "journal").relative_to(lake))])
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._file = (self.folder / "journal").open("ab", buffering=0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        self._file = os.fdopen(files.open_own(self.folder / "journal", flags), "ab", buffering=0)
         if not files.lock(self._file) or self._file.tell():
             self._file.close()
             raise LakeError(f"{lake}: another process collects {head.key}; give each process its own rank, or run")
@@ -180,7 +186,7 @@ def taken(folder: Path, wait: bool) -> Iterator[Path | None]:
     """
     path = folder / "journal"
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         yield None
         return
@@ -208,10 +214,11 @@ def batches(path: Path) -> Iterator[Batch]:
 
 
 def _records(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         while len(start := file.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(start)
-            payload = file.read(length)
-            if len(payload) < length:
+            if length > size - file.tell():
                 return
+            payload = file.read(length)
             yield payload

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from lakeprobe import resources
+from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, unknown
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
@@ -106,7 +106,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         raise unknown(snapshot.lake, "comparison", name, layout.comparisons(snapshot))
     path = folder / DESCRIPTION_FILE
     try:
-        described = resources.read_yaml(path)
+        described = strict_yaml.read_record(path)
         version = described.get("version", 0)
         if version > COMPARISON_VERSION:
             raise LakeError(
@@ -121,7 +121,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
             name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
             incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
         )  # fmt: skip
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
 
 

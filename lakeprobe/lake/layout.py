@@ -33,7 +33,7 @@ from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import log
 from lakeprobe.lake.log import Snapshot
 
-_NAME = re.compile(r"[\w.+ -]*[\w+]", re.UNICODE)
+_NAME = re.compile(log.OWN_NAME)
 _LONGEST_NAME = 200
 _SERIES = re.compile(r"series/run=(?P<run>[^/]+)/rank=(?P<rank>\d+)/part=(?P<part>\d+)")
 _UNIT = re.compile(r"run=(?P<run>[^/]+)(/step=(?P<step>\d+))?(/rank=(?P<rank>\d+))?")
@@ -270,7 +270,7 @@ def _names(lake: Path | Snapshot, kind: str) -> list[str]:
 
 def check_name(name: str, what: str) -> str:
     """Return `name` if it can name a run or comparison (letters, digits, blanks and . _ + -). Raises UsageError."""
-    if not _NAME.fullmatch(name) or name.startswith(".") or len(name) > _LONGEST_NAME:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise UsageError(
             f"{name!r} cannot name a {what}: use letters, digits, blanks and . _ + - only, not a dot at either end"
         )

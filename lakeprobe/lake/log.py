@@ -28,27 +28,34 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.bounds import LARGEST_NUMBER, LARGEST_RECORD
 from lakeprobe.errors import LakeError
 from lakeprobe.system import files, owner, storage
 from lakeprobe.system.storage import RemotePath
 from lakeprobe.version import __version__
 
-_PUBLICATION = re.compile(r"(\d{10})\.json")
-_STATE = re.compile(r"(\d{10})\.state\.json")
+_PUBLICATION = re.compile(r"([0-9]{10})\.json")
+_STATE = re.compile(r"([0-9]{10})\.state\.json")
+_LAST = 9_999_999_999
 _STATE_EVERY = 64
 """The state is written after this many publications. Reading that many files takes less time than starting Python."""
 DRAFT = ".draft-"
 """The prefix of a file that is to become one of the log. The name ends with the owner name of its process."""
-_COMPACTED = r"run=[^/]+/(?:step|rank)=\d+"
+OWN_NAME = r"(?!\.)[\w.+ -]*[\w+]"
+"""A name that a user may give to a run, a comparison and the like. `lakeprobe.lake.layout.check_name` says so."""
+_FILE_NAME = re.compile(r"[\w+,= -][\w.+,= -]*")
+_NUMBER = "(?:0|[1-9][0-9]{0,9})"
+_COMPACTED = rf"run={OWN_NAME}/(?:step|rank)={_NUMBER}"
 _THING = (
-    rf"run=[^/]+/step=\d+/rank=\d+|{_COMPACTED}"
-    r"|series/run=[^/]+/rank=\d+/part=\d+"
-    r"|comparisons/comparison=[^/]+|noise/noise=[^/]+|tables/table=[^/]+"
-    r"|verifications/verification=[^/]+|perturbations/perturbation=[^/]+"
+    rf"run={OWN_NAME}/step={_NUMBER}/rank={_NUMBER}|{_COMPACTED}"
+    rf"|series/run={OWN_NAME}/rank={_NUMBER}/part={_NUMBER}"
+    rf"|(?:comparisons/comparison|noise/noise|tables/table|verifications/verification)={OWN_NAME}"
+    rf"|perturbations/perturbation={OWN_NAME}(?:,step={_NUMBER},rank={_NUMBER})?"
 )
 _NAME = re.compile(_THING)
-_UNIT = re.compile(r"(?P<run>run=[^/]+)/step=(?P<step>\d+)/rank=(?P<rank>\d+)")
-_PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>[^/]+)\.parquet")
+_NUMBERED = re.compile(r"(?:step|rank|part)=([0-9]+)")
+_UNIT = re.compile(rf"(?P<run>run={OWN_NAME})/step=(?P<step>{_NUMBER})/rank=(?P<rank>{_NUMBER})")
+_PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>{OWN_NAME})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,8 @@ def append(
     adopt(lake)
     while True:
         known = _read(lake)
+        if known.following > _LAST:
+            raise LakeError(f"{folder_of(lake)} has no number left for a publication; nothing was changed")
         before(known.snapshot)
         if _create(lake, known.following, what, put, removed):
             if known.following % _STATE_EVERY == 0:
@@ -156,11 +165,18 @@ def adopt(lake: Path) -> None:
 
 
 def damaged(lake: Path) -> list[Path]:
-    """Return the publications that cannot be read.
+    """Return the publications and states that cannot be read.
 
     On a file system without hard links, a process that dies while it writes leaves such a file.
     """
-    return [path for number in _numbers(lake)[0] if _load(path := _file(lake, number)) is None]
+    numbers, states = _numbers(lake)
+    paths = [*(_file(lake, number) for number in numbers), *(_state_file(lake, number) for number in states)]
+    return [path for path in paths if _is_no_file(path) or _load(path) is None]
+
+
+def _is_no_file(path: Path) -> bool:
+    """Return whether something else is in the place of a file of the log, which no reader takes for one."""
+    return not path.is_file()
 
 
 def rebuild(lake: Path) -> list[str]:
@@ -170,7 +186,7 @@ def rebuild(lake: Path) -> list[str]:
     thing counts.
     """
     broken = damaged(lake)
-    known = read(lake).places
+    known = {} if any(map(_is_no_file, broken)) else read(lake).places
     found = from_folders(lake) if broken or not _numbers(lake)[0] else known
     found = {name: place for name, place in found.items() if _is_whole(lake, place)}
     put = {name: place for name, place in found.items() if known.get(name) != place}
@@ -224,7 +240,7 @@ def _is_last(lake: Path, known: _Known) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    stat = path.stat()
+    stat = path.lstat()
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
@@ -255,7 +271,7 @@ def _numbers(lake: Path) -> tuple[list[int], list[int]]:
     publications, states = (
         sorted(int(found[1]) for name in names if (found := kind.fullmatch(name))) for kind in (_PUBLICATION, _STATE)
     )
-    return publications, states
+    return publications, [number for number in states if publications and number <= publications[-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +283,14 @@ class _Entry:
 
 
 def _load(path: Path) -> _Entry | None:
-    """Return the content of a file of the log. None if it is truncated. Places outside the lake are left out."""
+    """Return the content of a file of the log. None if it is damaged, or names what no release puts into a lake."""
     try:
-        entry = json.loads(path.read_bytes())
+        entry = json.loads(files.read_bounded(path, LARGEST_RECORD))
         put = {name: _place(*described) for name, described in entry["put"].items()}
         removed = tuple(map(str, entry.get("removed", ())))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
         return None
-    return _Entry({name: place for name, place in put.items() if _is_ours(name, place)}, removed)
+    return _Entry(put, removed) if all(_is_ours(name, place) for name, place in put.items()) else None
 
 
 def _place(path: str, inside: list[str], held: Iterable[int] = (), stale: Iterable[int] = ()) -> Place:
@@ -282,9 +298,39 @@ def _place(path: str, inside: list[str], held: Iterable[int] = (), stale: Iterab
 
 
 def _is_ours(name: str, place: Place) -> bool:
-    inside = (file for file in place.files if file.startswith("/") or ".." in file.split("/"))
-    is_known = _NAME.fullmatch(name) is not None and is_compacted(name) == bool(place.held)
-    return is_known and is_place(place.path) and next(inside, None) is None
+    """Return whether a thing can be at a place: in the folder of its own name, each file there once."""
+    numbers = (*place.held, *place.stale)
+    return (
+        is_thing(name)
+        and is_compacted(name) == bool(place.held)
+        and _thing_at(place.path) == name
+        and is_place(place.path)
+        and len({*place.files}) == len(place.files)
+        and all(map(is_inside, place.files))
+        and len({*numbers}) == len(numbers)
+        and all(0 <= number <= LARGEST_NUMBER for number in numbers)
+    )
+
+
+def is_thing(name: str) -> bool:
+    """Return whether a lake can have something of this `name`."""
+    is_one = _NAME.fullmatch(name) is not None and all(map(_is_short, name.split("/")))
+    return is_one and all(int(number) <= LARGEST_NUMBER for number in _NUMBERED.findall(name))
+
+
+def _thing_at(path: str) -> str | None:
+    """Return the name of the thing whose place is at `path`."""
+    found = _PLACE.fullmatch(path)
+    return found and (found["name"] or f"tables/table={found['table']}")
+
+
+def is_inside(file: str) -> bool:
+    """Return whether `file`, relative to a folder of a lake, is a path in it that a lake can have."""
+    return all(_FILE_NAME.fullmatch(part) and _is_short(part) for part in file.split("/"))
+
+
+def _is_short(part: str) -> bool:
+    return len(part.encode()) <= files.LONGEST_NAME
 
 
 def has_publication(path: str) -> bool:
@@ -449,10 +495,10 @@ def write_held(folder: Path, place: Place) -> None:
 def _held(path: Path) -> dict[str, tuple[int, ...]]:
     """Return what a compacted step or rank holds and what is stale in it. Empty for another or a damaged folder."""
     try:
-        described = json.loads(path.read_bytes())
+        described = json.loads(files.read_bounded(path, LARGEST_RECORD))
         held = described["held"] if "held" in described else described["ranks"]  # which older releases wrote
         return {"held": tuple(map(int, held)), "stale": tuple(map(int, described["stale"]))}
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return {}
 
 
@@ -486,7 +532,10 @@ def from_folders(lake: Path) -> dict[str, Place]:
         for folder in lake.glob(pattern):
             name = str(folder.relative_to(lake))
             newest = max((path.parent for path in folder.glob(f"*/{sign}")), default=folder)
-            place = place_of(lake, str(newest.relative_to(lake)))
+            path = str(newest.relative_to(lake))
+            if files.link_above(lake, f"{path}/{sign}"):  # what is behind a link is not ours
+                continue
+            place = place_of(lake, path)
             if (newest / sign).exists() and _is_ours(name, place):
                 found[name] = place
     for file in lake.glob("tables/*.parquet"):

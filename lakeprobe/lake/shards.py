@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import staging, store
+from lakeprobe.lake import log, staging, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.staging import Session
 from lakeprobe.output import ranges
@@ -134,6 +135,7 @@ def keep(
     inside = {place: str(path.relative_to(session.folder)) for place, path in put.items()}
     content = {"identity": session.publication, "plan": plan, "put": inside, "described": described}
     _write(session.folder / _FILE, content)
+    files.refuse_links(session.lake, [str(folder.relative_to(session.lake))])
     changed = files.make_folders(folder.parent)
     _remove(session.lake, folder)
     session.folder.rename(folder)
@@ -147,7 +149,8 @@ def pending(lake: Path) -> list[Pending]:
     working: dict[tuple[str, str, int], dict[int, float]] = {}
     for file in (lake / _FOLDER).glob(f"*/of=*/shard=*/{_FILE}"):
         found = _PLACE.fullmatch(str(file.parent.relative_to(lake / _FOLDER)))
-        if found and (kept := _read(file, Shard(int(found["count"]), int(found["index"])))):
+        is_ours = found and files.link_above(lake, str(file.relative_to(lake))) is None
+        if found and is_ours and (kept := _read(file, Shard(int(found["count"]), int(found["index"])))):
             finished.setdefault((found["kind"], found["name"], kept.shard.count), []).append(kept)
     for session, silent in staging.sessions(lake):
         found = _PLACE.fullmatch(str(_load(session / _FILE).get("place", "")))
@@ -245,8 +248,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        content = json.loads(files.read_bounded(path, LARGEST_RECORD))
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -255,11 +258,13 @@ def _read(path: Path, shard: Shard) -> Finished | None:
     """Return what a shard kept. None if its file is damaged."""
     content = _load(path)
     try:
-        return Finished(
-            shard, path.parent, content["identity"], content["plan"], dict(content["put"]), content["described"]
-        )
+        put = {str(place): str(folder) for place, folder in dict(content["put"]).items()}
+        described = dict(content["described"])
+        finished = Finished(shard, path.parent, str(content["identity"]), str(content["plan"]), put, described)
     except (KeyError, TypeError, ValueError):
         return None
+    is_inside = all(map(log.is_inside, (*put, *put.values())))
+    return finished if is_inside else None
 
 
 def _link(folder: Path, target: Path) -> None:
@@ -275,6 +280,7 @@ def _link(folder: Path, target: Path) -> None:
 
 def _remove(lake: Path, folder: Path) -> None:
     """Remove a shard's folder. It is renamed first, so that nobody takes part of it for the whole."""
+    files.refuse_links(lake, [str(folder.relative_to(lake))])
     if folder.exists():
         hidden = staging.hidden(lake, f"replaced-{time.time_ns()}")
         with suppress(FileNotFoundError):  # another process removes it

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, log, store
 from lakeprobe.lake.log import Snapshot
@@ -123,13 +125,18 @@ def publish(
     lake = session.lake
     places = {name: log.place_of(session.folder, str(path.relative_to(session.folder))) for name, path in put.items()}
     places = {name: replace(place, path=f"{name}/{session.publication}") for name, place in places.items()}
+    for name in places:
+        if not log.is_thing(name):
+            raise LakeError(f"{name!r} cannot be the name of a thing in a lake; nothing was changed")
 
     def note_down(snapshot: Snapshot) -> None:
         before(snapshot)
         names = {held for name in (*put, *removed) for held in (name, log.holder(snapshot.places, name)) if held}
         old = sorted(snapshot.places[name].path for name in names if name in snapshot.places)
         kept = (str(note.relative_to(lake)) for note in notes)
-        _note(session.folder, [*(place.path for place in places.values()), *old, *kept])
+        changed = [*(place.path for place in places.values()), *old, *kept]
+        files.refuse_links(lake, changed)
+        _note(session.folder, changed)
 
     note_down(log.read(lake))
     if isinstance(lake, RemotePath):
@@ -187,7 +194,7 @@ def locked(lake: Path, label: str) -> Iterator[None]:
     path = layout.staging_folder(lake) / f"{label}{_LOCK}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        with path.open("w") as file:
+        with os.fdopen(files.open_own(path, os.O_RDWR | os.O_CREAT), "rb") as file:
             if not files.lock(file):
                 raise LakeError(f"{lake}: another process is writing {label}; wait for it to end")
             if files.is_still(path, file):  # false if the previous holder has removed it
@@ -322,7 +329,11 @@ def orphans(lake: Path) -> list[str]:
     for session in _children(layout.staging_folder(lake)):
         known.update(_noted(session))
     notes = (str(note.relative_to(lake)) for pattern in _NOTES for note in lake.glob(pattern))
-    return sorted(path for path in (*log.publications(lake), *notes) if path not in known)
+    return sorted(
+        path
+        for path in (*log.publications(lake), *notes)
+        if path not in known and files.link_above(lake, path) is None  # what is behind a link is not ours
+    )
 
 
 def _wanted(lake: Path) -> set[str]:
@@ -372,10 +383,18 @@ def _is_in_use(lake: Path, path: Path) -> bool:
 
 def _is_held(path: Path) -> bool:
     try:
-        with path.open("r+") as file:
+        with os.fdopen(files.open_own(path, os.O_RDWR), "rb") as file:
             return not files.lock(file)
     except OSError:
-        return True
+        return not _is_no_lock(path)
+
+
+def _is_no_lock(path: Path) -> bool:
+    """Return whether `path` is a link or a pipe, which nobody can hold as a lock."""
+    try:
+        return not stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _clear(lake: Path, folder: Path) -> None:
@@ -398,8 +417,8 @@ def _clear(lake: Path, folder: Path) -> None:
 def _noted(folder: Path) -> list[str]:
     """Return the paths that a session listed. Paths that are not valid places in a lake are left out."""
     try:
-        noted = json.loads((folder / _PLACES).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        noted = json.loads(files.read_bounded(folder / _PLACES, LARGEST_RECORD))
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return []
     paths = noted if isinstance(noted, list) else []
     return [path for path in paths if isinstance(path, str) and (log.is_place(path) or _NOTE.fullmatch(path))]
@@ -413,7 +432,7 @@ def _is_left(lake: Path, path: str) -> bool:
 
 def _files_in(place: Path) -> list[Path]:
     """Return what an older release put into a folder. Notes and the folders of publications may be there too."""
-    if not place.is_dir():
+    if place.is_symlink() or not place.is_dir():
         return [place] if os.path.lexists(place) else []
     return [
         child
@@ -423,6 +442,7 @@ def _files_in(place: Path) -> list[Path]:
 
 
 def _remove_place(lake: Path, path: str) -> None:
+    files.refuse_links(lake, [path])
     place = lake / path
     for left in [place] if log.has_publication(path) else _files_in(place):
         if left.is_dir() and not left.is_symlink():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from lakeprobe import resources
+from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
@@ -61,8 +61,18 @@ def shadow(lake: Path) -> Path:
     return path
 
 
+_RECORDS = (".staging", ".collecting", ".shards", "log")
+"""The folders in which a lake keeps what it knows of itself."""
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise LakeError if records of a lake, which are written and removed all the time, would be elsewhere."""
+    files.refuse_links(path, (f"{folder}/any" for folder in _RECORDS))
+
+
 def check_place(path: Path) -> Path:
     """Return `path` if it is a lake or could become one. Raises LakeError."""
+    _refuse_links(path)
     if exists(path):
         return check(path)
     if "\\" in str(path):
@@ -126,21 +136,22 @@ def adopt(path: Path) -> None:
 
 def check(path: Path) -> Path:
     """Return the lake at `path`. Raises LakeError if there is none, or if another release of lakeprobe wrote it."""
+    _refuse_links(path)
     version = _version(path)
     if version not in READABLE_VERSIONS:
         advice = "ingest the dumps into a new one" if version in range(FORMAT_VERSION) else "install a newer lakeprobe"
-        raise LakeError(f"the lake {path} has the format {version}, this lakeprobe {FORMAT_VERSION}; {advice}")
+        raise LakeError(f"the lake {path} has the format {version!s:.40}, this lakeprobe {FORMAT_VERSION}; {advice}")
     return path
 
 
 def _version(path: Path) -> object:
     try:
-        return resources.read_yaml(path / FILE)["format"]
+        return strict_yaml.read_record(path / FILE)["format"]
     except FileNotFoundError:
         raise LakeError(
             f"{path} is not a lake; name one with --lake or ${ENVIRONMENT_VARIABLE}, or ingest a dump first"
         ) from None
     except OSError as error:
         raise LakeError(f"{path / FILE} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):
         raise LakeError(f"{path / FILE} is damaged; it should read 'format: {FORMAT_VERSION}'") from None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakeprobe import resources
+from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import comparison, layout, log, staging, store, views
 from lakeprobe.lake.log import Snapshot
@@ -213,6 +213,7 @@ def write_note(lake: Path, name: str, text: str) -> None:
     """
     store.must_be_local(lake, "notes are not written")
     path = find(lake, name).note
+    files.refuse_links(lake, [str(path.relative_to(lake))])
     with staging.unchanged(lake):
         if text:
             path.parent.mkdir(parents=True, exist_ok=True)  # a run that was monitored and not dumped has no folder
@@ -238,7 +239,7 @@ def _refuse_unknown(error: BaseException | None, path: Path | None) -> None:
 
 def _described(snapshot: Snapshot, name: str) -> dict[str, object]:
     path = snapshot.lake / snapshot.places[layout.comparison_name(name)].path / comparison.DESCRIPTION_FILE
-    described: dict[str, object] = resources.read_yaml(path)
+    described: dict[str, object] = strict_yaml.read_record(path)
     return described
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING or sys.platform != "win32":
 else:
     fcntl = None
 
-_LONGEST_NAME = 255
+LONGEST_NAME = 255
 """The maximum length in bytes of a file or folder name on all common file systems."""
 
 _FILE_ADDRESS = re.compile(r"^file:/+")
@@ -98,7 +98,7 @@ def sync(*paths: Path) -> None:
     if not syncs():
         return
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -260,6 +260,53 @@ def kind_of(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a special file")
 
 
+def open_own(path: Path, flags: int) -> int:
+    """Return a descriptor of the regular file at `path`, opened with `flags`, for a file that we write or lock.
+
+    Raises OSError for a link, which may lead anywhere, and for a pipe, which would be waited for.
+    """
+    also = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW"))
+    descriptor = os.open(path, flags | sum(also), 0o666)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """Return the bytes of a file of records. Raises OSError, and ValueError for a file of more than `most` bytes."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(most + 1)
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link to nothing", str(path)) from error
+        raise
+    if len(data) > most:
+        raise ValueError(f"{path}: it has more than {most} bytes")
+    return data
+
+
+def refuse_links(top: Path, paths: Iterable[str]) -> None:
+    """Raise LakeError if a folder above one of `paths`, which are relative to `top`, is a link.
+
+    What is written, moved or removed behind a link is elsewhere. The last part of a path may be a link: only the link
+    is then moved or removed.
+    """
+    if link := next((link for path in paths if (link := link_above(top, path))), None):
+        raise LakeError(
+            f"{link} is a link, and nothing is written or removed behind it; put the folder itself in its place, or "
+            "remove the link"
+        )
+
+
+def link_above(top: Path, path: str) -> Path | None:
+    """Return the first folder above `path`, which is relative to `top`, that is a link. None if there is none."""
+    folders = (top / folder for folder in reversed(Path(path).parents[:-1]))
+    return next((folder for folder in folders if folder.is_symlink()), None)
+
+
 def leads_out(path: str | Path, root: str | Path) -> bool:
     """Return whether `path`, with links resolved, is outside the folder `root`."""
     real, top = os.path.realpath(path), os.path.realpath(root)
@@ -283,10 +330,8 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     if is_address(path):
         return RemotePath(path)
     longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
-    if longest > _LONGEST_NAME:
-        raise UsageError(
-            f"{os.fspath(path)!s:.80}… has a name of {longest} bytes; a file's has {_LONGEST_NAME} at most"
-        )
+    if longest > LONGEST_NAME:
+        raise UsageError(f"{os.fspath(path)!s:.80}… has a name of {longest} bytes; a file's has {LONGEST_NAME} at most")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

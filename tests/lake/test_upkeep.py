@@ -13,7 +13,7 @@ import pytest
 from plain_dumps import write_run
 
 import lakeprobe
-from lakeprobe import resources
+from lakeprobe import strict_yaml
 from lakeprobe.checks import stored
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import comparison, layout, log, staging
@@ -185,13 +185,13 @@ def test_what_cannot_be_read_now_stops_a_rename(lake: Lake, monkeypatch: pytest.
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))
 
-    usual = resources.read_yaml
+    usual = strict_yaml.read_record
 
     def refuse_comparisons(path: Path) -> Any:
         return refuse(path) if path.name == "comparison.yaml" else usual(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(resources, "read_yaml", refuse_comparisons)
+        patch.setattr(strict_yaml, "read_record", refuse_comparisons)
         with pytest.raises(LakeError, match=r"comparison\.yaml: Input/output error; nothing was changed"):
             lake.rename("npu", "suspect")
     check_rows(lake, "own", "verifications", layout.verification_name("npu"), "npu")
