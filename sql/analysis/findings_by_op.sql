@@ -7,14 +7,17 @@
 -- cosine, norm_relative: of its worst tensor; reason: why its gravest row has its verdict, in words
 -- first_row: the first of its rows that differs, which has its name, module and stack; leaves: how many rows differ
 WITH
-    op_pairs AS (
-        SELECT DISTINCT
-            step,
-            rank,
-            golden_seq,
-            target_seq
+    paired_ops AS (
+        SELECT DISTINCT step, rank, target_seq
         FROM results
         WHERE golden_seq IS NOT NULL AND target_seq IS NOT NULL
+    ),
+    -- leaves that are paired one by one may pair an op of golden with several of the target
+    partners AS (
+        SELECT step, rank, golden_seq, min(target_seq) AS target_seq
+        FROM results
+        WHERE golden_seq IS NOT NULL AND target_seq IS NOT NULL
+        GROUP BY ALL
     ),
     early_gradients AS (
         SELECT step, rank, target_seq, max(target_seq) OVER unit + 1 + target_seq AS late_place
@@ -26,16 +29,16 @@ WITH
         ) AS ops
         WINDOW unit AS (PARTITION BY step, rank)
         QUALIFY
-            op LIKE '%.parameters_grad%'
-            AND target_seq < coalesce(min(target_seq) FILTER (WHERE op LIKE '%.backward%') OVER unit, 'inf'::DOUBLE)
+            regexp_matches(op, '\.parameters_grad(\.\d+)?$')
+            AND target_seq < coalesce(min(target_seq) FILTER (WHERE regexp_matches(op, '\.backward(\.\d+)?$')) OVER unit, 'inf'::DOUBLE)
     ),
     rows AS (
         SELECT
             results.step,
             results.rank,
             row,
-            coalesce(results.target_seq, op_pairs.target_seq) AS target_seq,
-            if(coalesce(results.target_seq, op_pairs.target_seq) IS NULL, results.golden_seq, NULL) AS only_golden_seq,
+            coalesce(results.target_seq, partners.target_seq) AS target_seq,
+            if(coalesce(results.target_seq, partners.target_seq) IS NULL, results.golden_seq, NULL) AS only_golden_seq,
             difference,
             outcome,
             role = 'input' AND outcome = 'unmatched' AND is_module(coalesce(target_op, golden_op)) AS is_passed_on,
@@ -47,10 +50,10 @@ WITH
             list_filter(messages, lambda message: starts_with(message, verdict || ': '))[1] AS message,
             coalesce(nullif(slot, '') || ': ', '') || substr(message, length(verdict) + 3) AS reason
         FROM results
-        LEFT JOIN op_pairs
-            ON op_pairs.step = results.step
-            AND op_pairs.rank = results.rank
-            AND op_pairs.golden_seq = results.golden_seq
+        LEFT JOIN partners
+            ON partners.step = results.step
+            AND partners.rank = results.rank
+            AND partners.golden_seq = results.golden_seq
             AND results.target_seq IS NULL
         WHERE
             is_finding(difference, outcome, verdict)
@@ -77,12 +80,12 @@ WITH
 SELECT
     ops.step,
     ops.rank,
-    coalesce(early_gradients.late_place, ops.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    coalesce(early_gradients.late_place, ops.target_seq, place_after(before.target_seq, before.golden_seq, only_golden_seq)) AS place,
     ops.target_seq,
     only_golden_seq,
     CASE
         WHEN only_golden_seq IS NOT NULL THEN 'only in golden'
-        WHEN paired.target_seq IS NULL THEN 'only in target'
+        WHEN paired_ops.target_seq IS NULL THEN 'only in target'
         WHEN is_different THEN 'different'
         ELSE 'noise'
     END AS finding,
@@ -96,12 +99,12 @@ SELECT
     first_row,
     leaves
 FROM ops
-LEFT JOIN op_pairs AS paired
-    ON paired.step = ops.step AND paired.rank = ops.rank AND paired.target_seq = ops.target_seq
+LEFT JOIN paired_ops
+    ON paired_ops.step = ops.step AND paired_ops.rank = ops.rank AND paired_ops.target_seq = ops.target_seq
 LEFT JOIN early_gradients
     ON early_gradients.step = ops.step
     AND early_gradients.rank = ops.rank
     AND early_gradients.target_seq = ops.target_seq
-ASOF LEFT JOIN op_pairs AS before
+ASOF LEFT JOIN partners AS before
     ON before.step = ops.step AND before.rank = ops.rank AND before.golden_seq <= ops.only_golden_seq
 ORDER BY ops.step, ops.rank, place, first_row

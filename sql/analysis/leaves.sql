@@ -6,6 +6,14 @@ WITH
     ops AS (
         SELECT DISTINCT step, rank, place, target_seq, only_golden_seq FROM summary_ops
     ),
+    -- a paired op has the leaves that golden alone gives it
+    partners AS (
+        SELECT step, rank, golden_seq, min(target_seq) AS target_seq
+        FROM results
+        SEMI JOIN ops USING (step, rank, target_seq)
+        WHERE golden_seq IS NOT NULL
+        GROUP BY ALL
+    ),
     listed AS (
         SELECT
             results.*,
@@ -25,8 +33,13 @@ WITH
             } AS statistics
         FROM ops
         JOIN results USING (step, rank)
+        LEFT JOIN partners
+            ON results.target_seq IS NULL
+            AND partners.step = results.step
+            AND partners.rank = results.rank
+            AND partners.golden_seq = results.golden_seq
         WHERE
-            (results.target_seq = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
+            (coalesce(results.target_seq, partners.target_seq) = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
             AND (is_finding(difference, outcome, verdict) OR (other_requires_grad AND verdict = 'error'))
     ),
     measured AS (

@@ -37,7 +37,10 @@ WITH
         LEFT JOIN findings
             ON findings.step = standing.step
             AND findings.rank = standing.rank
-            AND findings.target_seq = standing.target_seq
+            AND (
+                findings.target_seq = standing.target_seq
+                OR (standing.target_seq IS NULL AND findings.only_golden_seq = standing.golden_seq)
+            )
         WHERE nth = 1
         GROUP BY ALL
     ),

@@ -29,8 +29,8 @@ WITH
     alone AS (
         SELECT
             * EXCLUDE (is_alone),
-            seq / max(seq) OVER (PARTITION BY step, rank, side) AS place,
-            regexp_extract(op, '(forward|backward|parameters_grad)') AS direction,
+            seq / greatest(max(seq) OVER (PARTITION BY step, rank, side), 1) AS place,
+            regexp_extract(op, '\.(forward|backward|parameters_grad)(\.\d+)?$', 1) AS direction,
             regexp_replace(regexp_replace(op, '^\w+\.', ''), '\.\d+(\.(forward|backward))?$', '') AS bare
         FROM ops
         QUALIFY is_alone
@@ -46,8 +46,9 @@ WITH
             listed.side,
             listed.seq,
             other.op AS candidate,
+            other.seq AS candidate_seq,
             0.5 * jaro_winkler_similarity(listed.bare, other.bare)
-            + 0.3 * (listed.shapes = other.shapes)::DOUBLE
+            + 0.3 * (listed.shapes IS NOT DISTINCT FROM other.shapes)::DOUBLE
             + 0.2 * (1 - abs(listed.place - other.place)) AS likeness
         FROM listed
         JOIN alone AS other
@@ -69,4 +70,4 @@ SELECT
     round(likeness, 2) AS likeness
 FROM listed
 LEFT JOIN candidates USING (step, rank, side, seq)
-ORDER BY listed.step, listed.rank, listed.side DESC, listed.seq, likeness DESC
+ORDER BY listed.step, listed.rank, listed.side DESC, listed.seq, candidates.likeness DESC, candidate_seq

@@ -33,13 +33,14 @@ WITH
         SELECT * FROM seen WHERE target_seq IS NULL
     ),
     pairs AS (
-        SELECT DISTINCT step, rank, target_seq, golden_seq
+        SELECT step, rank, min(target_seq) AS target_seq, golden_seq
         FROM results
         SEMI JOIN golden_alone USING (step, rank)
         WHERE comparison = $comparison AND target_seq IS NOT NULL AND golden_seq IS NOT NULL
+        GROUP BY ALL
     ),
     placed AS (
-        SELECT golden_alone.*, coalesce(pairs.target_seq + 0.5, -0.5)::DOUBLE AS place
+        SELECT golden_alone.*, place_after(pairs.target_seq, pairs.golden_seq, golden_alone.golden_seq) AS place
         FROM golden_alone
         ASOF LEFT JOIN pairs
             ON pairs.step = golden_alone.step

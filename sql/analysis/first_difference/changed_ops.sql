@@ -3,7 +3,7 @@
 -- parameters: $threshold (an error; 0 for anything that is not equal, NULL for float noise); the tables leaf_errors,
 --   doubtful, op_pairs and early_gradients
 -- place: the op's place in the target; early gradients come last, and an op that only golden has comes half a place
---   after the op before it
+--   or more after the op before it
 -- is_passing_on: a module that differs only in arguments that one side alone gave it; the op that takes them tells more
 -- moment: when it differs: an op's inputs at its place, its outputs a quarter later
 WITH
@@ -55,13 +55,14 @@ WITH
         SELECT DISTINCT step, rank, target_seq FROM op_pairs
     )
 SELECT
-    sides.*,
+    sides.* EXCLUDE (is_passing_on),
     CASE
         WHEN sides.target_seq IS NULL THEN 'only in golden'
         WHEN paired_ops.target_seq IS NULL THEN 'only in target'
         ELSE 'different'
     END AS finding,
-    coalesce(early_gradients.late_place, sides.target_seq, before.target_seq + 0.5, -0.5)::DOUBLE AS place,
+    finding = 'different' AND is_passing_on AS is_passing_on,
+    coalesce(early_gradients.late_place, sides.target_seq, place_after(before.target_seq, before.golden_seq, sides.golden_seq)) AS place,
     if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
 FROM sides
 LEFT JOIN paired_ops
