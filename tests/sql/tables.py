@@ -48,7 +48,7 @@ def makers(world: str) -> dict[str, str | dict[str, str]]:
 
 def prepare(connection: duckdb.DuckDBPyConnection, world: str, folder: Path) -> None:
     """Create what there is before the first stage: macros, thresholds, and the tables of two units or of the lake."""
-    _define_macros(connection)
+    define_macros(connection)
     connection.execute(f"CREATE TABLE comparison_kind AS SELECT {KIND}")
     connection.execute(f"CREATE TABLE thresholds AS {resources.sql('judge/thresholds')}")
     for name, value, _ in connection.execute("FROM thresholds").fetchall():
@@ -86,7 +86,7 @@ def _create_lake(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     keep_transfers(connection, "no run")
 
 
-def _define_macros(connection: duckdb.DuckDBPyConnection) -> None:
+def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
     """Define the macros of sql/macros but those of reports. Some name others, which must be there first."""
     waiting = sorted(path for path in (SQL / "macros").glob("*.sql") if not path.name.startswith("cell_"))
     while waiting:

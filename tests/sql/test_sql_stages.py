@@ -2,8 +2,11 @@
 
 A case gives rows to the tables that the stage reads, and values to its `variables` and `parameters`. It lists the rows
 that come out, with the columns that it asserts; their order counts if the case is `ordered`. Columns that a given row
-does not name have the value of `defaults`, else NULL. The columns of a table are today's (tables.py), unless the file
-lists them under `tables`.
+does not name have the value of `defaults`, else NULL; many rows that follow a rule are given as a query. The columns of
+a table are today's (tables.py), unless the file lists them under `tables`. A statement that changes a table names it as
+the file's `changes`, and the rows that come out are those of that table.
+
+macros.yaml has the calls of each macro of sql/macros that decides something, and what they give.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ import tables
 import yaml
 
 from lakeprobe import resources
-from lakeprobe.lake.connection import connect, set_variable
+from lakeprobe.lake.connection import CELL_MACROS, connect, define_macros, set_variable
 
 HERE = Path(__file__).parent
 
@@ -69,8 +73,15 @@ def connection(
     found.rollback()
 
 
-def fill(connection: duckdb.DuckDBPyConnection, name: str, rows: list[dict[str, Any]]) -> None:
-    for row in rows:
+def fill(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: list[dict[str, Any]] | str, defaults: dict[str, Any]
+) -> None:
+    if isinstance(rows, str):
+        rest = {column: value for column, value in defaults.items() if column not in connection.sql(rows).columns}
+        added = "".join(f", ? AS {resources.quote_identifier(column)}" for column in rest)
+        connection.execute(f"INSERT INTO {name} BY NAME SELECT *{added} FROM ({rows})", list(rest.values()))
+        return
+    for row in (defaults | row for row in rows):
         columns = ", ".join(map(resources.quote_identifier, row))
         marks = ", ".join("?" for _ in row)
         connection.execute(f"INSERT INTO {name} ({columns}) VALUES ({marks})", list(row.values()))
@@ -79,7 +90,7 @@ def fill(connection: duckdb.DuckDBPyConnection, name: str, rows: list[dict[str, 
 def shown(row: dict[str, Any]) -> str:
     """The row as text in which NaN is like NaN, and 1 like 1.0."""
     return repr({
-        name: float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+        name: float(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
         for name, value in row.items()
     })  # fmt: skip
 
@@ -89,11 +100,12 @@ def test_stage(stage: str, file: dict[str, Any], case: dict[str, Any], connectio
     for name, columns in file.get("tables", {}).items():
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({tables.columns(columns)})")
     for name, rows in case["given"].items():
-        defaults = file.get("defaults", {}).get(name, {})
-        fill(connection, name, [defaults | row for row in rows])
+        fill(connection, name, rows, file.get("defaults", {}).get(name, {}))
     for name, value in case.get("variables", {}).items():
         set_variable(connection, name, value)
     relation = connection.execute(resources.sql(stage), case.get("parameters"))
+    if "changes" in file:
+        relation = connection.execute(f"FROM {file['changes']}")
     names = [column for column, *_ in relation.description]
     found = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
     expected = case["expect"]
@@ -103,6 +115,33 @@ def test_stage(stage: str, file: dict[str, Any], case: dict[str, Any], connectio
         assert ours == theirs
     else:
         assert Counter(ours) == Counter(theirs)
+
+
+MACROS: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "macros.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def macros() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with all macros."""
+    with connect(threads=1) as connection:
+        tables.define_macros(connection)
+        connection.execute("CREATE TEMP MACRO digest_of_text(text) AS text")
+        define_macros(connection, CELL_MACROS)
+        yield connection
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(case, id=case["call"]) for listed in MACROS.values() for case in listed
+])  # fmt: skip
+def test_macro(case: dict[str, Any], macros: duckdb.DuckDBPyConnection) -> None:
+    for name, value in case.get("variables", {}).items():
+        set_variable(macros, name, value)
+    [(found,)] = macros.execute(f"SELECT {case['call']}").fetchall()
+    assert shown({"gives": found}) == shown({"gives": case["gives"]})
+
+
+def test_every_list_of_calls_is_of_a_macro() -> None:
+    assert {name for name in MACROS if not (tables.SQL / f"macros/{name}.sql").is_file()} == set()
 
 
 def test_every_case_is_of_a_file_and_asserts_something() -> None:
