@@ -1,7 +1,8 @@
 -- between: a tensor that is no longer the same in two places of a step between which nothing should change it.
 -- grain: one gradient or parameter of one rank, at the first step in which it is another
 -- The gradient that the optimizer uses is the one that backward left, times a factor that all gradients share, such as
--- that of clipping. A parameter is what the update before left. Only what was so in the first twenty steps counts:
+-- that of clipping. A parameter is what the update before left. Where an optimizer updates several times in a step, its
+-- last gradient counts, and its last update. Only what was so in the first twenty steps counts:
 -- gradients that are reduced over ranks, weights that are clamped and the like never were. Needs both points:
 -- gradient_unreduced and gradient, parameter_updated and parameter.
 WITH
@@ -13,9 +14,11 @@ WITH
     norms AS (
         SELECT
             *,
-            row_number() OVER (PARTITION BY rank, name, point, step ORDER BY micro_step DESC) = 1 AS is_last
+            row_number() OVER (together ORDER BY micro_step) = 1 AS is_first,
+            row_number() OVER (together ORDER BY micro_step DESC) = 1 AS is_last
         FROM watched
         WHERE metric = 'norm' AND isfinite(value) AND value > 0 AND NOT skipped
+        WINDOW together AS (PARTITION BY rank, name, point, step)
     ),
     places AS (
         SELECT
@@ -24,7 +27,7 @@ WITH
             'backward left' AS said
         FROM norms AS later
         JOIN norms AS earlier USING (rank, name, step)
-        WHERE later.point = 'gradient' AND earlier.point = 'gradient_unreduced' AND earlier.is_last
+        WHERE later.point = 'gradient' AND later.is_last AND earlier.point = 'gradient_unreduced' AND earlier.is_last
         UNION ALL BY NAME
         SELECT
             later.*,
@@ -32,7 +35,7 @@ WITH
             'the update before left' AS said
         FROM norms AS later
         JOIN norms AS earlier ON earlier.rank = later.rank AND earlier.name = later.name AND earlier.step = later.step - 1
-        WHERE later.point = 'parameter' AND earlier.point = 'parameter_updated'
+        WHERE later.point = 'parameter' AND later.is_first AND earlier.point = 'parameter_updated' AND earlier.is_last
     ),
     factors AS (
         SELECT

@@ -25,7 +25,7 @@ SELECT
     point,
     metric,
     0.0 AS value,
-    format('zero in {} steps, up to the last', count(*) FILTER (WHERE step > last_alive)) AS reason
+    format('zero in {} steps, up to the last', count(DISTINCT step) FILTER (WHERE step > last_alive)) AS reason
 FROM (
     SELECT
         *,
@@ -37,7 +37,7 @@ FROM (
 )
 CROSS JOIN limits
 WHERE NOT (last_alive = -1 AND is_of_parameter AND is_module_alive)
-GROUP BY rank, name, point, metric, least_steps, times_rest, longest_rest
+GROUP BY rank, name, point, metric, least_steps, times_rest, longest_rest, last_alive
 HAVING
-    count(*) FILTER (WHERE step > last_alive) >= least_steps
-    AND max(step) - any_value(last_alive) > times_rest * longest_rest
+    count(DISTINCT step) FILTER (WHERE step > last_alive) >= least_steps
+    AND max(step) - last_alive > times_rest * longest_rest

@@ -2,7 +2,8 @@
 -- grain: one gradient of one rank, at the first step that breaks the law
 -- The laws hold for parameters that are equal on all ranks in the first step, which are replicas. First: behind the
 -- reduction their gradients are equal on all ranks. Second: a sum or mean of all ranks' gradients is no longer than the
--- sum of their lengths. The second needs gradient_unreduced.
+-- sum of their lengths. The second needs gradient_unreduced. What more than half of the ranks have is right; without such
+-- a half, as with two ranks, nobody can say, and all are named.
 WITH
     limits AS (
         SELECT
@@ -17,27 +18,30 @@ WITH
             AND metric = 'norm'
             AND step = (SELECT min(step) FROM watched WHERE point = 'parameter')
         GROUP BY name
-        HAVING count(*) > 1 AND min(value) = max(value)
+        HAVING count(DISTINCT rank) > 1 AND min(value) = max(value)
     ),
     reduced AS (
         SELECT
             *,
-            count(*) OVER together AS ranks,
-            median(value) OVER together AS usual,
-            max(value) OVER together - min(value) OVER together AS spread,
-            max(value) OVER together AS largest
+            quantile_disc(value, 0.5) OVER together AS lower,
+            -quantile_disc(-value, 0.5) OVER together AS upper,
+            max(value) OVER together AS largest,
+            row_number() OVER (PARTITION BY rank, step, name ORDER BY micro_step DESC) = 1 AS is_last
         FROM watched
         JOIN replicas USING (name)
         WHERE point = 'gradient' AND metric = 'norm' AND isfinite(value)
-        WINDOW together AS (PARTITION BY step, name)
+        WINDOW together AS (PARTITION BY step, micro_step, name)
     ),
     unequal AS (
         SELECT
-            * EXCLUDE (usual, spread, largest, ranks),
-            format('other ranks have {:.6g}, though the parameter is the same on all', usual) AS reason
+            reduced.*,
+            format(
+                'other ranks have {:.6g}, though the parameter is the same on all',
+                if(abs(value - lower) > tolerance * largest, lower, upper)
+            ) AS reason
         FROM reduced
         CROSS JOIN limits
-        WHERE spread > tolerance * largest AND (ranks = 2 OR abs(value - usual) > tolerance * largest)
+        WHERE greatest(value - lower, upper - value) > tolerance * largest
     ),
     lengths AS (
         SELECT
@@ -56,12 +60,12 @@ WITH
     ),
     too_long AS (
         SELECT
-            reduced.* EXCLUDE (usual, spread, largest, ranks),
+            reduced.*,
             format('longer than the gradients of all ranks together, {:.6g}', whole) AS reason
         FROM reduced
         JOIN lengths USING (step, name)
         CROSS JOIN limits
-        WHERE value > (1 + sum_tolerance) * whole
+        WHERE is_last AND value > (1 + sum_tolerance) * whole
     )
 SELECT
     rank,

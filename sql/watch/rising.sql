@@ -9,7 +9,8 @@ WITH
     limits AS (
         SELECT
             0.25 AS least, -- in logarithms, in four hundred steps: 0.06 % a step
-            4.0 AS errors -- standard errors of the change of slope
+            4.0 AS errors, -- standard errors of the change of slope
+            1e-10 AS least_error -- of a series without noise, whose standard error rounding makes zero, or less
     ),
     numbered AS (
         SELECT *, (dense_rank() OVER (PARTITION BY rank ORDER BY step) - 1) // 20 AS twenty
@@ -93,8 +94,10 @@ WITH
         SELECT
             later.*,
             20 * later.slope AS growth,
-            (later.slope - earlier.slope) / sqrt(later.squared_error + earlier.squared_error) AS errors
+            (later.slope - earlier.slope)
+            / greatest(least_error, sqrt(greatest(0, later.squared_error + earlier.squared_error))) AS errors
         FROM sides AS earlier
+        CROSS JOIN limits
         JOIN sides AS later USING (rank, name, point, onset)
         WHERE
             NOT earlier.is_after
@@ -113,4 +116,4 @@ SELECT
 FROM closest
 CROSS JOIN limits
 WHERE growth > limits.least AND closest.errors > limits.errors
-QUALIFY row_number() OVER (PARTITION BY rank, name, point ORDER BY closest.errors DESC) = 1
+QUALIFY row_number() OVER (PARTITION BY rank, name, point ORDER BY closest.errors DESC, step) = 1
