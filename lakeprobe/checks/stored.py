@@ -44,7 +44,7 @@ def read(lake: Path, name: str) -> pa.Table | None:
     if file is None:
         return None
     try:
-        with pq.ParquetFile(file) as opened:
+        with pq.ParquetFile(files.readable(file)) as opened:
             return opened.read()
     except (OSError, pa.ArrowInvalid) as error:
         raise LakeError(f"{file} is damaged ({error}); verify again with --replace") from error

@@ -32,7 +32,7 @@ def check(
     path = store.check(store.choose(lake))
     if repair:
         _repair(path)
-    with diagnostics.working("looking at the files"):
+    with staging.unchanged(path), diagnostics.working("looking at the files"):
         unfit = staging.unfit(path)
     if unfit:
         output.text("\n".join(unfit))

@@ -259,15 +259,16 @@ def publish_comparison(lake: Path, name: str) -> int:
     """
     with staging.unchanged(lake), staging.staged(lake, "comparison") as session:
         made = shards.whole(lake, name)
-        parts = [dict(one.described) for one in made.finished]
-        described = _assembled(parts)
-        runs = (described["target"], described["golden"])
-        pairs = [
-            (UnitKey(runs[0], it["step"], it["rank"]), UnitKey(runs[1], it["golden_step"], it["golden_rank"]))
-            for it in described["pairs"]
-        ]
+        with shards.understanding(made):
+            parts = [dict(one.described) for one in made.finished]
+            described = _assembled(parts)
+            runs = (described["target"], described["golden"])
+            pairs = [
+                (UnitKey(runs[0], it["step"], it["rank"]), UnitKey(runs[1], it["golden_step"], it["golden_rank"]))
+                for it in described["pairs"]
+            ]
+            check = partial(_check_free, name=name, runs=runs, pairs=pairs, replace=parts[0]["replace"])
         thing = layout.comparison_name(name)
-        check = partial(_check_free, name=name, runs=runs, pairs=pairs, replace=parts[0]["replace"])
 
         def complete(top: Path) -> None:
             comparison.describe(top / thing, described)

@@ -150,7 +150,8 @@ def publish_run(lake: Path, run: str) -> int:
     with _session(lake) as session:
         made = shards.whole(lake, run)
         names = sorted(name for one in made.finished for name in one.put)
-        is_new = Again(made.finished[0].described["again"]) is Again.NEVER
+        with shards.understanding(made):
+            is_new = Again(made.finished[0].described["again"]) is Again.NEVER
 
         def check(snapshot: Snapshot) -> None:
             taken = [name for name in names if is_new and name in snapshot.places]

@@ -117,10 +117,12 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         unpaired, incomplete = (
             tuple(UnitKey(**key) for key in described.get(which, ())) for which in ("unpaired", "incomplete")
         )
-        return StoredComparison(
-            name, folder, described["target"], described["golden"], described["rule"]["name"], units, unpaired,
-            incomplete, tuple(described.get("metrics", ())), dict(described.get("thresholds", {})),
-        )  # fmt: skip
+        texts = (described["target"], described["golden"], described["rule"]["name"])
+        metrics = tuple(described.get("metrics", ()))
+        if not all(isinstance(text, str) for text in (*texts, *metrics)):
+            raise TypeError("a name is no text")
+        thresholds = {str(threshold): float(value) for threshold, value in described.get("thresholds", {}).items()}
+        return StoredComparison(name, folder, *texts, units, unpaired, incomplete, metrics, thresholds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
 
@@ -129,6 +131,8 @@ def _unit(folder: Path, pair: Mapping[str, Any]) -> ComparedUnit:
     """Return a pair of the comparison in `folder` as comparison.yaml describes it."""
     batch = pair.get("batch")  # the target of the pair in whose folder the rows are
     step, rank = (batch["step"], batch["rank"]) if batch else (pair["step"], pair["rank"])
+    if not all(isinstance(number, int) for number in (step, rank, pair["step"], pair["rank"])):
+        raise TypeError("a step or a rank is no number")
     return ComparedUnit(
         **{key: value for key, value in pair.items() if key in _UNIT_FIELDS},
         folder=folder / f"step={step}" / f"rank={rank}",

@@ -32,6 +32,7 @@ from pathlib import Path
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import log
 from lakeprobe.lake.log import Snapshot
+from lakeprobe.system import files
 
 _NAME = re.compile(log.OWN_NAME)
 _LONGEST_NAME = 200
@@ -138,15 +139,15 @@ def rank_name(run: str, rank: int) -> str:
 
 
 def unit_place(lake: Path | Snapshot, key: UnitKey) -> UnitPlace:
-    """Return where the unit `key` is. Raises LakeError if it is not in the lake."""
+    """Return where the unit `key` is. Raises LakeError if it is not in the lake, or has a pipe in place of a file."""
     snapshot = snapshot_of(lake)
     name = unit_name(key)
-    if name in snapshot.places:
-        return UnitPlace(snapshot.lake / snapshot.places[name].path)
-    thing = log.holder(snapshot.places, name)
+    thing = name if name in snapshot.places else log.holder(snapshot.places, name)
     if thing is None:
         raise LakeError(f"{snapshot.lake} has no {key} any more")
-    return UnitPlace(snapshot.lake / snapshot.places[thing].path, key)
+    folder = snapshot.lake / snapshot.places[thing].path
+    files.refuse_special(f"{folder}/{file}" for file in snapshot.places[thing].files)
+    return UnitPlace(folder, None if thing == name else key)
 
 
 def unit_folder(lake: Path | Snapshot, key: UnitKey) -> Path:

@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ DRAFT = ".draft-"
 OWN_NAME = r"(?!\.)[\w.+ -]*[\w+]"
 """A name that a user may give to a run, a comparison and the like. `lakeprobe.lake.layout.check_name` says so."""
 _FILE_NAME = re.compile(r"[\w+,= -][\w.+,= -]*")
-_NUMBER = "(?:0|[1-9][0-9]{0,9})"
+_NUMBER = "(?:0|1[0-9]{9}|[1-9][0-9]{0,8})"
+"""A step or a rank. They are INTEGER columns, which have a little more than two billion."""
 _COMPACTED = rf"run={OWN_NAME}/(?:step|rank)={_NUMBER}"
 _THING = (
     rf"run={OWN_NAME}/step={_NUMBER}/rank={_NUMBER}|{_COMPACTED}"
@@ -53,7 +55,6 @@ _THING = (
     rf"|perturbations/perturbation={OWN_NAME}(?:,step={_NUMBER},rank={_NUMBER})?"
 )
 _NAME = re.compile(_THING)
-_NUMBERED = re.compile(r"(?:step|rank|part)=([0-9]+)")
 _UNIT = re.compile(rf"(?P<run>run={OWN_NAME})/step=(?P<step>{_NUMBER})/rank=(?P<rank>{_NUMBER})")
 _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>{OWN_NAME})\.parquet")
 
@@ -300,11 +301,13 @@ def _place(path: str, inside: list[str], held: Iterable[int] = (), stale: Iterab
 def _is_ours(name: str, place: Place) -> bool:
     """Return whether a thing can be at a place: in the folder of its own name, each file there once."""
     numbers = (*place.held, *place.stale)
+    found = _PLACE.fullmatch(place.path)
     return (
-        is_thing(name)
+        found is not None
+        and name == (found["name"] or f"tables/table={found['table']}")
         and is_compacted(name) == bool(place.held)
-        and _thing_at(place.path) == name
-        and is_place(place.path)
+        and (found["publication"] is not None or not place.held)
+        and _is_short(place.path)
         and len({*place.files}) == len(place.files)
         and all(map(is_inside, place.files))
         and len({*numbers}) == len(numbers)
@@ -314,23 +317,20 @@ def _is_ours(name: str, place: Place) -> bool:
 
 def is_thing(name: str) -> bool:
     """Return whether a lake can have something of this `name`."""
-    is_one = _NAME.fullmatch(name) is not None and all(map(_is_short, name.split("/")))
-    return is_one and all(int(number) <= LARGEST_NUMBER for number in _NUMBERED.findall(name))
+    return _NAME.fullmatch(name) is not None and _is_short(name)
 
 
-def _thing_at(path: str) -> str | None:
-    """Return the name of the thing whose place is at `path`."""
-    found = _PLACE.fullmatch(path)
-    return found and (found["name"] or f"tables/table={found['table']}")
-
-
+@lru_cache(4096)  # all units have the same names
 def is_inside(file: str) -> bool:
     """Return whether `file`, relative to a folder of a lake, is a path in it that a lake can have."""
-    return all(_FILE_NAME.fullmatch(part) and _is_short(part) for part in file.split("/"))
+    return all(map(_FILE_NAME.fullmatch, file.split("/"))) and _is_short(file)
 
 
-def _is_short(part: str) -> bool:
-    return len(part.encode()) <= files.LONGEST_NAME
+def _is_short(path: str) -> bool:
+    """Return whether the names in `path` are no longer than those of files can be."""
+    return len(path) * 4 <= files.LONGEST_NAME or all(
+        len(part.encode()) <= files.LONGEST_NAME for part in path.split("/")
+    )
 
 
 def has_publication(path: str) -> bool:
@@ -348,8 +348,7 @@ def _second_of(path: str) -> str:
 def is_place(path: str) -> bool:
     """Return whether `path`, relative to the lake, is a valid place for a thing."""
     found = _PLACE.fullmatch(path)
-    is_whole = found is not None and (found["publication"] is not None or not is_compacted(path))
-    return is_whole and ".." not in path.split("/")
+    return found is not None and (found["publication"] is not None or not is_compacted(path))
 
 
 def is_compacted(name: str) -> bool:
@@ -498,7 +497,16 @@ def _held(path: Path) -> dict[str, tuple[int, ...]]:
         described = json.loads(files.read_bounded(path, LARGEST_RECORD))
         held = described["held"] if "held" in described else described["ranks"]  # which older releases wrote
         return {"held": tuple(map(int, held)), "stale": tuple(map(int, described["stale"]))}
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError, RecursionError, OverflowError):
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        files.NoFileError,
+        ValueError,
+        TypeError,
+        LookupError,
+        RecursionError,
+        OverflowError,
+    ):
         return {}
 
 

@@ -17,8 +17,8 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,7 +150,7 @@ def pending(lake: Path) -> list[Pending]:
     for file in (lake / _FOLDER).glob(f"*/of=*/shard=*/{_FILE}"):
         found = _PLACE.fullmatch(str(file.parent.relative_to(lake / _FOLDER)))
         is_ours = found and files.link_above(lake, str(file.relative_to(lake))) is None
-        if found and is_ours and (kept := _read(file, Shard(int(found["count"]), int(found["index"])))):
+        if found and is_ours and (kept := _read(file, found)):
             finished.setdefault((found["kind"], found["name"], kept.shard.count), []).append(kept)
     for session, silent in staging.sessions(lake):
         found = _PLACE.fullmatch(str(_load(session / _FILE).get("place", "")))
@@ -182,6 +182,18 @@ def whole(lake: Path, name: str) -> Pending:
                 "things, or the dumps, the runs or lakeprobe changed between them; run all shards again"
             )
     return done[0]
+
+
+@contextmanager
+def understanding(made: Pending) -> Iterator[None]:
+    """Turn what is raised where the descriptions of shards lack something into a LakeError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise LakeError(
+            f"what shards of {made.name} left is damaged ({type(error).__name__}: {error}); forget it: "
+            f"lakeprobe publish {made.name} --discard"
+        ) from error
 
 
 def publish(
@@ -254,17 +266,19 @@ def _load(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _read(path: Path, shard: Shard) -> Finished | None:
-    """Return what a shard kept. None if its file is damaged."""
+def _read(path: Path, found: re.Match[str]) -> Finished | None:
+    """Return what the shard kept whose place is `found`. None if its file is damaged, or names what is not its own."""
     content = _load(path)
+    shard = Shard(int(found["count"]), int(found["index"]))
+    own = f"{'comparisons/' * (found['kind'] == 'comparison')}{found['kind']}={found['name']}/"
     try:
         put = {str(place): str(folder) for place, folder in dict(content["put"]).items()}
         described = dict(content["described"])
         finished = Finished(shard, path.parent, str(content["identity"]), str(content["plan"]), put, described)
     except (KeyError, TypeError, ValueError):
         return None
-    is_inside = all(map(log.is_inside, (*put, *put.values())))
-    return finished if is_inside else None
+    is_own = all(f"{place}/".startswith(own) for place in put)
+    return finished if is_own and all(map(log.is_inside, (*put, *put.values()))) else None
 
 
 def _link(folder: Path, target: Path) -> None:

@@ -38,7 +38,7 @@ _MOST_ATTEMPTS = 10
 _PLACES = "places.json"
 """The file of a session that lists the folders that it puts in place, and those that they replace."""
 _NOTES = (f"run=*/{layout.NOTE_FILE}", f"comparisons/comparison=*/{layout.NOTE_FILE}")
-_NOTE = re.compile(rf"(run=[^/]+|comparisons/comparison=[^/]+)/{re.escape(layout.NOTE_FILE)}")
+_NOTE = re.compile(rf"(run|comparisons/comparison)={log.OWN_NAME}/{re.escape(layout.NOTE_FILE)}")
 _READER, _ENDED, _PRESENT, _LOCK = "reader", "ended", "present", ".lock"
 _READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
 
@@ -418,7 +418,7 @@ def _noted(folder: Path) -> list[str]:
     """Return the paths that a session listed. Paths that are not valid places in a lake are left out."""
     try:
         noted = json.loads(files.read_bounded(folder / _PLACES, LARGEST_RECORD))
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, files.NoFileError, ValueError, RecursionError):
         return []
     paths = noted if isinstance(noted, list) else []
     return [path for path in paths if isinstance(path, str) and (log.is_place(path) or _NOTE.fullmatch(path))]

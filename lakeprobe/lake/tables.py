@@ -18,7 +18,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
-from lakeprobe.system.storage import readable
+from lakeprobe.system.files import readable, refuse_special
 
 if TYPE_CHECKING:
     import duckdb
@@ -96,5 +96,7 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Snapshot, taken: Iterabl
     reserved = {name.lower() for name in taken}
     for name in layout.tables(lake):
         view = f"tables.{name}" if name.lower() in reserved else name
-        source = f"read_parquet({quote_text(file_pattern(file_of(lake, name)))}, hive_partitioning = false)"
+        file = file_of(lake, name)
+        refuse_special([file])
+        source = f"read_parquet({quote_text(file_pattern(file))}, hive_partitioning = false)"
         connection.execute(f"CREATE OR REPLACE VIEW {quote_identifier(view)} AS FROM {source}")

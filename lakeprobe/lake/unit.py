@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.schema import arrow_schema, table
-from lakeprobe.system.storage import readable
+from lakeprobe.system.files import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -168,7 +168,10 @@ def _rewrite(file: Path | None, folder: Path, column: str, name: str, new: str) 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if file is None or name not in (table := pq.read_table(file, partitioning=None))[column].unique().to_pylist():
+    if file is None:
+        return False
+    table = pq.read_table(files.readable(file), partitioning=None)
+    if name not in table[column].unique().to_pylist():
         return False
     runs = [new if run == name else run for run in table[column].to_pylist()]
     place = table.schema.get_field_index(column)
@@ -192,7 +195,7 @@ def _run_of(file: Path) -> str | None:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file) as opened:
+        with pq.ParquetFile(files.readable(file)) as opened:
             runs = opened.read(columns=["run"])["run"]
     except (OSError, pa.ArrowInvalid) as error:
         _refuse_unknown(error, file)

@@ -18,6 +18,7 @@ from lakeprobe.lake.log import Snapshot
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.schema import MERGED_TABLES, UNIT_TABLES, table
 from lakeprobe.system import storage
+from lakeprobe.system.files import refuse_special
 
 if TYPE_CHECKING:
     import duckdb
@@ -176,6 +177,7 @@ def _union(queries: Sequence[str]) -> str:
 
 
 def _set_files(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:
+    refuse_special(map(str, files))
     connection.execute(f"SET VARIABLE {_variable(name)} = $files", {"files": [file_pattern(file) for file in files]})
 
 

@@ -136,7 +136,7 @@ class SeriesWriter:
         parts = layout.series_parts(snapshot, self.run).get(self.rank, [])
         folders = (snapshot.folder(name) for name in self._names(parts))
         read = [folder / layout.SERIES_FILE for folder in folders if folder is not None]
-        tables = [pq.read_table(file, partitioning=None) for file in read]
+        tables = [pq.read_table(files.readable(file), partitioning=None) for file in read]
         whole = pa.concat_tables(tables) if tables else _schema().empty_table()
         with staging.unchanged(self.lake), staging.staged(self.lake, "series") as session:
             put = {layout.series_name(self.run, self.rank, 0): _written(session.folder, whole)}

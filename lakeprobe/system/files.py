@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.system.storage import RemotePath, is_address
@@ -47,6 +47,10 @@ _NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
 """Errors of file systems that cannot sync a folder."""
 
 _BLOCK = 1 << 20
+
+
+class NoFileError(OSError):
+    """Something else is in the place of a file: a pipe, a device, a link to nothing."""
 
 
 def lock(file: IO[Any], *, wait: bool = False) -> bool:
@@ -251,7 +255,7 @@ def descriptor_of(path: str | Path) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
+    raise NoFileError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
 
 
 def kind_of(mode: int) -> str:
@@ -271,7 +275,7 @@ def open_own(path: Path, flags: int) -> int:
     if stat.S_ISREG(mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
+    raise NoFileError(errno.EINVAL, f"it is {kind_of(mode)}, not a regular file", str(path))
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -281,11 +285,31 @@ def read_bounded(path: Path, most: int) -> bytes:
             data = file.read(most + 1)
     except FileNotFoundError as error:
         if path.is_symlink():
-            raise OSError(errno.ELOOP, "it is a link to nothing", str(path)) from error
+            raise NoFileError(errno.ELOOP, "it is a link to nothing", str(path)) from error
         raise
     if len(data) > most:
         raise ValueError(f"{path}: it has more than {most} bytes")
     return data
+
+
+def readable(path: Path) -> Path | BinaryIO:
+    """Return what pyarrow reads the file `path` of a lake from. Raises LakeError as `refuse_special` does."""
+    refuse_special([path])
+    return cast(BinaryIO, path.open("rb")) if isinstance(path, RemotePath) else path
+
+
+def refuse_special(paths: Iterable[str | Path]) -> None:
+    """Raise LakeError if one of `paths` is no file but a pipe or a device, for which a library would wait.
+
+    What is missing, or at an address, is left to whoever opens it. Each path takes 3 µs.
+    """
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise LakeError(f"{path} is {kind_of(mode)}, not a regular file; take it out: lakeprobe check --repair")
 
 
 def refuse_links(top: Path, paths: Iterable[str]) -> None:

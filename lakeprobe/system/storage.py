@@ -291,11 +291,6 @@ def upload(folder: Path, target: RemotePath) -> None:
             persistently(key, partial(system.put_file, str(source), key))
 
 
-def readable(path: Path) -> Path | BinaryIO:
-    """Return what pyarrow reads `path` from."""
-    return cast(BinaryIO, path.open("rb")) if isinstance(path, RemotePath) else path
-
-
 def connect(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Let a connection read the files below `path`, which is in a lake, if that is an address."""
     if isinstance(path, RemotePath):

@@ -11,7 +11,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from program import Ended, dump_text, lakeprobe, write_dump
 from test_corpus import bounded
 
@@ -190,3 +193,148 @@ def test_no_link_leads_out(home: Path, attack: str) -> None:
         with bounded():
             ended = command(name, home)
         assert listed(ours) == before, (name, ended)
+
+
+PIPES: dict[str, Callable[[Path], Path]] = {
+    "lake.yaml": lambda lake: lake / "lake.yaml",
+    "an entry of the log": lambda lake: lake / "log/0000000009.json",
+    "a state of the log": lambda lake: lake / "log/0000000001.state.json",
+    "comparison.yaml": lambda lake: place(lake, "comparisons/comparison=both") / "comparison.yaml",
+    "results": lambda lake: place(lake, "comparisons/comparison=both") / "step=0/rank=0/results.parquet",
+    "dumps": lambda lake: place(lake, UNIT) / "dumps.parquet",
+    "tensors": lambda lake: place(lake, UNIT) / "tensors.parquet",
+    "stacks": lambda lake: place(lake, "run=golden/step=0/rank=0") / "stacks.parquet",
+    "a note": lambda lake: lake / "run=golden/note.txt",
+    "a lock": lambda lake: lake / ".staging" / f"{LOCKS[1]}.lock",
+    "a session": lambda lake: lake / ".staging" / f"ingest.a.{DEAD}",
+    "what a session noted": lambda lake: lake / ".staging" / f"ingest.a.{DEAD}" / "places.json",
+    "what a reader noted": lambda lake: lake / ".staging" / f"reader-1.a.{DEAD}",
+    "a journal": lambda lake: no_journal(lake) / "journal",
+    "why there is no journal": lambda lake: no_journal(lake) / "set_aside",
+    "a shard": lambda lake: shard(lake, {UNIT: "unit"}) / "shard.json",
+    "a file of a shard": lambda lake: shard(lake, {"run=mine/step=0/rank=0": "unit"}) / "unit/ops.parquet",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PIPES)
+def test_no_pipe_is_waited_for(home: Path, kind: str) -> None:
+    path = PIPES[kind](home / "lake")
+    pipe(path)
+    for name in COMMANDS:
+        with bounded():
+            ended = command(name, home)
+        assert ended.code in (0, 1, 2, 3), (name, ended)
+
+
+YAML = "comparisons/comparison=both"
+DOUBLING = "a: &a {x: 1}\n" + "".join(
+    f"{new}: &{new} {{<<: [*{old}, *{old}]}}\n"
+    for old, new in zip("abcdefghijklmnopqrstuvwxy", "bcdefghijklmnopqrstuvwxyz", strict=True)
+)
+"""Each line has twice the pairs of the line before."""
+
+
+def sparse(path: Path) -> None:
+    """A file of a terabyte, of which nothing is on the disk."""
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+
+
+def changed(path: Path, **values: object) -> None:
+    """The YAML file with other values."""
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | values))
+
+
+def entry(lake: Path, name: str, path: str, *files: str, **more: object) -> None:
+    publication(lake, {name: [path, files or ["ops.parquet", "dumps.parquet"], *more.values()]})
+
+
+def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+
+
+OTHER = "run=golden/step=0/rank=0"
+RECORDS: dict[str, Callable[[Path, Path], object]] = {
+    "lake.yaml is a terabyte": lambda lake, ours: sparse(lake / "lake.yaml"),
+    "lake.yaml is deep": lambda lake, ours: (lake / "lake.yaml").write_text("format: " + "[" * 100_000),
+    "lake.yaml is deep in blocks": lambda lake, ours: (lake / "lake.yaml").write_text("- " * 100_000),
+    "lake.yaml doubles": lambda lake, ours: (lake / "lake.yaml").write_text(DOUBLING),
+    "lake.yaml is a list": lambda lake, ours: (lake / "lake.yaml").write_text("format: [1, 2]"),
+    "lake.yaml is in itself": lambda lake, ours: (lake / "lake.yaml").write_text("format: &a [*a]"),
+    "lake.yaml has no such date": lambda lake, ours: (lake / "lake.yaml").write_text("format: 2001-99-99"),
+    "lake.yaml has an object": lambda lake, ours: (lake / "lake.yaml").write_text(
+        "format: !!python/object/apply:os.system [touch owned]"),
+    "lake.yaml has lines": lambda lake, ours: (lake / "lake.yaml").write_text('format: "a\\nb"'),
+    "the log names ..": lambda lake, ours: entry(lake, "run=a/step=0/rank=0", "run=a/step=0/rank=0/../../../../ours"),
+    "the log names our folder": lambda lake, ours: entry(lake, "run=a/step=0/rank=0", str(ours)),
+    "the log names a file of ours": lambda lake, ours: entry(
+        lake, UNIT, place_text(lake, UNIT), str(ours / "precious")),
+    "the log names another run's folder": lambda lake, ours: entry(lake, UNIT, place_text(lake, OTHER)),
+    "the log names a folder twice": lambda lake, ours: entry(
+        lake, "run=other/step=0/rank=0", place_text(lake, OTHER), "ops.parquet", "dumps.parquet", "tensors.parquet"),
+    "the log names a file twice": lambda lake, ours: entry(lake, UNIT, place_text(lake, UNIT), *["ops.parquet"] * 2),
+    "the log names NUL": lambda lake, ours: entry(lake, "run=a\0/step=0/rank=0", "run=a\0/step=0/rank=0/P"),
+    "the log names half a character": lambda lake, ours: entry(
+        lake, "run=a\ud800/step=0/rank=0", "run=a\ud800/step=0/rank=0/P"),
+    "the log names a line break": lambda lake, ours: entry(lake, "run=a\nb/step=0/rank=0", "run=a\nb/step=0/rank=0/P"),
+    "the log names %2F": lambda lake, ours: entry(lake, "run=a%2Fb/step=0/rank=0", "run=a%2Fb/step=0/rank=0/P"),
+    "the log names a long name": lambda lake, ours: entry(
+        lake, f"run={'a' * 300}/step=0/rank=0", f"run={'a' * 300}/step=0/rank=0/P"),
+    "the log names a step beyond all": lambda lake, ours: entry(
+        lake, f"run=a/step={10**30}/rank=0", f"run=a/step={10**30}/rank=0/P"),
+    "the log holds infinitely many ranks": lambda lake, ours: entry(
+        lake, "run=a/step=0", "run=a/step=0/P", held=[float("inf")]),
+    "the log holds a rank beyond all": lambda lake, ours: entry(lake, "run=a/step=0", "run=a/step=0/P", held=[10**30]),
+    "the log is a terabyte": lambda lake, ours: [publication(lake, {}), sparse(lake / "log/0000000009.json")],
+    "the log is deep": lambda lake, ours: (lake / "log/0000000009.json").write_text("[" * 100_000),
+    "the log has a long number": lambda lake, ours: (lake / "log/0000000009.json").write_text("9" * 10_000),
+    "the log has digits of another script": lambda lake, ours: publication(
+        lake, {}, number="\u0660" * 9 + "\u0669.json"),
+    "the log is at its end": lambda lake, ours: publication(lake, {}, number=9_999_999_999),
+    "the log has a dangling link": lambda lake, ours: replaced(lake / "log/0000000009.json", ours / "made"),
+    "the log has a folder": lambda lake, ours: (lake / "log/0000000009.json").mkdir(),
+    "the log has a state of nothing": lambda lake, ours: publication(lake, {}, number="9999999999.state.json"),
+    "the log has a state that is a dangling link": lambda lake, ours: replaced(
+        lake / "log/0000000003.state.json", ours / "made"),
+    "a session noted our folder": lambda lake, ours: session(lake, [str(ours), "../ours", "run=a\0/note.txt"]),
+    "a session noted a run": lambda lake, ours: session(lake, ["run=target/note.txt", place_text(lake, UNIT)]),
+    "a session noted depth": lambda lake, ours: [
+        session(lake, []), (lake / f".staging/ingest.a.{DEAD}/places.json").write_text("[" * 100_000)],
+    "a shard goes out": lambda lake, ours: shard(lake, {"../../ours/made": "unit"}),
+    "a shard is put at our folder": lambda lake, ours: shard(lake, {str(ours / "made"): "unit"}),
+    "a shard brings our folder": lambda lake, ours: shard(lake, {"run=mine/step=0/rank=0": str(ours)}),
+    "a shard brings another run": lambda lake, ours: shard(lake, {UNIT: "unit"}),
+    "comparison.yaml doubles": lambda lake, ours: (place(lake, YAML) / "comparison.yaml").write_text(DOUBLING),
+    "comparison.yaml is a terabyte": lambda lake, ours: sparse(place(lake, YAML) / "comparison.yaml"),
+    "comparison.yaml is deep": lambda lake, ours: (place(lake, YAML) / "comparison.yaml").write_text("[" * 100_000),
+    "comparison.yaml has no pairs": lambda lake, ours: changed(place(lake, YAML) / "comparison.yaml", pairs=7),
+    "comparison.yaml has a pair elsewhere": lambda lake, ours: changed(
+        place(lake, YAML) / "comparison.yaml", pairs=[{"step": "../../../../ours", "rank": str(ours)}]),
+    "comparison.yaml has folders": lambda lake, ours: changed(
+        place(lake, YAML) / "comparison.yaml",
+        pairs=[{"step": 0, "rank": 0, "golden_step": 0, "golden_rank": 0, "kind": "tensor", "rows": 1, "folder": "/"}]),
+    "comparison.yaml has sides that are lists": lambda lake, ours: changed(
+        place(lake, YAML) / "comparison.yaml", target=["a"], golden={"b": 1}),
+    "comparison.yaml has a version that is a text": lambda lake, ours: changed(
+        place(lake, YAML) / "comparison.yaml", version="one"),
+    "comparison.yaml has thresholds that are texts": lambda lake, ours: changed(
+        place(lake, YAML) / "comparison.yaml", thresholds={"a": "'; DROP TABLE x"}),
+}  # fmt: skip
+
+
+def place_text(lake: Path, name: str) -> str:
+    return log.read(lake).places[name].path
+
+
+@pytest.mark.parametrize("attack", RECORDS)
+def test_records_that_lie(home: Path, attack: str) -> None:
+    ours = home / "ours"
+    RECORDS[attack](home / "lake", ours)
+    before = listed(ours)
+    for name in COMMANDS:
+        with bounded():
+            ended = command(name, home)
+        assert ended.code in (0, 1, 2, 3), (name, ended)
+        assert ended.code in (0, 1) or ended.err.count("\n") == 1, (name, ended)
+        assert listed(ours) == before, (name, ended)
+    assert not (home / "owned").exists()
