@@ -8,13 +8,13 @@ SELECT
     cut_names.whole AS whole_op,
     slot,
     repeat,
-    arg_min(role, CAST(rank AS BIGINT) << 32 | micro) AS role,
-    arg_min(kind, CAST(rank AS BIGINT) << 32 | micro) AS kind,
-    arg_min(value, CAST(rank AS BIGINT) << 32 | micro) AS number,
-    arg_min(extra, CAST(rank AS BIGINT) << 32 | micro) AS extra,
+    arg_min_null(role, CAST(rank AS BIGINT) << 32 | micro) AS role,
+    arg_min_null(kind, CAST(rank AS BIGINT) << 32 | micro) AS kind,
+    arg_min_null(value, CAST(rank AS BIGINT) << 32 | micro) AS number,
+    arg_min_null(extra, CAST(rank AS BIGINT) << 32 | micro) AS extra,
     bool_or(lower(dtype) LIKE '%bool%') AS is_bool,
     coalesce(bool_and(regexp_matches(lower(dtype), 'bool|int')), false) AS is_whole,
-    bool_or(tensors.kind = 'tensor' AND coalesce(CAST(max AS VARCHAR), content, digest) IS NULL) AS is_unknown
+    bool_or(tensors.kind = 'tensor' AND coalesce(max, min, mean, norm) IS NULL AND content IS NULL AND digest IS NULL) AS is_unknown
 FROM tensors
 JOIN cut_ranks
     USING (rank)

@@ -10,7 +10,7 @@ WITH
             leaf,
             count(*) AS members,
             max(micro) AS last_micro,
-            arg_min(shape, CAST(rank AS BIGINT) << 32 | micro) AS shape,
+            arg_min_null(shape, CAST(rank AS BIGINT) << 32 | micro) AS shape,
             count(DISTINCT shape) AS shapes,
             count(DISTINCT sig) AS values,
             CAST(bit_xor(hash(xor(sig, CAST(rank AS UBIGINT) << 16 | micro))) >> 1 AS BIGINT) AS value,
@@ -29,7 +29,7 @@ WITH
         GROUP BY leaf
     ),
     added AS (
-        SELECT DISTINCT members.leaf, members.rank, members.micro, reductions.reduction, unnest(reductions.axes) AS axis
+        SELECT members.leaf, members.rank, members.micro, reductions.reduction, unnest(reductions.axes) AS axis
         FROM cut_members AS members
         JOIN reductions
             ON reductions.rank = members.rank AND reductions.sig = members.sig
@@ -47,7 +47,11 @@ WITH
     ),
     reduced AS (
         SELECT leaf, list(axis ORDER BY axis) AS axes, min(reduction) AS reduction
-        FROM (SELECT leaf, axis, min(reduction) AS reduction, count(*) AS added_members FROM added GROUP BY leaf, axis)
+        FROM (
+            SELECT leaf, axis, min(reduction) AS reduction, count(DISTINCT CAST(rank AS BIGINT) << 16 | micro) AS added_members
+            FROM added
+            GROUP BY leaf, axis
+        )
         JOIN wanted
             USING (leaf)
         WHERE added_members >= wanted.members

@@ -1,6 +1,7 @@
 -- reductions: the values that an all_reduce adds up, or takes the largest of, over axes of the mesh, and what it gives.
 -- grain: one value of a rank, and axes
 -- parameters: $run, $step; after transfers, axis_groups
+-- Of a value that is added up several times the first result counts.
 -- place: rank and row in one number; joined by two columns, all rows of a rank would meet all others of it
 WITH
     called AS (
@@ -40,21 +41,21 @@ WITH
         FROM tensors
         WHERE run = $run AND step = $step AND op LIKE 'Distributed.%' AND kind = 'tensor'
     )
-SELECT
+SELECT DISTINCT ON (called.rank, called.axes, before.sig)
     called.rank,
     called.axes,
     before.sig AS sig,
-    any_value(after.sig) AS gives,
-    any_value(called.reduction) AS reduction,
-    any_value(called.factor) AS factor,
-    any_value(after.max) AS max,
-    any_value(after.min) AS min,
-    any_value(after.mean) AS mean,
-    any_value(after.norm) AS norm,
-    any_value(after.content) AS content
+    after.sig AS gives,
+    called.reduction,
+    called.factor,
+    after.max,
+    after.min,
+    after.mean,
+    after.norm,
+    after.content
 FROM called
 JOIN moved AS before
     ON before.place = called.given
 JOIN moved AS after
     ON after.place = called.taken
-GROUP BY called.rank, called.axes, before.sig
+ORDER BY called.rank, called.axes, before.sig, called.given, called.taken
