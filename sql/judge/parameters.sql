@@ -4,25 +4,39 @@
 -- with the same extremes and nearly the same norm, and do not lie nearly alike.
 -- other_target and other_golden are the parameters whose contents the row's other side has: of q and k that are swapped,
 -- each has what the other should have, and golden's own counterpart of that does not.
--- twin: the parameter that shares its memory with one that the other side lacks, or, where a format does not record
--- that, has its contents: a tied weight, which some formats keep once.
+-- tie: what tied weights have in common: their memory, by the name that a file gives it first, or, where a format does
+-- not record that, their contents. Which name comes first depends on the file, so ties are told by rows that both have.
+-- twin: the parameter that is tied to one that the other side lacks: some formats keep a tied weight once.
 WITH
     names AS (
         SELECT
             p.*,
             t.op AS target_op,
             g.op AS golden_op,
-            t.op_extra ->> '$.shares' AS target_shares,
-            g.op_extra ->> '$.shares' AS golden_shares,
-            t.op_extra IS NOT NULL AS target_keeps,
-            g.op_extra IS NOT NULL AS golden_keeps,
-            target_keeps AND golden_keeps AS knows_sharing
+            CASE
+                WHEN t.op_extra IS NOT NULL THEN concat_ws('/', t.part, coalesce(t.op_extra ->> '$.shares', t.op))
+                WHEN len(p.target_shape) > 1 THEN p.target_content
+            END AS target_tie,
+            CASE
+                WHEN g.op_extra IS NOT NULL THEN concat_ws('/', g.part, coalesce(g.op_extra ->> '$.shares', g.op))
+                WHEN len(p.golden_shape) > 1 THEN p.golden_content
+            END AS golden_tie,
+            t.op_extra IS NOT NULL AND g.op_extra IS NOT NULL AS knows_sharing
         FROM paired AS p
         LEFT JOIN target_ops AS t ON t.seq = p.target_seq
         LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
     ),
-    counterparts AS (
-        SELECT target_op, golden_op FROM names WHERE target_op IS NOT NULL AND golden_op IS NOT NULL
+    target_ties AS (
+        SELECT target_tie AS tie, min(row) AS first_row, arg_min(target_op, row) AS first_op
+        FROM names
+        WHERE golden_row IS NOT NULL
+        GROUP BY target_tie
+    ),
+    golden_ties AS (
+        SELECT golden_tie AS tie, min(row) AS first_row, arg_min(golden_op, row) AS first_op
+        FROM names
+        WHERE target_row IS NOT NULL
+        GROUP BY golden_tie
     ),
     target_holders AS (
         SELECT target_content AS content, arg_min(target_op, target_row) AS target_op
@@ -63,18 +77,14 @@ WITH
             d.difference = 'different' AND n.target_content <> n.golden_content AS is_other,
             target_holders.target_op AS other_target,
             if(n.golden_row IS NULL, golden_holders.golden_op, golden_moved.golden_op) AS other_golden,
-            n.knows_sharing,
-            n.target_shares,
-            n.golden_shares,
             CASE
-                WHEN n.golden_row IS NULL THEN coalesce(n.target_shares, if(n.target_keeps, NULL, target_twin.target_op))
-                WHEN n.target_row IS NULL THEN coalesce(n.golden_shares, if(n.golden_keeps, NULL, golden_twin.golden_op))
+                WHEN n.golden_row IS NULL THEN target_ties.first_op
+                WHEN n.target_row IS NULL THEN golden_ties.first_op
             END AS twin,
-            coalesce(
-                if(n.golden_row IS NULL, twin IN (SELECT target_op FROM counterparts), twin IN (SELECT golden_op FROM counterparts)),
-                false
-            ) AS is_kept_once,
-            coalesce(tied.golden_op, n.target_shares) AS target_shares_as_golden,
+            twin IS NOT NULL AS is_kept_once,
+            n.knows_sharing AND target_ties.first_row <> golden_ties.first_row AS tied_otherwise,
+            if(target_ties.first_row < n.row, target_ties.first_op, NULL) AS target_shares,
+            if(golden_ties.first_row < n.row, golden_ties.first_op, NULL) AS golden_shares,
             coalesce(n.content_problem, m.measurement_problem) AS problem,
             n.content_problem IS NOT NULL OR coalesce(m.measurement = 'unreadable', false) AS unreadable,
             is_within(m.max_abs_error, 2 * greatest(epsilon_of(n.target_dtype), epsilon_of(n.golden_dtype)) * m.scale_max)
@@ -100,9 +110,8 @@ WITH
         LEFT JOIN target_holders ON target_holders.content = n.golden_content
         LEFT JOIN golden_holders ON golden_holders.content = n.target_content
         LEFT JOIN golden_moved ON golden_moved.content = n.target_content
-        LEFT JOIN target_holders AS target_twin ON target_twin.content = n.target_content
-        LEFT JOIN golden_holders AS golden_twin ON golden_twin.content = n.golden_content
-        LEFT JOIN counterparts AS tied ON tied.target_op = n.target_shares
+        LEFT JOIN target_ties ON target_ties.tie = n.target_tie
+        LEFT JOIN golden_ties ON golden_ties.tie = n.golden_tie
     ),
     findings AS (
         SELECT
@@ -189,16 +198,12 @@ WITH
                     {
                         'severity': 'warning',
                         'text': 'not tied: golden shares it with ' || golden_shares,
-                        'holds': matched AND knows_sharing AND target_shares IS NULL AND golden_shares IS NOT NULL
+                        'holds': matched AND tied_otherwise AND golden_shares IS NOT NULL
                     },
                     {
                         'severity': 'warning',
                         'text': 'tied to ' || target_shares || ', and not in golden',
-                        'holds':
-                            matched
-                            AND knows_sharing
-                            AND target_shares IS NOT NULL
-                            AND golden_shares IS DISTINCT FROM target_shares_as_golden
+                        'holds': matched AND tied_otherwise AND target_shares IS NOT NULL
                     }
                 ],
                 lambda finding: coalesce(finding.holds, false)
