@@ -16,7 +16,7 @@ WITH
                     {'text': own_name, 'other': ''},
                     (SELECT list({'text': pattern, 'other': replacement} ORDER BY place) FROM parameter_names)
                 ),
-                lambda done, rule: {'text': regexp_replace(done.text, rule.text, rule.other), 'other': ''}
+                lambda done, rule: {'text': regexp_replace(done.text, rule.text, rule.other, 'g'), 'other': ''}
             ).text AS name
         FROM (
             SELECT 'target' AS side, renamed_ops.seq, renamed_ops.part, renamed_ops.stem AS own_name, leaf.content
