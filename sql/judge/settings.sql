@@ -10,7 +10,11 @@ WITH
             d.difference,
             m.max_diff,
             m.min_diff,
-            m.norm_relative
+            m.norm_relative,
+            CASE target_kind WHEN 'tensor' THEN 'a tensor' WHEN 'null' THEN 'None' ELSE coalesce(target_value, target_kind) END
+                AS target_text,
+            CASE golden_kind WHEN 'tensor' THEN 'a tensor' WHEN 'null' THEN 'None' ELSE coalesce(golden_value, golden_kind) END
+                AS golden_text
         FROM paired AS p
         LEFT JOIN target_ops AS t ON t.seq = p.target_seq
         LEFT JOIN golden_ops AS g ON g.seq = p.golden_seq
@@ -35,11 +39,11 @@ WITH
             coalesce(judged.severity, 'warning') AS severity,
             target_row IS NOT NULL AND golden_row IS NOT NULL AS matched,
             CASE
-                WHEN target_row IS NULL THEN 'only in golden: ' || coalesce(golden_value, 'a tensor')
-                WHEN golden_row IS NULL THEN 'only in the target: ' || coalesce(target_value, 'a tensor')
+                WHEN target_row IS NULL THEN 'only in golden: ' || golden_text
+                WHEN golden_row IS NULL THEN 'only in the target: ' || target_text
                 WHEN difference = 'equal' THEN NULL
                 WHEN target_kind <> 'tensor' OR golden_kind <> 'tensor'
-                    THEN coalesce(target_value, target_kind) || ' against ' || coalesce(golden_value, golden_kind)
+                    THEN target_text || ' against ' || golden_text
                 WHEN holders.name IS NOT NULL AND holders.name <> named.name THEN 'has what golden has as ' || holders.name
                 WHEN target_dtype <> golden_dtype THEN 'dtype ' || target_dtype || ' against ' || golden_dtype
                 WHEN target_shape <> golden_shape THEN format('shape {} against {}', target_shape, golden_shape)
