@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINDSPORE := .venv-mindspore
 TRUTH := .venv-truth
-NATIVE := hatch_build.py $(wildcard native/*.c)
+NATIVE := hatch_build.py $(wildcard native/*.c native/*.inc)
 SECONDS := 600
 FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tests/readers/test_columns.py \
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \

@@ -31,7 +31,10 @@ def function(name: str, *arguments: type) -> Callable[..., None] | None:
     library = _library()
     if library is None:
         return None
-    found = library[name]
+    try:
+        found = library[name]
+    except AttributeError:  # compiled from older sources
+        return None
     found.argtypes = arguments
     found.restype = None
     return found
