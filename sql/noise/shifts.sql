@@ -102,6 +102,7 @@ WITH
             error_in,
             coalesce(replaced, 0) AS replaced,
             CASE
+                WHEN is_softmax THEN floor
                 WHEN is_population THEN greatest(views.error_out, condition * error_in)
                 WHEN is_low_precision(spacing) THEN greatest(floor, error_in)
                 ELSE floor
@@ -112,7 +113,7 @@ WITH
         JOIN noise_ops ON noise_ops.number = ops.number
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
-        WHERE ops.n >= 64
+        WHERE ops.n >= if(is_softmax, 8, 64)
     )
 SELECT
     number,

@@ -1,7 +1,8 @@
 -- suspects: the ops that stand out of rounding noise, the cause first (schemas/suspects.yaml).
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
---   noise_near_shifts, noise_gradients, noise_floors, noise_makers, noise_repeat and noise_repeat_rows; thresholds
+--   noise_near_shifts, noise_passed_shifts, noise_gradients, noise_floors, noise_makers, noise_repeat and
+--   noise_repeat_rows; thresholds
 -- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
 --   whose output error exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
@@ -37,14 +38,15 @@ WITH
             ) = 1
     ),
     shifts AS (
-        FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts)
+        FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts UNION ALL FROM noise_passed_shifts)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1
     ),
     -- the norm of an op whose inputs err far more than ops round tells nothing, unless it moves further than they do
     shifted AS (
-        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, 1 AS class
+        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, if(phase = 'forward' OR is_law, 1, 2) AS class
         FROM shifts
         JOIN noise_errors USING (number)
+        JOIN (SELECT number, phase FROM noise_ops) AS o USING (number)
         CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
         WHERE
             score >= getvariable('outstanding_score')
@@ -58,7 +60,7 @@ WITH
             NULL::INTEGER AS row,
             CASE
                 WHEN score >= getvariable('certain_score') AND upper_out >= 1e-3 AND phase = 'forward' THEN 1
-                WHEN shifted.number IS NOT NULL THEN 1
+                WHEN shifted.class = 1 THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER phases THEN 2
                 -- what comes of it may stand out further: norms hide an error from statistics

@@ -1,0 +1,210 @@
+-- passed_shifts: how the norm moves in each op that passes on the norm of what it takes: an activation, or a backward op.
+-- grain: one op
+-- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
+-- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
+--   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
+-- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
+--   it is not flat. A gradient has the shift of the gradient that came in, that of a product also the shift of the factor that it is
+--   multiplied by. A backward op may return several gradients: the one that stands out furthest counts
+-- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
+--   smaller, so fewer products tell in 16 bits only, where nothing is cut
+-- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
+--   came in, forwards and backwards; after a step of the optimizer a tenth of the input error; what is left of golden's
+--   error beside a repeat; the precision of the statistics
+-- The input error bounds the independent errors. What a factor leaves of max and min shows them, from three members on, if the
+--   op neither has a kink, at which elements appear as a whole, nor takes a mean away, as a softmax does. The gradient of a
+--   softmax is p (g − Σ p g): its errors count by what is left of it beside the largest p times g
+WITH
+    tensors AS (
+        SELECT
+            o.number,
+            o.kind,
+            o.call_key,
+            o.golden_seq,
+            o.api,
+            o.phase,
+            o.rounding = 'matmul' AND NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AS is_product,
+            l.row,
+            l.slot,
+            l.is_input,
+            l.n,
+            l.magnitude,
+            l.scatter,
+            l.golden_norm,
+            l.rounding,
+            l.spacing,
+            (l.target_norm - l.golden_norm) / l.golden_norm AS shift
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE
+            l.is_paired
+            AND l.is_like
+            AND l.is_float
+            AND l.golden_norm > 0
+            AND isfinite(l.target_norm / l.golden_norm)
+            AND NOT l.is_masked
+            AND l.role IN ('input', 'output')
+            AND o.is_leaf
+            AND o.phase <> 'optimizer'
+    ),
+    incoming AS (
+        SELECT
+            number,
+            count(*) AS inputs,
+            arg_max(shift, (golden_norm, -row)) AS brought,
+            arg_max(n, (golden_norm, -row)) AS n,
+            max(golden_norm) AS norm
+        FROM tensors
+        WHERE is_input
+        GROUP BY number
+    ),
+    -- what the forward op took and gave
+    kept AS (
+        SELECT
+            call_key,
+            max(abs(shift)) AS shift,
+            max(magnitude) FILTER (WHERE NOT is_input) AS magnitude
+        FROM tensors
+        WHERE phase = 'forward'
+        GROUP BY call_key
+    ),
+    -- the factors of a product are its largest inputs: two, or query, key and value
+    factors AS (
+        SELECT call_key, regexp_extract(slot, '\d+') AS place, shift
+        FROM tensors
+        WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul'))
+        QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(regexp_matches(api, '(?i)attention'), 3, 2)
+    ),
+    multiplied AS (
+        SELECT own.call_key, own.place, ordered_sum(other.shift) AS shift
+        FROM factors AS own
+        JOIN factors AS other ON other.call_key = own.call_key AND other.place <> own.place
+        GROUP BY own.call_key, own.place
+        UNION ALL
+        -- a normalisation divides by the size of what it takes
+        SELECT call_key, regexp_extract(slot, '\d+'), -shift
+        FROM tensors
+        WHERE phase = 'forward' AND is_input AND is_normalisation(api)
+        QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
+    ),
+    passed AS (
+        SELECT
+            made.* EXCLUDE (shift, magnitude, n, spacing),
+            brought,
+            least(made.n, incoming.n, 16 * (made.golden_norm / made.magnitude) ** 2) AS n,
+            coalesce(kept.shift, 0) AS kept,
+            coalesce(multiplied.shift, 0) AS multiplied,
+            CASE
+                WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
+                ELSE made.shift - least(greatest(made.shift, least(brought, 0)), greatest(brought, 0))
+            END AS shift,
+            if(
+                regexp_matches(api, '(?i)^softmax$'),
+                greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm),
+                1
+            ) AS cancelled
+        FROM tensors AS made
+        JOIN incoming USING (number)
+        LEFT JOIN kept ON kept.call_key = made.call_key AND made.phase = 'backward'
+        LEFT JOIN multiplied
+            ON multiplied.call_key = made.call_key
+            AND multiplied.place = regexp_extract(made.slot, '\d+')
+            AND made.phase = 'backward'
+        WHERE
+            NOT made.is_input
+            AND made.n >= 64
+            AND CASE
+                WHEN made.phase = 'backward' THEN is_product OR made.n = incoming.n OR (is_activation(api) AND made.n = 2 * incoming.n)
+                ELSE is_activation(api) AND made.n = incoming.n AND inputs = 1 AND made.golden_norm > 0.2 * incoming.norm
+            END
+    ),
+    -- the largest element of a function that rises is the function of the largest that it took, and the smallest likewise
+    extremes AS (
+        SELECT
+            made.number,
+            made.spacing,
+            made_values.target_max / value_at(made.api, taken_values.target_max) AS target_largest,
+            made_values.golden_max / value_at(made.api, taken_values.golden_max) AS golden_largest,
+            made_values.target_min / value_at(made.api, taken_values.target_min) AS target_smallest,
+            made_values.golden_min / value_at(made.api, taken_values.golden_min) AS golden_smallest
+        FROM tensors AS made
+        JOIN incoming USING (number)
+        JOIN tensors AS taken ON taken.number = made.number AND taken.is_input AND taken.n = made.n
+        JOIN paired AS made_values ON made_values.row = made.row
+        JOIN paired AS taken_values ON taken_values.row = taken.row
+        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1 AND value_at(made.api, 1) IS NOT NULL
+    ),
+    -- what golden does not compute so is another function, as where it has other arguments; an element in 16 bits rounds
+    -- visibly, so both have to tell
+    functions AS (
+        SELECT
+            number,
+            greatest(if(most > getvariable('coarsest_other'), 2.0 ** -10, most), spacing / 6) AS unit,
+            if(abs(golden_largest - 1) < 4 * unit, target_largest - golden_largest, NULL) AS of_largest,
+            if(abs(golden_smallest - 1) < 4 * unit, target_smallest - golden_smallest, NULL) AS of_smallest,
+            if(is_low_precision(spacing), least(abs(of_largest), abs(of_smallest)) + 0 * (of_largest + of_smallest), greatest(abs(of_largest), abs(of_smallest))) AS shift
+        FROM extremes
+        CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
+    ),
+    kinds AS (
+        SELECT
+            kind,
+            slot,
+            count(*) AS members,
+            members >= 5 AS is_population,
+            if(is_population, median(shift), 0) AS usual,
+            if(is_population, 1.4826 * mad(shift), 0) AS spread,
+            coalesce(median(scatter), 0) AS usual_scatter
+        FROM passed
+        GROUP BY kind, slot
+    ),
+    explained AS (
+        SELECT
+            passed.*,
+            kinds.* EXCLUDE (kind, slot),
+            error_in,
+            coalesce(replaced, 0) AS replaced,
+            greatest(
+                if(is_low_precision(spacing), floor, 0),
+                usual_scatter,
+                CASE
+                    WHEN members >= 3 AND (is_product OR is_normalisation(api) OR is_activation(api)) AND NOT has_kink(api)
+                        THEN least(error_in, 3 * coalesce(scatter, error_in))
+                    ELSE error_in
+                END
+            ) AS known_error
+        FROM passed
+        JOIN kinds USING (kind, slot)
+        JOIN (SELECT number, error_in, spacing, condition FROM noise_errors) AS e USING (number)
+        LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
+        CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+        WHERE
+            (is_population OR NOT is_product OR is_low_precision(spacing))
+            -- a normalisation that divides by next to nothing leaves no digit sure
+            AND NOT (is_normalisation(api) AND condition * error_in > 0.5)
+    )
+SELECT number, shift, usual, unit, score, members, is_law
+FROM (
+    SELECT
+        number,
+        row,
+        shift,
+        usual,
+        sqrt(
+            spread ** 2
+            + 4 * (cancelled * known_error) ** 2 / n
+            + (0.1 * (cancelled * abs(brought) + kept + abs(multiplied))) ** 2
+            + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
+            + replaced ** 2
+            + (2 * rounding) ** 2
+        ) AS unit,
+        abs(shift - usual) / unit / 2 - 1 AS score,
+        members - 1 AS members,
+        false AS is_law
+    FROM explained
+    UNION ALL
+    SELECT number, 0, shift, 0, unit, shift / unit / 2 - 1, 0, true
+    FROM functions
+    WHERE isfinite(shift)
+)
+QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, row) = 1
