@@ -1,9 +1,10 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
--- parameters: the tables noise_suspects, noise_floors, noise_errors and paired
+-- parameters: the tables noise_suspects, noise_floors, noise_errors, noise_leaves and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
---   is paired by its name with another call, or both runs are of low precision, where a small error is a few
---   spacings. Then suspects decide what differs first.
+--   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
+--   pass only, as one that is not trained; or both runs are of low precision, where a small error is a few spacings. Then
+--   suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -13,6 +14,22 @@ WITH
         FROM noise_suspects AS s
         JOIN paired AS p ON p.golden_seq = s.golden_seq AND p.target_seq IS NOT NULL
         WHERE s.nth = 1 AND s.evidence = 'missing' AND s.target_seq IS NULL
+    ),
+    taking AS (
+        SELECT count(*) > 0 AS is_taking
+        FROM noise_suspects AS s
+        JOIN paired AS p ON p.row = s.row
+        WHERE
+            s.nth = 1
+            AND (
+                s.evidence = 'wiring'
+                OR (
+                    s.evidence = 'argument'
+                    AND s.phase = 'forward'
+                    AND 'tensor' IN (p.target_kind, p.golden_kind)
+                    AND NOT EXISTS (FROM noise_leaves WHERE phase = 'forward' AND NOT is_input AND differs)
+                )
+            )
     ),
     known AS (
         SELECT count(*) > 0 AS are_errors FROM noise_errors
@@ -32,12 +49,13 @@ WITH
         GROUP BY is_bitwise
     )
 SELECT
-    NOT are_bits OR is_askew OR is_low AS is_rounding,
+    NOT are_bits OR is_askew OR is_taking OR is_low AS is_rounding,
     if(
         are_bits OR NOT are_errors, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf')
     )::DOUBLE AS ends,
     if(are_bits OR NOT are_errors, -1, getvariable('floor_factor') * floor) AS error
 FROM kinds
 CROSS JOIN askew
+CROSS JOIN taking
 CROSS JOIN known
 CROSS JOIN precision

@@ -51,7 +51,8 @@ WITH
         WHERE
             score >= getvariable('outstanding_score')
             AND (is_law OR error_in < least(0.05, 50 * floor) OR (error_in < 0.2 AND abs(shift - usual) > error_in))
-            AND NOT is_bitwise
+            -- where nothing rounds differently, made tells forwards, and a difference of more than 16 spacings backwards
+            AND (NOT is_bitwise OR (phase = 'backward' AND is_low_precision(spacing)))
     ),
     added AS (
         SELECT
