@@ -11,7 +11,7 @@ WITH RECURSIVE
             arrivals.step,
             arrivals.rank,
             min(arrivals.moment)::DOUBLE,
-            arg_min(carried.giver, arrivals.moment)
+            arg_min(carried.giver, (arrivals.moment, carried.giver))
         FROM (
             SELECT gifts.step, gifts.meeting, min(gifts.rank) AS giver
             FROM affected

@@ -1,7 +1,7 @@
 -- doubtful: leaves that differ although their record does not show what the op had or computed; they are set aside.
 -- grain: one leaf of leaf_errors
--- parameters: $comparison; the view results, the tables leaf_errors and transfers
--- reason:
+-- parameters: the tables leaf_errors, transfers and late_digests
+-- reason, the first of these that applies:
 --   overwritten: the output is that of a nested call
 --   not arrived: recorded before the data arrived
 --   buffer: memory that the call only fills
@@ -21,33 +21,29 @@ WITH
         -- objects travel as pickles, whose tensors have no roles
         WHERE op NOT LIKE '%object%'
         GROUP BY ALL
-    ),
-    leaves AS (
-        SELECT leaf_errors.*, calls.* EXCLUDE (step, rank, seq), results.target_row
-        FROM leaf_errors
-        JOIN calls
-            ON calls.step = leaf_errors.step AND calls.rank = leaf_errors.rank AND calls.seq = leaf_errors.target_seq
-        JOIN results
-            ON results.step = leaf_errors.step AND results.rank = leaf_errors.rank AND results.row = leaf_errors.row
-        WHERE results.comparison = $comparison
     )
 SELECT
-    step,
-    rank,
-    row,
+    leaf_errors.step,
+    leaf_errors.rank,
+    leaf_errors.row,
     CASE
         WHEN role = 'output' AND overwritten THEN 'overwritten'
         WHEN role = 'output' AND asynchronous THEN 'not arrived'
-        WHEN role = 'output' AND NOT list_contains(taken, target_row) THEN 'argument'
+        -- a row of the target has the same number in the comparison
+        WHEN role = 'output' AND NOT list_contains(taken, leaf_errors.row) THEN 'argument'
         WHEN
             role = 'input'
             AND is_tensor
             AND NOT coalesce(is_other_tensor, false)
-            AND NOT list_contains(given, target_row)
+            AND NOT list_contains(given, leaf_errors.row)
             THEN 'buffer'
+        WHEN late_digests.row IS NOT NULL THEN 'late digest'
     END AS reason
-FROM leaves
+FROM leaf_errors
+LEFT JOIN calls
+    ON calls.step = leaf_errors.step AND calls.rank = leaf_errors.rank AND calls.seq = leaf_errors.target_seq
+LEFT JOIN late_digests
+    ON late_digests.step = leaf_errors.step
+    AND late_digests.rank = leaf_errors.rank
+    AND late_digests.row = leaf_errors.row
 WHERE reason IS NOT NULL
-UNION
-SELECT step, rank, row, 'late digest' AS reason
-FROM late_digests

@@ -8,12 +8,12 @@ WITH
             rank,
             if(
                 any_value(firsts.finding) = 'only in golden',
-                any_value(golden_op),
-                coalesce(any_value(target_op), any_value(golden_op))
+                arg_min(golden_op, row),
+                coalesce(arg_min(target_op, row), arg_min(golden_op, row))
             ) AS op,
-            any_value(golden_op) AS golden_op,
-            any_value(module) AS module,
-            any_value(stack) AS stack
+            arg_min(golden_op, row) AS golden_op,
+            arg_min(module, row) AS module,
+            arg_min(stack, row) AS stack
         FROM first_rows
         JOIN firsts USING (step, rank)
         GROUP BY step, rank

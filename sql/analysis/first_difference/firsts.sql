@@ -3,7 +3,7 @@
 -- parameters: $steps (empty: all), $paired (skip ops without counterpart); the tables changed_ops, standing and
 --   noise_ends
 -- Where ops round differently, it is the first op that stands out of that.
--- paired_seq: the first op with a counterpart that differs
+-- paired_seq: the first op with a counterpart that differs, in the same order
 WITH
     standing_ops AS (
         SELECT
@@ -49,10 +49,9 @@ WITH
     )
 SELECT
     * EXCLUDE (turn),
-    if(finding = 'different', target_seq, min(target_seq) FILTER (WHERE finding = 'different') OVER (PARTITION BY step, rank))
-        AS paired_seq
+    arg_min(target_seq, turn) FILTER (WHERE finding = 'different') OVER (PARTITION BY step, rank) AS paired_seq
 FROM every
 WHERE
     (NOT $paired OR finding = 'different')
     AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
-QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY turn, golden_seq) = 1
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY turn) = 1

@@ -49,6 +49,7 @@ WHERE EXISTS (
         AND changed.rank = suspects.rank
         AND changed.target_digest = suspects.target_digest
         AND changed.target_shape = suspects.target_shape
+        AND changed.target_norm IS NOT NULL
         AND (changed.target_max, changed.target_min, changed.target_mean, changed.target_norm)
             IS DISTINCT FROM (suspects.target_max, suspects.target_min, suspects.target_mean, suspects.target_norm)
 )
@@ -62,6 +63,7 @@ WHERE EXISTS (
         AND changed.rank = suspects.rank
         AND changed.golden_digest = suspects.golden_digest
         AND changed.golden_shape = suspects.golden_shape
+        AND changed.golden_norm IS NOT NULL
         AND (changed.golden_max, changed.golden_min, changed.golden_mean, changed.golden_norm)
             IS DISTINCT FROM (suspects.golden_max, suspects.golden_min, suspects.golden_mean, suspects.golden_norm)
 )

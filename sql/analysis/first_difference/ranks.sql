@@ -1,7 +1,7 @@
 -- ranks: the first difference of each rank, where it began and what carried it in.
 -- grain: one (step, rank) of the comparison; finding is NULL if nothing differs
 -- parameters: $run (the target); the view ops, the tables unit_verdicts (those that are shown), standing, noise_ends,
---   leaf_errors, firsts, first_ops, affected, origins, carried, sources and transfers
+--   leaf_errors, early_gradients, firsts, first_ops, origins, carried, sources and transfers
 -- verdict: how this unit ended as a whole; a finding is only about what was compared
 -- origin: the rank on which it began (the rank itself if nothing explains it, or if ranks explain each other)
 -- explains: the number of other ranks whose difference began here
@@ -43,14 +43,18 @@ WITH
         SELECT DISTINCT step, rank, seq FROM transfers
     ),
     touched AS (
-        SELECT leaf_errors.step, leaf_errors.rank, min(target_seq) AS seq
-        FROM leaf_errors
-        SEMI JOIN noise_ends USING (step, rank)
-        WHERE is_tensor AND target_seq IS NOT NULL
+        SELECT step, rank, min(place) AS place, arg_min(target_seq, place) AS seq
+        FROM (
+            SELECT step, rank, target_seq, coalesce(late_place, target_seq) AS place
+            FROM leaf_errors
+            SEMI JOIN noise_ends USING (step, rank)
+            LEFT JOIN early_gradients USING (step, rank, target_seq)
+            WHERE is_tensor AND target_seq IS NOT NULL
+        )
         GROUP BY ALL
     ),
     noise_ops AS (
-        SELECT touched.step, touched.rank, touched.seq, ops.op
+        SELECT touched.step, touched.rank, touched.place, ops.op
         FROM touched
         JOIN ops ON ops.run = $run AND ops.step = touched.step AND ops.rank = touched.rank AND ops.seq = touched.seq
     ),
@@ -108,7 +112,6 @@ FROM unit_verdicts AS units
 LEFT JOIN firsts USING (step, rank)
 LEFT JOIN first_ops USING (step, rank)
 LEFT JOIN talk USING (step, rank)
-LEFT JOIN affected USING (step, rank)
 LEFT JOIN origins USING (step, rank)
 LEFT JOIN carried USING (step, rank)
 LEFT JOIN strangers USING (step, rank)
@@ -120,7 +123,7 @@ LEFT JOIN standing AS next_standing
 LEFT JOIN noise_ops
     ON noise_ops.step = units.step
     AND noise_ops.rank = units.rank
-    AND noise_ops.seq < coalesce(firsts.place, 'inf'::DOUBLE)
+    AND noise_ops.place < coalesce(firsts.place, 'inf'::DOUBLE)
 LEFT JOIN moved ON moved.step = units.step AND moved.rank = units.rank AND moved.seq = firsts.target_seq
 LEFT JOIN first_ops AS giver_ops ON giver_ops.step = units.step AND giver_ops.rank = carried.giver
 ORDER BY units.step, source IS NULL, explains DESC, if(source IS NULL, NULL, firsts.place), units.rank
