@@ -4,8 +4,8 @@
 -- slots: the beginnings of its rows' slots; NULL selects all rows
 SELECT
     op,
-    any_value(module) AS module,
+    min(module) AS module,
     if(bool_or(slot IS NULL), NULL, list(slot)) AS slots,
-    any_value(role) AS role
+    min(role) AS role
 FROM drift_named
 GROUP BY op

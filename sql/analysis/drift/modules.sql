@@ -6,8 +6,8 @@ SELECT
     module,
     min(leaves_at) AS leaves_at,
     max(worst) AS worst,
-    arg_max(worst_at, worst) AS worst_at,
-    arg_max(name, worst) AS worst_row,
+    first(worst_at ORDER BY worst DESC, worst_at, name, rank) AS worst_at,
+    first(name ORDER BY worst DESC, worst_at, name, rank) AS worst_row,
     count(*) FILTER (WHERE leaves_at IS NOT NULL) AS rows_away,
     count(*) AS rows
 FROM drift_rows

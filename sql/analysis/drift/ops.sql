@@ -5,8 +5,8 @@
 -- module: the op's module: its own path, or the op of the module around it
 SELECT
     op,
-    any_value(if(kind IN ('module', 'parameters_grad'), api, NULL)) AS path,
-    coalesce(path, any_value(parent)) AS module
+    min(api) FILTER (kind IN ('module', 'parameters_grad')) AS path,
+    coalesce(path, min(parent)) AS module
 FROM ops
 WHERE list_contains($runs, run)
 GROUP BY op

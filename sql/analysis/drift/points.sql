@@ -36,7 +36,7 @@ WITH
         JOIN drift_units AS units USING (run, step, rank)
     ),
     repeated AS (
-        SELECT step, rank, name, max(error) AS error FROM repeat_rows GROUP BY ALL
+        SELECT step, rank, golden_row, max(error) AS error FROM repeat_rows GROUP BY ALL
     ),
     sides AS (
         SELECT
@@ -81,7 +81,7 @@ WITH
             AND f.golden_rank = e.golden_rank
             AND f.name = e.name
         LEFT JOIN repeated
-            ON repeated.step = e.golden_step AND repeated.rank = e.golden_rank AND repeated.name = e.name
+            ON repeated.step = e.golden_step AND repeated.rank = e.golden_rank AND repeated.golden_row = e.row
     ),
     measured AS (
         SELECT
@@ -122,6 +122,7 @@ SELECT
     CASE
         WHEN recorded IS NULL THEN 'missing in run'
         WHEN golden_recorded IS NULL THEN 'missing in golden'
+        WHEN distance IS NULL THEN 'missing in run' -- what golden recorded
         WHEN distance = 0 THEN 'equal'
         WHEN distance <= noise THEN 'noise'
         WHEN distance <= $threshold THEN 'near'

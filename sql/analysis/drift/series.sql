@@ -44,7 +44,7 @@ WITH
             min(n) FILTER (WHERE leaves) AS first,
             arg_min(floor, n) FILTER (WHERE leaves) AS floor,
             max(difference) AS largest,
-            arg_max(step, difference) AS largest_step,
+            arg_max(step, (difference, -n)) FILTER (WHERE difference IS NOT NULL) AS largest_step,
             count(DISTINCT step) AS steps
         FROM leaving
         GROUP BY rank, name, point, metric

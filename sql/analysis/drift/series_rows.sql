@@ -10,3 +10,4 @@ SELECT
     step AS leaves_at,
     largest AS worst
 FROM drift_series
+ORDER BY leaves_at, role <> 'logged', series_name, role, metric, rank

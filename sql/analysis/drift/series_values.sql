@@ -16,7 +16,7 @@ WITH
             SELECT
                 rank,
                 name,
-                value / max(value) OVER (PARTITION BY run, rank, step, micro_step, point) AS share
+                value / nullif(max(value) OVER (PARTITION BY run, rank, step, micro_step, point), 0) AS share
             FROM series
             WHERE
                 run IN ($golden, $run)

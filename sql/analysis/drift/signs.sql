@@ -1,15 +1,16 @@
 -- signs: how many signs of each gradient are the same in two monitored runs.
 -- grain: one parameter in one step on one rank; and one row with the name summary for a step and rank
 -- parameters: golden, run: the names of both
--- similarity: the share of elements that are above 0 in both runs or in neither; the summary is of all elements
+-- similarity: the share of elements that are above 0 in both runs or in neither, in all micro steps; the summary is of all
+--   elements
 WITH
     counted AS (
         SELECT
             target.rank,
             target.step,
             target.name,
-            target.value::BIGINT AS elements,
-            elements - bit_count(xor(target.signs::BIT, golden.signs::BIT)) AS same
+            sum(target.value)::BIGINT AS elements,
+            elements - sum(bit_count(xor(target.signs::BIT, golden.signs::BIT)))::BIGINT AS same
         FROM series AS target
         JOIN series AS golden
             ON golden.run = $golden
@@ -21,6 +22,7 @@ WITH
             AND golden.metric = 'signs'
             AND golden.value = target.value
         WHERE target.run = $run AND target.metric = 'signs' AND target.point = 'gradient' AND target.value > 0
+        GROUP BY target.rank, target.step, target.name
     ),
     summed AS (
         SELECT
