@@ -1,4 +1,4 @@
-"""Makes hostile text harmless on a terminal: everything that a dump contains goes through `shown`."""
+"""Makes hostile text harmless: what a dump contains goes to a terminal through `shown`, to csv through `csv_cell`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,21 @@ _UNSHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 """Characters that control a terminal, change the direction of text, or are invisible."""
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?%?|[-+]?(inf|nan)", re.IGNORECASE)
+
+
+def csv_cell(value: object) -> object:
+    """Return what goes into csv: a text that a spreadsheet would run as a formula has an apostrophe before it.
+
+    sql/macros/csv_cell does the same in DuckDB, which quotes a carriage return; Python does not, so it is `shown`.
+    """
+    if not isinstance(value, str):
+        return value
+    text = shown(value)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def shown(text: str) -> str:

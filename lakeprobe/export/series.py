@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.shown import csv_cell
 from lakeprobe.system import files
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _cell(value: Any, column: str, digits: int) -> Any:
     if value is None:
         return "nan"
     if not isinstance(value, float):
-        return value
+        return csv_cell(value)
     if column == "nans":
         return int(value)
     return round(value, digits) if math.isfinite(value) else repr(value)
@@ -128,7 +129,8 @@ def _write_grad_probe(connection: duckdb.DuckDBPyConnection, run: str, folder: P
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*header, "max", "min", "norm", "shape"])
             for name, md5, shares, rest, signs in held:
-                writer.writerow([name, *([md5] if md5 else []), *(share for _, share in shares), *rest])
+                cells = [name, *([md5] if md5 else []), *(share for _, share in shares), *rest]
+                writer.writerow(map(csv_cell, cells))
                 if signs is not None:
                     _write_signs(place / f"step{step}", name, signs, rest[3])
 
@@ -143,6 +145,8 @@ def _write_signs(folder: Path, name: str, signs: bytes, shape: str | None) -> No
 
     folder.mkdir(exist_ok=True)
     sides = [int(side) for side in (shape or "[]").strip("[]").split(",") if side.strip()]
+    if -(-math.prod(sides) // 8) != len(signs):
+        raise LakeError(f"{name} has {len(signs)} bytes of signs and the shape {shape}; the series are damaged")
     bits = np.unpackbits(np.frombuffer(signs, np.uint8), count=math.prod(sides)).astype(bool)
     np.save(folder / f"{name.replace('/', '_')}.npy", bits.reshape(sides))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.shown import csv_cell
 from lakeprobe.system import files
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def write(signs: Signs, out: str | os.PathLike[str], *, pictures: bool = False) 
             with (folder / "similarities.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(["step", *steps])
-                writer.writerows([name, *(values.get(step, "") for step in steps)] for name, values in lines.items())
+                for name, values in lines.items():
+                    writer.writerow([csv_cell(name), *(values.get(step, "") for step in steps)])
             if pictures:
                 _draw(lines, folder / "similarities_picture")
         files.put_in_place(draft, target)

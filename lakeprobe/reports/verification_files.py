@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lakeprobe.output import shown
+from lakeprobe.shown import csv_cell
 
 _DETAILS = (
     ("API Name", "name"),
@@ -81,7 +81,7 @@ def write_code_mapping(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _lines(text: str | None) -> str:
-    return "\n".join(map(_cell, text.split("\n"))) if text else ""
+    return str(csv_cell("\n".join(map(_cell, text.split("\n"))))) if text else ""
 
 
 def _call(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -130,8 +130,7 @@ def _cell(value: Any) -> str:
         return "SKIP"
     if isinstance(value, float):
         return f"{value:.14g}"
-    text = shown(str(value)).replace("\n", " ")
-    return f"'{text}" if text[:1] in "=+-@" and text[1:] else text
+    return str(csv_cell(str(value).replace("\n", " ")))
 
 
 def _write(path: Path, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
