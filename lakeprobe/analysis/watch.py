@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.errors import RuleError, UsageError, unknown
 from lakeprobe.lake import layout, log, staging
-from lakeprobe.lake.connection import connect, lock
+from lakeprobe.lake.connection import connect, lock, reason
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,7 +102,7 @@ def watch(
             try:
                 _ask(judging, rule)
             except duckdb.Error as error:
-                raise RuleError(f"the rule {rule.name}: {str(error).splitlines()[0]}") from error
+                raise RuleError(f"the rule {rule.name}: {reason(error)}") from error
         found = judging.sql(resources.sql("analysis/watch/anomalies")).fetchall()
     finally:
         judging.close()

@@ -22,7 +22,15 @@ from lakeprobe.compare.stages import Case
 from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import BATCH, RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
-from lakeprobe.lake.connection import connect, copy_to_parquet, define_macros, parsed, set_spill_folder, set_variable
+from lakeprobe.lake.connection import (
+    connect,
+    copy_to_parquet,
+    define_macros,
+    parsed,
+    reason,
+    set_spill_folder,
+    set_variable,
+)  # fmt: skip
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_text
 from lakeprobe.system import files, storage
@@ -123,7 +131,7 @@ def _compare_at_once(tasks: Sequence[PairTask]) -> dict[int, PairReport]:
             _find_suspects(batch)
             return _write(batch, tasks, rule, thresholds)
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-        raise LakeError(f"{tasks[0].lake}: {rules.first_line(error)}") from error
+        raise LakeError(f"{tasks[0].lake}: {reason(error)}") from error
     finally:
         connection.close()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lakeprobe import resources
 from lakeprobe.bounds import DEEPEST_BRACKETS, LONGEST_RULE
 from lakeprobe.errors import RuleError
-from lakeprobe.lake.connection import parsed
+from lakeprobe.lake.connection import parsed, reason
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.metrics import NUMBER, TEXT, TEXTS, TRUTH, holds
 from lakeprobe.resources import quote_text
@@ -102,7 +102,7 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
     try:
         statements = connection.extract_statements(rule.sql)
     except duckdb.Error as error:
-        raise RuleError(f"{rule.origin}: {first_line(error)}") from error
+        raise RuleError(f"{rule.origin}: {reason(error)}") from error
     for statement in statements:
         words = " ".join(_words(statement.query))
         refusal = RuleError(
@@ -117,7 +117,7 @@ def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:
         except duckdb.Error as error:
             if _WRITING.search(str(error)):
                 raise refusal from error
-            raise RuleError(f"{rule.origin}: {first_line(error)}") from error
+            raise RuleError(f"{rule.origin}: {reason(error)}") from error
     _check_shadows(connection, rule)
 
 
@@ -159,7 +159,7 @@ def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str)
     try:
         types = dict(connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {view})").fetchall())
     except duckdb.Error as error:
-        raise RuleError(f"{rule.origin}: the view {view} does not run: {first_line(error)}") from error
+        raise RuleError(f"{rule.origin}: the view {view} does not run: {reason(error)}") from error
     missing = [column for column in CONTRACT[view] if column not in types]
     if missing:
         raise RuleError(f"{rule.origin}: the view {view} lacks the column {' and '.join(missing)} (docs/rules.md)")
@@ -169,11 +169,6 @@ def check_contract(connection: duckdb.DuckDBPyConnection, rule: Rule, view: str)
                 f"{rule.origin}: the column {column} of the view {view} is {types[column]}; "
                 f"it must be {content} (docs/rules.md)"
             )
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of a DuckDB error, which says what is wrong."""
-    return str(error).strip().splitlines()[0]
 
 
 def _depth(words: list[str]) -> int:

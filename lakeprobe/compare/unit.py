@@ -23,6 +23,7 @@ from lakeprobe.lake.connection import (
     define_macros,
     lock,
     parsed,
+    reason,
     set_spill_folder,
     set_variable,
     useful_threads,
@@ -144,9 +145,9 @@ def compare_units(task: PairTask) -> PairReport:
             kind = str(_only_value(connection, "SELECT kind FROM comparison_kind"))
             dumped, is_structure, *whole = _rows(connection, _STATE)[0]
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-        raise LakeError(f"{task.lake}: {rules.first_line(error)}") from error
+        raise LakeError(f"{task.lake}: {reason(error)}") from error
     except duckdb.Error as error:
-        raise RuleError(f"{origin}: {rules.first_line(error)}") from error
+        raise RuleError(f"{origin}: {reason(error)}") from error
     finally:
         connection.close()
         writer.close()

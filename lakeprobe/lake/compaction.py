@@ -26,7 +26,7 @@ from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, log, staging, views
 from lakeprobe.lake.comparison import ROW_GROUP
-from lakeprobe.lake.connection import connect, set_spill_folder
+from lakeprobe.lake.connection import connect, reason, set_spill_folder
 from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.lake.log import Place, Snapshot
 from lakeprobe.lake.unit import UnitWriter, opened, read_batches
@@ -161,7 +161,7 @@ def _file_errors(lake: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise LakeError(f"{str(error).strip().splitlines()[0]}; {lake} is as it was before") from error
+        raise LakeError(f"{reason(error)}; {lake} is as it was before") from error
 
 
 def _files(snapshot: Snapshot, run: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -88,6 +89,10 @@ _CARETS = re.compile(r"\n *\^+ *$")
 """The line below an error of DuckDB that points into the line above it, which says nothing in a message of one line."""
 
 
+_WRAPPED = re.compile(r'\{"exception_type":"[^"]*","exception_message":("(?:[^"\\]|\\.)*")')
+"""An error of a thread that writes, in the text of another error."""
+
+
 @contextmanager
 def query_errors() -> Iterator[None]:
     """Turn an error of DuckDB into a RuleError or LakeError. It may be raised as late as when rows are fetched.
@@ -98,15 +103,23 @@ def query_errors() -> Iterator[None]:
 
     try:
         yield
-    except duckdb.IOException as error:
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         gone = "; run lakeprobe check to see what is missing" if "No files found" in str(error) else ""
-        raise LakeError(f"{str(error).strip()}{gone}") from error
+        raise LakeError(f"{reason(error)}{gone}") from error
     except duckdb.Error as error:
         raise RuleError(_CARETS.sub("", str(error)).strip()) from error
     except RuntimeError as error:
         if str(error) == KEYBOARD:
             raise KeyboardInterrupt from error
         raise
+
+
+def reason(error: Exception) -> str:
+    """Return in one line what DuckDB says is wrong. What one of its threads met is in the text as JSON."""
+    text = str(error).strip()
+    if wrapped := _WRAPPED.search(text):
+        text = f"IO Error: {json.loads(wrapped[1])}"
+    return text.splitlines()[0]
 
 
 def useful_threads(rows: int, most: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, store
-from lakeprobe.lake.connection import connect
+from lakeprobe.lake.connection import connect, reason
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.align import Pair
 from lakeprobe.mapping.ops import Op
@@ -130,7 +130,7 @@ def propose(
     try:
         found = search(connection, layout.unit_place(path, ours), layout.unit_place(path, theirs))
     except duckdb.Error as error:
-        raise LakeError(f"{path}: {str(error).strip().splitlines()[0]}") from error
+        raise LakeError(f"{path}: {reason(error)}") from error
     finally:
         connection.close()
     return Proposal(
