@@ -20,10 +20,11 @@ WITH
             distance_of(target_max, target_min, target_norm, s.max, s.min, s.norm) AS distance,
             s
         FROM candidates
-        WHERE own > 0
+        -- what a repeat did not record, or has as NaN, is near to nothing
+        WHERE own > 0 AND isfinite(coalesce(s.max, s.norm))
     ),
     closest AS (
-        SELECT golden_row, own, min(distance) AS distance, arg_min(s, distance) AS s
+        SELECT golden_row, own, min(distance) AS distance, arg_min(s, (distance, s.repeat)) FILTER (WHERE distance IS NOT NULL) AS s
         FROM measured
         GROUP BY golden_row, own
     ),

@@ -16,7 +16,7 @@ SELECT
     greatest(log10(greatest(error_out, 1e-8) / greatest(error_in, 1e-7)), 0) AS gain,
     if(
         is_near,
-        if(any_value(rounding) = 'matmul', 0.02, share)
+        if(bool_or(rounding = 'matmul'), 0.02, share)
         * coalesce(max(error) FILTER (WHERE role NOT IN ('input', 'parameters')), 0),
         0
     ) AS replaced,

@@ -39,7 +39,7 @@ WITH
     ),
     shifts AS (
         FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts UNION ALL FROM noise_passed_shifts)
-        QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1
+        QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, members DESC, unit) = 1
     ),
     -- the norm of an op whose inputs err far more than ops round tells nothing, unless it moves further than they do
     shifted AS (
@@ -65,7 +65,7 @@ WITH
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER phases THEN 2
                 -- what comes of it may stand out further: norms hide an error from statistics
-                WHEN error_out >= 0.3 * arg_max(error_out, score) OVER phases THEN 2
+                WHEN error_out >= 0.3 * arg_max(error_out, (score, error_out)) OVER phases THEN 2
                 ELSE 3
             END AS class
         FROM noise_added
