@@ -59,6 +59,10 @@ CREATE OR REPLACE MACRO m() AS TABLE FROM RUN; FROM m()
 CREATE OR REPLACE VIEW v AS FROM RUN; SELECT count(*) FROM v
 CREATE OR REPLACE TABLE t (a BIGINT); INSERT INTO t SELECT count(*) FROM RUN
 SELECT (SELECT count(*) FROM RUN) FROM ops
+FROM destroy_external_resource('json_execute_serialized_sql', json_serialize_sql('SERIALIZED'))
+FROM query('FROM destroy_external_' || 'resource(''query'', ''SELECT 1'')')
+FROM duckdb_external_resources(discover => true)
+FROM create_external_resource('t')
 """.strip()
 for word, text in (("SERIALIZED", SERIALIZED), ("RUN", RUN_TEXT), ("IN_QUERY", IN_QUERY)):
     WRITING = WRITING.replace(word, text)
