@@ -11,7 +11,7 @@ WITH
         LIMIT $most
     ),
     born AS (
-        SELECT first_born.*, ops.op, ops.direction, ops.parent, ops.stack
+        SELECT first_born.*, ops.part, ops.op, ops.direction, ops.parent, ops.stack
         FROM first_born
         JOIN ops
             ON ops.run = $run
@@ -69,7 +69,8 @@ LEFT JOIN ops AS forward
     AND forward.step = born.step
     AND forward.rank = born.rank
     AND born.direction = 'backward'
-    AND forward.op = replace(born.op, '.backward', '.forward')
+    AND forward.part = born.part
+    AND forward.op = regexp_replace(born.op, '\.backward(\.\d+)?$', '.forward\1')
 LEFT JOIN stacks
     ON stacks.run = $run
     AND stacks.step = born.step

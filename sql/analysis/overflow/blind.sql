@@ -7,7 +7,7 @@ FROM tensors
 WHERE
     run = $run
     AND kind = 'tensor'
-    AND max IS NULL
+    AND coalesce(max, mean) IS NULL
     AND coalesce(regexp_matches(lower(dtype), 'float|half|double|complex|hif'), true)
     AND NOT coalesce(list_contains(shape, 0), false)
 GROUP BY ALL

@@ -27,7 +27,7 @@ LEFT JOIN (
         count(*) FILTER (level = 'high') AS high,
         count(*) FILTER (level = 'high' AND bad_out = 0) AS jumps,
         count(*) FILTER (level = 'medium') AS medium,
-        count(*) FILTER (level IS NULL) AS expected
+        count(*) FILTER (level IS NULL AND expected IS NOT NULL) AS expected
     FROM overflow_levels
     GROUP BY ALL
 ) USING (step, rank)

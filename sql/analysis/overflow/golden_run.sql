@@ -20,5 +20,6 @@ JOIN tensors AS golden
     ON golden.run = $golden
     AND golden.step = target.step
     AND golden.rank = target.rank
+    AND golden.part = target.part
     AND golden.name = target.name
     AND golden.repeat = target.repeat

@@ -24,19 +24,19 @@ WITH RECURSIVE
             )
     ),
     modules AS MATERIALIZED (
-        SELECT step, rank, seq, op, parent
+        SELECT step, rank, part, seq, op, parent
         FROM ops
         WHERE run = $run AND kind = 'module'
     ),
-    around (step, rank, seq, parent, depth) AS (
-        SELECT step, rank, seq, parent, 0
+    around (step, rank, part, seq, parent, depth) AS (
+        SELECT step, rank, part, seq, parent, 0
         FROM ops
         JOIN unexplained USING (step, rank, seq)
         WHERE run = $run
         UNION ALL
-        SELECT step, rank, modules.seq, modules.parent, depth + 1
+        SELECT step, rank, part, modules.seq, modules.parent, depth + 1
         FROM around
-        JOIN modules USING (step, rank)
+        JOIN modules USING (step, rank, part)
         WHERE modules.op = around.parent AND depth < 100
     )
 SELECT

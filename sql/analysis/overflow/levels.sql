@@ -20,7 +20,7 @@ WITH
             coalesce(bit_or(kinds) FILTER (side = 'in' AND expected IS NULL), 0) AS kinds_in,
             bool_or(role = 'parameters_grad') AS is_gradient,
             min(producer) FILTER (side = 'in' AND expected IS NULL) AS producer,
-            any_value(expected) AS expected
+            string_agg(DISTINCT expected, '; ' ORDER BY expected) AS expected
         FROM overflow_judged
         GROUP BY ALL
     ),

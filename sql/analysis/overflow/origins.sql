@@ -31,6 +31,7 @@ WITH
             bad.rank,
             bad.seq,
             level,
+            part,
             op,
             api_type,
             api,
@@ -46,7 +47,7 @@ WITH
         WHERE level = 'critical'
     ),
     contained AS (
-        SELECT step, rank, parent AS op, min(seq) AS inner_seq
+        SELECT step, rank, part, parent AS op, min(seq) AS inner_seq
         FROM critical
         GROUP BY ALL
     ),
@@ -58,12 +59,13 @@ WITH
             min(inner_seq) AS inner_seq,
             min(forward.seq) AS forward_seq
         FROM critical
-        LEFT JOIN contained USING (step, rank, op)
+        LEFT JOIN contained USING (step, rank, part, op)
         LEFT JOIN named AS forward
             ON critical.direction = 'backward'
             AND forward.direction = 'forward'
             AND forward.step = critical.step
             AND forward.rank = critical.rank
+            AND forward.part = critical.part
             AND forward.api_type = critical.api_type
             AND forward.api = critical.api
             AND forward.class = critical.class

@@ -4,15 +4,19 @@
 -- It is the nearest earlier output with the same statistics and as many elements, else with the same statistics
 -- (a slice or an expanded view), else the nearest op that wrote such a value in place into a tensor of that size.
 WITH
-    given AS (
+    known AS (
+        -- of a partial sum of ranks the mean alone is known
+        SELECT * REPLACE (coalesce(max, mean) AS max, coalesce(min, mean) AS min)
         FROM overflow_leaves
+    ),
+    given AS (
+        FROM known
         WHERE side = 'in' AND kind = 'tensor'
     ),
     made AS (
-        SELECT step, rank, seq, elements, max, min, any_value(mean) AS mean
-        FROM overflow_leaves
+        SELECT DISTINCT step, rank, seq, elements, max, min
+        FROM known
         WHERE side = 'out' AND kind = 'tensor'
-        GROUP BY ALL
     ),
     filled AS (
         SELECT DISTINCT
@@ -20,7 +24,7 @@ WITH
             leaf.rank,
             leaf.seq,
             leaf.kinds,
-            list_aggregate(tensors.shape, 'product') AS elements
+            coalesce(list_aggregate(tensors.shape, 'product'), 1) AS elements
         FROM overflow_leaves AS leaf
         JOIN overflow_fillers AS fillers ON fillers.name = leaf.name AND fillers.in_place
         JOIN tensors
