@@ -123,28 +123,44 @@ WITH
         SELECT
             made.number,
             made.spacing,
-            made_values.target_max / value_at(made.api, taken_values.target_max) AS target_largest,
-            made_values.golden_max / value_at(made.api, taken_values.golden_max) AS golden_largest,
-            made_values.target_min / value_at(made.api, taken_values.target_min) AS target_smallest,
-            made_values.golden_min / value_at(made.api, taken_values.golden_min) AS golden_smallest
+            is_target,
+            is_largest,
+            if(
+                is_target,
+                if(is_largest, given.target_max, given.target_min),
+                if(is_largest, given.golden_max, given.golden_min)
+            ) / value_at(
+                made.api,
+                if(
+                    is_target,
+                    if(is_largest, taken.target_max, taken.target_min),
+                    if(is_largest, taken.golden_max, taken.golden_min)
+                )
+            ) AS quotient
         FROM tensors AS made
         JOIN incoming USING (number)
-        JOIN tensors AS taken ON taken.number = made.number AND taken.is_input AND taken.n = made.n
-        JOIN paired AS made_values ON made_values.row = made.row
-        JOIN paired AS taken_values ON taken_values.row = taken.row
-        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1 AND value_at(made.api, 1) IS NOT NULL
+        JOIN tensors AS input ON input.number = made.number AND input.is_input AND input.n = made.n
+        JOIN paired AS given ON given.row = made.row
+        JOIN paired AS taken ON taken.row = input.row
+        CROSS JOIN (VALUES (true, true), (true, false), (false, true), (false, false)) AS ends(is_target, is_largest)
+        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1
     ),
     -- what golden does not compute so is another function, as where it has other arguments; an element in 16 bits rounds
     -- visibly, so both have to tell
     functions AS (
-        SELECT
-            number,
-            greatest(if(most > getvariable('coarsest_other'), 2.0 ** -10, most), spacing / 6) AS unit,
-            if(abs(golden_largest - 1) < 4 * unit, target_largest - golden_largest, NULL) AS of_largest,
-            if(abs(golden_smallest - 1) < 4 * unit, target_smallest - golden_smallest, NULL) AS of_smallest,
-            if(is_low_precision(spacing), least(abs(of_largest), abs(of_smallest)) + 0 * (of_largest + of_smallest), greatest(abs(of_largest), abs(of_smallest))) AS shift
-        FROM extremes
-        CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
+        SELECT number, unit, if(any_value(is_low_precision(spacing)), if(count(*) = 2, min(apart), NULL), max(apart)) AS shift
+        FROM (
+            SELECT
+                number,
+                spacing,
+                greatest(if(any_value(most) > getvariable('coarsest_other'), 2.0 ** -10, any_value(most)), spacing / 6) AS unit,
+                abs(max(quotient) FILTER (WHERE is_target) - max(quotient) FILTER (WHERE NOT is_target)) AS apart
+            FROM extremes
+            CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
+            GROUP BY number, spacing, is_largest
+            HAVING abs(max(quotient) FILTER (WHERE NOT is_target) - 1) < 4 * unit AND isfinite(apart)
+        )
+        GROUP BY number, unit
     ),
     kinds AS (
         SELECT
@@ -205,6 +221,6 @@ FROM (
     UNION ALL
     SELECT number, 0, shift, 0, unit, shift / unit / 2 - 1, 0, true
     FROM functions
-    WHERE isfinite(shift)
+    WHERE shift IS NOT NULL
 )
 QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, row) = 1
