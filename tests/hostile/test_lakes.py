@@ -338,3 +338,100 @@ def test_records_that_lie(home: Path, attack: str) -> None:
         assert ended.code in (0, 1) or ended.err.count("\n") == 1, (name, ended)
         assert listed(ours) == before, (name, ended)
     assert not (home / "owned").exists()
+
+
+QUESTIONS = {
+    "show": ("show", "Torch.add.0.forward"),
+    "sql": ("sql", "SELECT * FROM tensors JOIN ops USING (run, step, rank, seq)"),
+    "first-diff": ("first-diff", "both"),
+    "csv": ("compare", "target", "golden", "--name", "other", "-o", "reports", "--format", "csv"),
+    "export": ("export", "target", "exported"),
+    "view": ("view", "both", "-o", "page.html"),
+    "compact": ("compact", "target"),
+    "check": ("check",),
+}  # fmt: skip
+
+
+def column(name: str, value: object) -> Callable[[pa.Table], pa.Table]:
+    """The column `name` holds nothing but `value`."""
+
+    def change(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index(name)
+        values = pa.array([value] * len(table))
+        return table.append_column(name, values) if place < 0 else table.set_column(place, name, values)
+
+    return change
+
+
+def nulls(*names: str) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        for name in names:
+            field = table.schema.field(name)
+            table = table.set_column(table.schema.get_field_index(name), name, pa.nulls(len(table), field.type))
+        return table
+
+    return change
+
+
+def twice(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table])
+
+
+def filled(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def swollen(path: Path) -> None:
+    """A footer that promises 2**60 rows: the number of rows of the file, as Thrift has it, is made large."""
+    data = path.read_bytes()
+    rows = pq.ParquetFile(path).metadata.num_rows
+    at = data.rindex(bytes([0x16, rows * 2]), 0, len(data) - 8)
+    path.write_bytes(data[:at] + bytes([0x16, 0x7E]) + data[at + 2 :])
+
+
+TABLE_LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "nothing": ("tensors", lambda path: filled(path, b"")),
+    "a text": ("ops", lambda path: filled(path, b"PAR1 is all it has PAR1")),
+    "another schema": ("tensors", lambda path: pq.write_table(pa.table({"a": [1, 2]}), path)),
+    "no rows": ("dumps", lambda path: rewritten(path, lambda table: table.slice(0, 0))),
+    "two dumps": ("dumps", lambda path: rewritten(path, twice)),
+    "no format": ("dumps", lambda path: rewritten(path, nulls("format", "task", "level", "framework", "head"))),
+    "a head that is no JSON": ("dumps", lambda path: rewritten(path, column("head", "{{{"))),
+    "a layout that is no JSON": ("dumps", lambda path: rewritten(path, column("layout", "[" * 100_000))),
+    "a version that is a number": ("dumps", lambda path: rewritten(path, column("reader_version", 7))),
+    "another run": ("tensors", lambda path: rewritten(path, column("run", "golden"))),
+    "another step": ("tensors", lambda path: rewritten(path, column("step", 99))),
+    "NULL keys": ("tensors", lambda path: rewritten(path, nulls("seq", "row"))),
+    "NULL ops": ("ops", lambda path: rewritten(path, nulls("seq", "op"))),
+    "rows twice": ("tensors", lambda path: rewritten(path, twice)),
+    "ops twice": ("ops", lambda path: rewritten(path, twice)),
+    "ops that are numbers": ("ops", lambda path: rewritten(path, column("op", 7))),
+    "seq beyond all": ("ops", lambda path: rewritten(path, column("seq", 2**62))),
+    "seq that is a text": ("tensors", lambda path: rewritten(path, column("seq", "one"))),
+    "a negative row": ("tensors", lambda path: rewritten(path, column("row", -1))),
+    "a shape that is a text": ("tensors", lambda path: rewritten(path, column("shape", "[2"))),
+    "a path that is no JSON": ("tensors", lambda path: rewritten(path, column("path", "[["))),
+    "stacks that are not there": ("ops", lambda path: rewritten(path, column("stack", 10**6))),
+    "a parent of itself": ("ops", lambda path: rewritten(path, column("parent", "Torch.add.0.forward"))),
+    "a slot with lines": ("tensors", lambda path: rewritten(path, column("slot", "a\nb\x1b[2J"))),
+    "more rows than there are": ("tensors", swollen),
+    "half of it": ("ops", lambda path: filled(path, path.read_bytes()[: path.stat().st_size // 2])),
+    "results of nothing": ("results", lambda path: pq.write_table(pa.table({"a": [1]}), path)),
+    "results of another comparison": ("results", lambda path: rewritten(path, column("comparison", "other"))),
+    "results with NULL keys": ("results", lambda path: rewritten(path, nulls("row", "op", "verdict", "outcome"))),
+    "results twice": ("results", lambda path: rewritten(path, twice)),
+    "a verdict beyond all": ("results", lambda path: rewritten(path, column("verdict", "=1+1"))),
+    "results with our names": ("results", lambda path: rewritten(path, column("filename", "/etc/passwd"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", TABLE_LIES)
+def test_tables_that_lie(home: Path, lie: str) -> None:
+    file, forge = TABLE_LIES[lie]
+    folder = place(home / "lake", YAML) / "step=0/rank=0" if file == "results" else place(home / "lake", UNIT)
+    forge(folder / f"{file}.parquet")
+    for name, words in QUESTIONS.items():
+        with bounded():
+            ended = lakeprobe(*words, LAKEPROBE_LAKE=home / "lake")
+        assert ended.code in (0, 1, 2, 3), (name, ended)
+        assert not {"\x1b", "\x07"} & {*ended.out, *ended.err}, (name, ended)
