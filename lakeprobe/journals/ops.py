@@ -21,6 +21,7 @@ from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Batch
 from lakeprobe.readers import names
 from lakeprobe.readers.leaves import Leaves, Varying
+from lakeprobe.readers.linked import Links
 from lakeprobe.readers.skeletons import Known, Placeholders, are_exact
 from lakeprobe.readers.tables import Tables
 
@@ -163,8 +164,12 @@ class Skeletons:
         tables.add_alike(
             named,
             parsed,
-            [(op.parent, op.began, None) for op in ops],
-            [None if op.stack is None else stacks[op.stack] for op in ops],
+            Links(
+                [op.parent for op in ops],
+                [op.began for op in ops],
+                [None] * len(ops),
+                [None if op.stack is None else stacks[op.stack] for op in ops],
+            ),
             self._known.learner,
             alike,
             Varying(

@@ -14,7 +14,7 @@ from lakeprobe.readers import names
 from lakeprobe.readers.members import Take, decoded, read_members
 from lakeprobe.readers.skeletons import Skeletons
 from lakeprobe.readers.source import ContentOf, Emit, Listing, Source, Summary, place_of
-from lakeprobe.readers.tables import NO_LINKS, Links, Tables, unicode
+from lakeprobe.readers.tables import Tables, unicode
 
 NAME = "msprobe dump"
 DUMP_FILE, STACK_FILE, CONSTRUCT_FILE = "dump.json", "stack.json", "construct.json"
@@ -25,9 +25,6 @@ collected: not written yet, and grouped."""
 TENSOR_FOLDER = "dump_tensor_data"
 _groups = msgspec.json.Decoder(dict[str, tuple[list[str], tuple[str, ...]]]).decode
 _parents = msgspec.json.Decoder(dict[str, str | None]).decode
-
-Texts = dict[str, str]
-"""Each distinct text once, for names that several files have."""
 
 FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
 
@@ -51,24 +48,20 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     """Read dump.json, stack.json and construct.json. Raises DumpError."""
     path = source.folder / DUMP_FILE
     tables = Tables(source, path, content_of, emit)
-    summary = tables.summary
-    once: Texts = {}
-    of_op = _read_stacks(source.folder / STACK_FILE, tables, once)
-    links = _read_construct(source.folder / CONSTRUCT_FILE, summary, once)
-    del once
+    _read_stacks(source.folder / STACK_FILE, tables)
+    _read_construct(source.folder / CONSTRUCT_FILE, tables)
     head: dict[str, Any] = {}
     has_data = False
-    for container, op, body in read_members(path, "data", Skeletons(tables, path, links, of_op).take):
+    for container, op, body in read_members(path, "data", Skeletons(tables, path).take):
         if container is None:
             head[op] = body
             continue
         has_data = True
         if body.__class__ is not dict:
             raise DumpError(f"{path}: the entry {op} is {_kind_of(body)}, not an object")
-        parent, began, micro_step = links.get(op, NO_LINKS)
-        stack = of_op.get(op)
+        [parent], [began], [micro_step], [stack] = tables.linked.of([op])
         tables.add(op, names.parse(op), body, parent=parent, began=began, micro_step=micro_step, stack=stack)
-    tables.add_undumped(links, of_op)
+    tables.add_undumped()
     take_head(head, has_data, tables, path)
     return tables.close()
 
@@ -95,9 +88,8 @@ def take_head(head: dict[str, Any], has_data: bool, tables: Tables, path: Path) 
     summary.head = json.dumps({key: value for key, value in head.items() if key != "data"})
 
 
-def _read_stacks(path: Path, tables: Tables, once: Texts) -> dict[str, int]:
-    """The number of each op's stack. Both layouts: by op name, and grouped by stack."""
-    of_op: dict[str, int] = {}
+def _read_stacks(path: Path, tables: Tables) -> None:
+    """Link ops with their stacks. Both layouts: by op name, and grouped by stack."""
     layout = tables.summary.layout
 
     def take(text: bytes) -> bool:
@@ -106,7 +98,7 @@ def _read_stacks(path: Path, tables: Tables, once: Texts) -> dict[str, int]:
             return False
         layout[path.name] = GROUPED
         for ops, frames in groups.values():
-            of_op.update(dict.fromkeys(map(once.setdefault, ops, ops), tables.stack(frames)))
+            tables.linked.add_stack(ops, tables.stack(frames))
         return True
 
     for name, value in _side_file(path, tables.summary, take):
@@ -116,36 +108,28 @@ def _read_stacks(path: Path, tables: Tables, once: Texts) -> dict[str, int]:
             layout[path.name] = GROUPED
         if not isinstance(frames, list) or not all(isinstance(frame, str) for frame in frames):
             raise DumpError(f"{path}: the stack of {name} is not a list of lines; the file is damaged")
-        number = tables.stack(frames)
-        for op in ops:
-            of_op[once.setdefault(str(op), str(op))] = number
-    return of_op
+        tables.linked.add_stack([*map(str, ops)], tables.stack(frames))
 
 
 def _is_group(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, list) for part in value)
 
 
-def _read_construct(path: Path, summary: Summary, once: Texts) -> dict[str, Links]:
-    links: dict[str, Links] = {}
+def _read_construct(path: Path, tables: Tables) -> None:
+    """Link ops with their parents."""
 
     def take(text: bytes) -> bool:
         found = decoded(text, b'\n "', None, _parents)
-        if not found or not links.keys().isdisjoint(found):
-            return False
-        for op, parent in found.items():
-            links[once.setdefault(op, op)] = (parent and once.setdefault(parent, parent), len(links), None)
-        return True
+        return False if not found else tables.linked.add_parents(found)
 
-    for name, value in _side_file(path, summary, take):
+    for name, value in _side_file(path, tables.summary, take):
         parent, micro_step = value if isinstance(value, list) and len(value) == 2 else (value, None)
         if isinstance(parent, int) and micro_step is None:
-            summary.layout[name] = parent  # megatron_micro_step_number: how many there are, not an op
+            tables.summary.layout[name] = parent  # megatron_micro_step_number: how many there are, not an op
             continue
         if not (parent is None or isinstance(parent, str)) or not _is_micro_step(micro_step):
             raise DumpError(f"{path}: the parent of {name} is neither text nor null; the file is damaged")
-        links[once.setdefault(name, name)] = (parent and once.setdefault(parent, parent), len(links), micro_step)
-    return links
+        tables.linked.add_parent(name, parent, micro_step)
 
 
 def _is_micro_step(value: Any) -> bool:

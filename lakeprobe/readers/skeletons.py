@@ -21,7 +21,7 @@ from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
 from lakeprobe.readers.leaves import Alike, Varying
 from lakeprobe.readers.members import sole_member
-from lakeprobe.readers.tables import NO_LINKS, Common, Links, Tables
+from lakeprobe.readers.tables import Common, Tables
 
 SEPARATOR = b'\n  "'
 """The beginning of every entry of a dump.json that msprobe wrote."""
@@ -164,9 +164,9 @@ class Known:
 class Skeletons:
     """The skeletons of one dump, which take blocks of its entries."""
 
-    def __init__(self, tables: Tables, path: Path, links: Mapping[str, Links], stack_of: Mapping[str, int]) -> None:
-        """Write rows of the dump file `path` to `tables`; `links` and `stack_of` are what the side files say of ops."""
-        self._tables, self._path, self._links, self._stack_of = tables, path, links, stack_of
+    def __init__(self, tables: Tables, path: Path) -> None:
+        """Write rows of the dump file `path` to `tables`, whose `linked` ops are known."""
+        self._tables, self._path = tables, path
         self._known = Known(tables, self._entry_of, _FREE)
         self._poor = self._pause = 0
 
@@ -203,12 +203,9 @@ class Skeletons:
         alike = self._known.find(named[1::2], [name.kind for name in parsed])
         if alike is None:
             return False
-        links = [self._links.get(op, NO_LINKS) for op in ops]
-        stacks = [*map(self._stack_of.get, ops)]
         digests, files = (tuple(map(bytes.decode, texts)) for texts in varying[1:])
-        self._tables.add_alike(
-            ops, parsed, links, stacks, self._known.learner, alike, Varying(numbers, is_floats, digests, files)
-        )
+        found = Varying(numbers, is_floats, digests, files)
+        self._tables.add_alike(ops, parsed, self._tables.linked.of(ops), self._known.learner, alike, found)
         return True
 
     def _entry_of(self, body: bytes) -> tuple[Any, Placeholders]:

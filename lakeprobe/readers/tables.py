@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.leaves import BARE, SECTIONS, Alike, Leaves, Varying
+from lakeprobe.readers.linked import LinkedOps, Links
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
 from lakeprobe.schema import arrow_schema
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from lakeprobe.tensors import TensorReference
 
 _BATCH = 1 << 13
-
-Links = tuple[str | None, int | None, int | None]
-"""The links of an op in construct.json: its parent, its place in the file, its micro step."""
-
-NO_LINKS: Links = (None, None, None)
 
 
 class Common(NamedTuple):
@@ -55,8 +51,9 @@ class Tables:
         self._path = path
         self._part = source.part
         self._emit = emit
-        self._ops: list[tuple[Any, ...]] = []
-        self._names: set[str] = set()
+        self.linked = LinkedOps()
+        self._ops: list[list[Any]] = [[] for _ in arrow_schema("ops")]
+        """The columns of ops that were not handed on."""
         content_of = _kept_inside(source, content_of)
         make = Leaves if like is None else like.sharing
         self._leaves = make(str(path), source.part, content_of)
@@ -95,17 +92,14 @@ class Tables:
         """
         if len(op) > LONGEST_OP:
             raise DumpError(f"{self._path}: an op's name has {len(op)} characters, more than {LONGEST_OP}")
-        if op in self._names:
+        if not self.linked.are_new([op]):
             raise DumpError(f"{self._path}: the entry {op} is there twice; the file is damaged")
-        self._names.add(op)
         summary = self.summary
         next_row = self._leaves.next_row
         empties = self._leaves.add(summary.ops, op, name.kind, body)
         first_row = next_row if self._leaves.next_row > next_row else None
         common = _common(name.kind, body, empties, extra)
-        self._ops.append(_row(summary.ops, self._part, op, name, (parent, began, micro_step), stack, first_row, common))
-        summary.ops += 1
-        self._emit_batches()
+        self._add_ops([op], [name], Links([parent], [began], [micro_step], [stack]), [first_row], [common])
 
     def learner(self) -> Leaves:
         """Leaves of entries to come, which `learn` fills."""
@@ -122,56 +116,66 @@ class Tables:
 
     def are_new(self, ops: Sequence[str]) -> bool:
         """Return whether all of `ops` can be added: they are new, and not too long."""
-        distinct = set(ops)
-        is_long = max(map(len, ops)) > LONGEST_OP
-        return len(distinct) == len(ops) and distinct.isdisjoint(self._names) and not is_long
+        return max(map(len, ops)) <= LONGEST_OP and self.linked.are_new(ops)
 
     def add_alike(
         self,
         ops: Sequence[str],
         names: Sequence[OpName],
-        links: Sequence[Links],
-        stacks: Sequence[int | None],
+        links: Links,
         learner: Leaves,
         alike: Sequence[tuple[Alike, Common]],
         varying: Varying,
     ) -> None:
         """Write new `ops`, each of which has the leaves, and what else, that `learner` has learned of its like."""
-        summary = self.summary
-        self._names.update(ops)
         leaves = [one for one, _ in alike]
-        first_rows = self._leaves.add_alike(summary.ops, ops, learner, leaves, varying).tolist()
-        for number, op in enumerate(ops):
-            of_op, common = alike[number]
-            first_row = first_rows[number] if of_op.rows else None
-            row = _row(summary.ops, self._part, op, names[number], links[number], stacks[number], first_row, common)
-            self._ops.append(row)
-            summary.ops += 1
+        rows = self._leaves.add_alike(self.summary.ops, ops, learner, leaves, varying).tolist()
+        first_rows = [row if one.rows else None for row, one in zip(rows, leaves, strict=True)]
+        self._add_ops(ops, names, links, first_rows, [common for _, common in alike])
+
+    def _add_ops(
+        self,
+        ops: Sequence[str],
+        names: Sequence[OpName],
+        links: Links,
+        first_rows: Sequence[int | None],
+        commons: Sequence[Common],
+    ) -> None:
+        """Write the rows of `ops`, whose leaves were collected."""
+        self.linked.read(ops)
+        seqs = range(self.summary.ops, self.summary.ops + len(ops))
+        recompute, *others = zip(*commons, strict=True)
+        *of_construct, stacks = links
+        parts = [self._part] * len(ops)
+        found = (seqs, parts, ops, *zip(*names, strict=True), *of_construct, recompute, stacks, first_rows, *others)
+        for column, values in zip(self._ops, found, strict=True):
+            column += values
+        self.summary.ops += len(ops)
         self._emit_batches()
 
     def _emit_batches(self) -> None:
-        if len(self._ops) >= _BATCH:
+        if len(self._ops[0]) >= _BATCH:
             self._emit_ops()
         if len(self._leaves) >= _BATCH:
             self._emit_leaves()
 
-    def add_undumped(self, links: Mapping[str, Links], stack_of: Mapping[str, int]) -> None:
-        """Write the ops that the side files name and that were not added: their links, and their stacks."""
-        names = [name for name in dict.fromkeys((*links, *stack_of)) if name not in self._names]
-        rows = [(self._part, name, *links.get(name, NO_LINKS), stack_of.get(name)) for name in names]
-        if rows:
-            self._emit("undumped", self._batch("undumped", rows))
+    def add_undumped(self) -> None:
+        """Write the linked ops that were not added: their links, and their stacks."""
+        ops, links = self.linked.left()
+        if ops:
+            self._emit("undumped", self._batch("undumped", ([self._part] * len(ops), ops, *links)))
 
     def close(self) -> Summary:
         """Hand on what is left. Returns how much was read."""
         self._emit_ops()
         self._emit_leaves()
-        self._emit("stacks", self._batch("stacks", self._stack_rows))
+        self._emit("stacks", self._batch("stacks", [*zip(*self._stack_rows, strict=True)] or [(), ()]))
         return self.summary
 
     def _emit_ops(self) -> None:
         self._emit("ops", self._batch("ops", self._ops))
-        self._ops.clear()
+        for column in self._ops:
+            column.clear()
 
     def _emit_leaves(self) -> None:
         self.summary.tensor_rows += len(self._leaves)
@@ -182,22 +186,13 @@ class Tables:
             batch = self._leaves.take()
         self._emit("tensors", batch)
 
-    def _batch(self, table: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    def _batch(self, table: str, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         import pyarrow as pa
 
         schema = arrow_schema(table)
-        columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
         with unicode(self._path):
             arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
         return pa.record_batch(arrays, schema=schema)
-
-
-def _row(
-    seq: int, part: str, op: str, name: OpName, links: Links, stack: int | None, first_row: int | None, common: Common
-) -> tuple[Any, ...]:
-    """A row of the table ops."""
-    recompute, *others = common
-    return (seq, part, op, *name, *links, recompute, stack, first_row, *others)
 
 
 def _common(kind: str, body: Any, empties: str | None, extra: dict[str, Any] | None) -> Common:
