@@ -35,7 +35,7 @@ WITH
         FROM blame_leaves AS leaves
         JOIN nodes ON nodes.step = leaves.step AND nodes.rank = leaves.rank AND nodes.target_seq = leaves.target_seq
         JOIN results ON results.step = leaves.step AND results.rank = leaves.rank AND results.row = leaves.row
-        WHERE comparison = $comparison AND leaves.is_tensor
+        WHERE comparison = $comparison AND leaves.is_tensor AND (target_max IS NOT NULL OR target_digest IS NOT NULL)
     ),
     inputs AS (
         SELECT * FROM leaf_values WHERE is_input

@@ -51,7 +51,11 @@ WITH
             AND results.row = leaves.row
         WHERE
             comparison = $comparison
-            AND coalesce(target_max, golden_max) IS DISTINCT FROM coalesce(target_min, golden_min)
+            AND if(
+                events.side = 'golden',
+                if(golden_max IS NULL, golden_digest IS NOT NULL, golden_max <> golden_min),
+                if(target_max IS NULL, target_digest IS NOT NULL, target_max <> target_min)
+            )
     ),
     apis AS (
         SELECT DISTINCT api_key FROM outputs

@@ -24,12 +24,12 @@ WITH
             step,
             rank,
             target_seq,
-            arg_min(row, (golden_maker IS NULL, row)) AS input_row,
-            arg_min(golden_maker, (golden_maker IS NULL, row)) AS golden_maker,
-            arg_min(target_maker, (golden_maker IS NULL, row)) AS target_maker
+            row AS input_row,
+            golden_maker,
+            target_maker
         FROM blame_makers
         WHERE NOT maker_differs
-        GROUP BY ALL
+        QUALIFY row_number() OVER (PARTITION BY step, rank, target_seq ORDER BY golden_maker IS NULL, row) = 1
     ),
     first_different AS (
         SELECT step, rank, min(place) AS place
@@ -117,4 +117,4 @@ WITH
 SELECT *
 FROM judged
 WHERE reason IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY standing, place) <= 64
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY standing, place, golden_seq) <= 64

@@ -32,8 +32,7 @@ WITH
             seq,
             max(brought_error) AS brought_error,
             max(own_error) AS own_error,
-            arg_max(from_rank, brought_error) AS from_rank,
-            arg_max(meeting, brought_error) AS meeting,
+            first({'from_rank': from_rank, 'meeting': meeting} ORDER BY brought_error DESC, from_rank, meeting) AS most,
             bool_or(is_absent) AS is_absent,
             bool_or(overwritten) AS overwritten,
             bool_or(asynchronous) AS asynchronous
@@ -55,8 +54,8 @@ SELECT
         coalesce(brought_error, 0)
     ) AS incoming_error,
     coalesce(brought_error, 0) AS brought_error,
-    met.from_rank,
-    met.meeting,
+    most['from_rank'] AS from_rank,
+    most['meeting'] AS meeting,
     coalesce(is_absent, false) AS is_absent,
     coalesce(overwritten, false) AS overwritten,
     coalesce(asynchronous, false) AS asynchronous,

@@ -16,22 +16,26 @@ WITH
     alone AS (
         SELECT DISTINCT step, rank, target_seq, golden_seq FROM unequal WHERE difference = 'unmatched'
     ),
-    pairs AS (
-        SELECT DISTINCT results.step, results.rank, results.target_seq, results.golden_seq
+    -- leaves that are paired one by one may pair an op with several
+    golden_partners AS (
+        SELECT results.step, results.rank, results.target_seq, min(results.golden_seq) AS golden_seq
         FROM results
         JOIN alone
             ON alone.step = results.step
             AND alone.rank = results.rank
-            AND (alone.target_seq = results.target_seq)
-        WHERE comparison = $comparison AND results.golden_seq IS NOT NULL
-        UNION
-        SELECT DISTINCT results.step, results.rank, results.target_seq, results.golden_seq
+            AND alone.target_seq = results.target_seq
+        WHERE comparison = $comparison
+        GROUP BY ALL
+    ),
+    target_partners AS (
+        SELECT results.step, results.rank, results.golden_seq, min(results.target_seq) AS target_seq
         FROM results
         JOIN alone
             ON alone.step = results.step
             AND alone.rank = results.rank
-            AND (alone.golden_seq = results.golden_seq)
-        WHERE comparison = $comparison AND results.target_seq IS NOT NULL
+            AND alone.golden_seq = results.golden_seq
+        WHERE comparison = $comparison
+        GROUP BY ALL
     ),
     digests AS (
         SELECT step, rank, row
@@ -41,6 +45,7 @@ WITH
             AND target_digest <> golden_digest
             AND max_diff = 0
             AND min_diff = 0
+            AND coalesce(mean_diff, 0) = 0
             AND coalesce(norm_diff, 0) = 0
             AND NOT coalesce(values_equal IS NOT NULL, false)
     )
@@ -60,12 +65,12 @@ SELECT
     AND (unequal.target_seq IS NOT NULL OR by_golden.target_seq IS NOT NULL)
     AND (unequal.golden_seq IS NOT NULL OR by_target.golden_seq IS NOT NULL) AS is_argument
 FROM unequal
-LEFT JOIN pairs AS by_target
+LEFT JOIN golden_partners AS by_target
     ON unequal.golden_seq IS NULL
     AND by_target.step = unequal.step
     AND by_target.rank = unequal.rank
     AND by_target.target_seq = unequal.target_seq
-LEFT JOIN pairs AS by_golden
+LEFT JOIN target_partners AS by_golden
     ON unequal.target_seq IS NULL
     AND by_golden.step = unequal.step
     AND by_golden.rank = unequal.rank

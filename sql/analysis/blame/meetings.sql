@@ -63,7 +63,7 @@ SELECT DISTINCT
     brought.is_absent,
     coalesce(own.error, 0) AS own_error,
     coalesce(if(is_explained, most_with_noise, most)['error'], 0) AS brought_error,
-    if(is_explained, most_with_noise, most)['rank'] AS from_rank
+    if(brought_error > 0, if(is_explained, most_with_noise, most)['rank'], NULL) AS from_rank
 FROM brought
 LEFT JOIN given_errors AS own
     ON own.step = brought.step

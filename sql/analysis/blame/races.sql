@@ -28,7 +28,13 @@ WITH
             run = $target
             AND ops.direction = 'forward'
             AND ops.kind = 'api'
-            AND (regexp_matches(ops.api, '([^_]_|^__i[a-z]+__)$') OR ops.api_type IN ('Distributed', 'MintDistributed'))
+            AND (
+                regexp_matches(ops.api, '[^_]_$')
+                OR regexp_matches(
+                    ops.api, '^__i(add|sub|mul|matmul|div|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)__$'
+                )
+                OR ops.api_type IN ('Distributed', 'MintDistributed')
+            )
             AND role = 'input'
             AND tensors.kind = 'tensor'
     )

@@ -81,6 +81,7 @@ SELECT
             reason NOT IN ('argument', 'only in target', 'only in golden'),
             size DESC,
             place,
+            golden_seq,
             rank
     ) AS nth,
     *

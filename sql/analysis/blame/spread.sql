@@ -4,13 +4,17 @@
 SELECT
     meetings.step,
     meetings.rank,
-    arg_min(from_rank, meetings.seq) AS from_rank,
-    arg_min(meetings.meeting, meetings.seq) AS meeting,
-    arg_min(transfers.op, meetings.seq) AS op,
-    min(meetings.seq) AS seq,
-    arg_min(brought_error, meetings.seq) AS brought_error
+    from_rank,
+    meetings.meeting,
+    transfers.op,
+    meetings.seq,
+    brought_error
 FROM blame_meetings AS meetings
 JOIN transfers USING (step, rank, seq, meeting)
 WHERE brought_error > 0
-GROUP BY ALL
-ORDER BY seq, meetings.rank
+QUALIFY
+    row_number() OVER (
+        PARTITION BY meetings.step, meetings.rank
+        ORDER BY meetings.seq, brought_error DESC, from_rank, meetings.meeting
+    ) = 1
+ORDER BY meetings.seq, meetings.rank

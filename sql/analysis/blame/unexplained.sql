@@ -4,7 +4,8 @@
 -- If an op passes on what another one made, the value was an output or input of an earlier op and differed there too.
 -- The same value means the same max and min, which a transposed, reshaped or widened tensor keeps to the last bit (but
 -- not its mean and norm), or the same digest if there are no statistics.
--- target_key, golden_key: the value on either side; NULL if it is constant (zeros, ones) and identifies nothing
+-- target_key, golden_key: the value on either side; target_tells, golden_tells: whether it identifies anything, which a
+--   constant (zeros, ones) and a tensor without statistics and digest do not
 WITH
     known AS (
         SELECT
@@ -18,8 +19,8 @@ WITH
             leaves.error,
             hash(target_max, target_min, if(target_max IS NULL, target_digest, NULL)) AS target_key,
             hash(golden_max, golden_min, if(golden_max IS NULL, golden_digest, NULL)) AS golden_key,
-            golden_max IS DISTINCT FROM golden_min OR golden_digest IS NOT NULL AS golden_tells,
-            target_max IS DISTINCT FROM target_min OR target_digest IS NOT NULL AS target_tells,
+            if(golden_max IS NULL, golden_digest IS NOT NULL, golden_max <> golden_min) AS golden_tells,
+            if(target_max IS NULL, target_digest IS NOT NULL, target_max <> target_min) AS target_tells,
             target_max,
             golden_max,
             target_norm,

@@ -1,12 +1,12 @@
 -- verified: what verifications say of the suspects: run again on its own inputs, is the op right?
--- grain: one suspect, run (target or golden) and origin of the result (device, or recorded in the dump)
+-- grain: one suspect, run (target or golden), kind of inputs, and origin of the result (device, or recorded in the dump)
 -- parameters: $ops: the suspects' names, $runs, $step; the view verifications
 SELECT
     op,
     run,
     origin,
-    any_value(device) AS device,
-    any_value(inputs) AS inputs,
+    string_agg(DISTINCT device, ', ' ORDER BY device) AS device,
+    inputs,
     count(*) AS results,
     count(*) FILTER (status = 'error') AS wrong,
     bool_and(coalesce(is_deterministic, true)) AS is_deterministic,
@@ -20,4 +20,4 @@ WHERE
     AND op IN (SELECT unnest($ops::VARCHAR[]))
     AND status IN ('pass', 'warning', 'error')
 GROUP BY ALL
-ORDER BY op, list_position($runs::VARCHAR[], any_value(verifications.run)), origin DESC
+ORDER BY op, list_position($runs::VARCHAR[], any_value(verifications.run)), origin DESC, inputs
