@@ -100,9 +100,9 @@ def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
         waiting = failed
 
 
-def create(connection: duckdb.DuckDBPyConnection, world: str, statement: str, besides: frozenset[str]) -> None:
-    """Create the tables that `statement` reads and that are not there yet, but for those that the case lists."""
-    for name in sorted(_read(connection, statement) - besides):
+def create(connection: duckdb.DuckDBPyConnection, world: str, statement: str) -> None:
+    """Create the tables that `statement` reads and that are not there yet."""
+    for name in sorted(_read(connection, statement)):
         maker = makers(world).get(name)
         if maker is None or name in _tables(connection):
             continue
@@ -110,7 +110,7 @@ def create(connection: duckdb.DuckDBPyConnection, world: str, statement: str, be
             connection.execute(f"CREATE TABLE {name} ({columns(maker)})")
             continue
         query = resources.sql(maker)
-        create(connection, world, query, besides)
+        create(connection, world, query)
         connection.execute(f"CREATE TABLE {name} AS FROM ({query}\n) WHERE false", nothing(query))
 
 

@@ -64,12 +64,12 @@ def connection(
     databases: dict[str, duckdb.DuckDBPyConnection], request: pytest.FixtureRequest
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the tables that the stage reads, and with default thresholds; what a test does is undone."""
-    stage, file = request.getfixturevalue("stage"), request.getfixturevalue("file")
+    stage = request.getfixturevalue("stage")
     world = tables.world_of(stage)
     found = databases[world]
     for name, value, _ in found.execute("FROM thresholds").fetchall():
         set_variable(found, name, value)
-    tables.create(found, world, resources.sql(stage), frozenset(file.get("tables", {})))
+    tables.create(found, world, resources.sql(stage))
     found.begin()
     yield found
     found.rollback()
