@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import inf, prod
+from math import inf, isnan, prod
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
@@ -157,7 +157,10 @@ def _words(axis: int, indexes: Sequence[int]) -> str:
 def _difference(
     ours: dict[str, Any], theirs: dict[str, Any], indexes: Sequence[Sequence[int]], scale: float
 ) -> float | None:
-    """The norm of the difference of a shard and golden's slice, relative to the slice's; None if they do not fit."""
+    """The norm of the difference of a shard and golden's slice, relative to the slice's; None if they do not fit.
+
+    It is infinite where only one of them is NaN or infinite.
+    """
     import numpy as np
 
     from lakeprobe.errors import TensorError
@@ -170,6 +173,7 @@ def _difference(
     if shard.shape != tuple(map(len, indexes)):
         return None
     with np.errstate(all="ignore"):
-        part = whole[np.ix_(*indexes)].astype(np.float64)
-        error = float(np.linalg.norm(shard.astype(np.float64) * scale - part))
-        return error / (float(np.linalg.norm(part)) or 1.0)
+        part, own = whole[np.ix_(*indexes)].astype(np.float64), shard.astype(np.float64) * scale
+        is_same = (own == part) | (np.isnan(own) & np.isnan(part))
+        error = float(np.linalg.norm((own - part)[~is_same]))
+        return inf if isnan(error) else error / (float(np.linalg.norm(part[np.isfinite(part)])) or 1.0)

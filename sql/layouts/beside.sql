@@ -5,7 +5,7 @@
 -- A view may have another shape; its elements are the same.
 WITH
     theirs AS (
-        SELECT *, list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))) AS elements
+        SELECT *, coalesce(list_product(list_transform(shape, lambda extent: CAST(extent AS DOUBLE))), 1) AS elements
         FROM tensors
         WHERE run = $golden AND step = $golden_step AND rank = $golden_rank AND kind = 'tensor' AND max IS NOT NULL
     )

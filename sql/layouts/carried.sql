@@ -2,7 +2,8 @@
 -- grain: one shard
 -- parameters: $comparison, $op, $step, $target, $golden, $golden_step, $golden_rank
 -- carriers: the ranks that carry the difference, as far as the ranks' own numbers tell
--- distance: of shards with the shape of the whole, how far the statistics are from golden's, relative to its norm
+-- distance: of shards with the shape of the whole, how far the statistics are from golden's, relative to golden; infinite
+--   where only one of them is NaN
 WITH
     row_of_op AS (
         SELECT *
@@ -24,6 +25,7 @@ WITH
             layouts.layout,
             layouts.problem,
             layouts.scale,
+            coalesce(layouts.scale, 1) AS factor,
             layouts.merged_from,
             layouts.carriers,
             unnest(layouts.shard_ranks) AS rank,
@@ -45,34 +47,38 @@ WITH
             AND found.rank = $golden_rank
             AND found.content = tensors.content
         WHERE tensors.run = $golden AND tensors.step = $golden_step AND tensors.rank = $golden_rank
+    ),
+    measured AS (
+        SELECT
+            shards.slot,
+            shards.layout,
+            shards.problem,
+            shards.scale,
+            shards.rank,
+            shards.micro,
+            ours.shape,
+            theirs.shape AS whole,
+            lying.reference AS ours,
+            theirs.reference AS theirs,
+            CASE
+                WHEN ours.shape = theirs.shape AND coalesce(shards.layout, '') NOT LIKE '%partial%'
+                    THEN greatest(
+                        relative_of(abs(difference_of(ours.norm * factor, theirs.norm)), theirs.norm),
+                        relative_of(abs(difference_of(ours.max * factor, theirs.max)), magnitude_of(theirs.max, theirs.min)),
+                        relative_of(abs(difference_of(ours.min * factor, theirs.min)), magnitude_of(theirs.max, theirs.min))
+                    )
+            END AS distance,
+            shards.carriers
+        FROM shards
+        JOIN tensors AS ours
+            ON ours.run = shards.merged_from AND ours.step = $step AND ours.rank = shards.rank AND ours.row = shards.row
+        LEFT JOIN tensor_references AS lying
+            ON lying.run = shards.merged_from
+            AND lying.step = $step
+            AND lying.rank = shards.rank
+            AND lying.content = ours.content
+        CROSS JOIN theirs
     )
-SELECT
-    shards.slot,
-    shards.layout,
-    shards.problem,
-    shards.scale,
-    shards.rank,
-    shards.micro,
-    ours.shape,
-    theirs.shape AS whole,
-    found.reference AS ours,
-    theirs.reference AS theirs,
-    CASE
-        WHEN ours.shape = theirs.shape AND coalesce(shards.layout, '') NOT LIKE '%partial%'
-            THEN greatest(
-                abs(ours.norm - theirs.norm) / nullif(theirs.norm, 0),
-                abs(ours.max - theirs.max) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0),
-                abs(ours.min - theirs.min) / nullif(greatest(abs(theirs.max), abs(theirs.min)), 0)
-            )
-    END AS distance,
-    shards.carriers
-FROM shards
-JOIN tensors AS ours
-    ON ours.run = shards.merged_from AND ours.step = $step AND ours.rank = shards.rank AND ours.row = shards.row
-LEFT JOIN tensor_references AS found
-    ON found.run = shards.merged_from
-    AND found.step = $step
-    AND found.rank = shards.rank
-    AND found.content = ours.content
-CROSS JOIN theirs
-ORDER BY shards.rank, shards.micro
+SELECT * REPLACE (if(isnan(distance), 'inf'::DOUBLE, distance) AS distance)
+FROM measured
+ORDER BY rank, micro

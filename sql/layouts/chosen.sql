@@ -4,11 +4,11 @@
 -- factor: what its numbers are multiplied by
 SELECT
     members.* REPLACE (
-        coalesce(reductions.max, members.max) AS max,
-        coalesce(reductions.min, members.min) AS min,
-        coalesce(reductions.mean, members.mean) AS mean,
-        coalesce(reductions.norm, members.norm) AS norm,
-        coalesce(reductions.content, members.content) AS content
+        if(reductions.sig IS NULL, members.max, reductions.max) AS max,
+        if(reductions.sig IS NULL, members.min, reductions.min) AS min,
+        if(reductions.sig IS NULL, members.mean, reductions.mean) AS mean,
+        if(reductions.sig IS NULL, members.norm, reductions.norm) AS norm,
+        if(reductions.sig IS NULL, members.content, reductions.content) AS content
     ),
     coalesce(reductions.factor, 1)
     * if(

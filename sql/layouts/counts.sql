@@ -4,7 +4,7 @@
 SELECT
     (SELECT count(*) FROM whole_ops) AS ops,
     count(*) AS rows,
-    count(members.digest) FILTER (kept.shards = 1 AND kept.factor = 1) AS digests,
+    count(members.digest) FILTER (WHERE kept.is_single AND kept.factor = 1) AS digests,
     count(members.data_name) AS files
 FROM whole_rows AS kept
 JOIN first_tensors AS members

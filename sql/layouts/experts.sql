@@ -3,7 +3,14 @@
 -- parameters: $run, $step
 SELECT
     ops.rank,
-    coalesce(CAST(bit_xor(hash(tensors.op, slot, content, digest, shape, max, min, mean, norm)) AS VARCHAR), '') AS signature
+    coalesce(
+        CAST(
+            bit_xor(hash(tensors.op, slot, content, digest, shape, max, min, mean, norm))
+            FILTER (WHERE tensors.op IS NOT NULL)
+            AS VARCHAR
+        ),
+        ''
+    ) AS signature
 FROM ops
 LEFT JOIN tensors
     ON tensors.run = ops.run

@@ -2,16 +2,22 @@
 -- grain: one leaf of the whole
 -- parameters: after decided, chosen (the members that the whole is made of)
 -- Max and min of shards are exact, the mean goes by elements, the norm by squares. Of a partial sum only the mean is
--- known, which is the sum of the means, unless it is one number.
+-- known, which is the sum of the means, unless it is one number. What a shard with elements has not recorded is not known
+-- of the whole. DuckDB orders NaN above all numbers, and a tensor with NaN has no other min.
 -- summands: how many ranks' numbers add up to one of the whole
 -- is_sum: it is a partial sum that nothing adds up
 WITH
     gathered AS (
         SELECT
             leaf,
-            max(max * factor) AS max,
-            min(min * factor) AS min,
-            any_value(factor) AS factor,
+            if(bool_and(max IS NOT NULL OR elements = 0), max(max * factor), NULL) AS max,
+            CASE
+                WHEN bool_or(isnan(min)) THEN 'nan'::DOUBLE
+                WHEN bool_and(min IS NOT NULL OR elements = 0) THEN min(min * factor)
+            END AS min,
+            bool_and(mean IS NOT NULL OR elements = 0) AS has_means,
+            bool_and(norm IS NOT NULL OR elements = 0) AS has_norms,
+            max(factor) AS factor,
             bool_or(content IS NOT NULL) AS has_contents,
             bool_and(content IS NOT NULL) AS has_all_contents,
             count(DISTINCT along(places, decided.ways, 'sum')) AS summands,
@@ -23,7 +29,7 @@ WITH
                         'micro': micro,
                         'row': row,
                         'elements': elements,
-                        'mean': mean * factor * elements,
+                        'sum': if(elements = 0, NULL, mean * factor * elements),
                         'square': pow(norm * factor, 2),
                         'number': max * factor
                     }
@@ -36,15 +42,15 @@ WITH
     ),
     together AS (
         SELECT
-            gathered.* EXCLUDE (shards),
+            gathered.* EXCLUDE (shards, has_means, has_norms),
             len(gathered.shards) AS shards,
             list_transform(gathered.shards, lambda shard: shard.rank) AS shard_ranks,
             list_transform(gathered.shards, lambda shard: shard.micro) AS shard_micros,
             list_transform(gathered.shards, lambda shard: shard.row) AS shard_rows,
             list_sum(list_transform(gathered.shards, lambda shard: shard.elements)) AS elements,
-            list_sum(list_transform(gathered.shards, lambda shard: shard.mean)) / elements AS mean,
-            sqrt(list_sum(list_transform(gathered.shards, lambda shard: shard.square))) AS norm,
-            list_sum(list_transform(gathered.shards, lambda shard: shard.number)) AS total
+            if(has_means, list_sum(list_transform(gathered.shards, lambda shard: shard.sum)) / elements, NULL) AS mean,
+            if(has_norms, sqrt(list_sum(list_transform(gathered.shards, lambda shard: shard.square))), NULL) AS norm,
+            if(gathered.max IS NULL, NULL, list_sum(list_transform(gathered.shards, lambda shard: shard.number))) AS total
         FROM gathered
     ),
     placed AS (

@@ -4,4 +4,4 @@
 SELECT whole_op || if(slot = '', '', '.' || slot) AS name, problem
 FROM whole_rows
 WHERE problem IS NOT NULL
-ORDER BY place, first_row, slot, repeat
+ORDER BY place, whole_op, first_row, slot, repeat

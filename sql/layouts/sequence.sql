@@ -3,7 +3,7 @@
 -- grain: one row
 -- parameters: $run, $step, $golden, $golden_step, $golden_rank
 WITH first AS (
-    SELECT run, arg_min(shape, (NOT regexp_matches(lower(dtype), 'int'), row)) AS shape
+    SELECT run, arg_min(shape, (NOT regexp_matches(lower(dtype), 'int'), row, rank)) AS shape
     FROM tensors
     WHERE
         ((run = $run AND step = $step) OR (run = $golden AND step = $golden_step AND rank = $golden_rank))

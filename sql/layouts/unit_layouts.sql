@@ -22,7 +22,7 @@ FROM (
     UNION ALL BY NAME
     SELECT
         op,
-        any_value(reason) AS reason,
+        min(reason) AS reason,
         list(CAST(rank AS BIGINT) ORDER BY rank) AS shard_ranks
     FROM cut_names
     JOIN cut_ranks

@@ -3,7 +3,8 @@
 -- parameters: after whole_rows, whole_ops, first_tensors, golden_leaves
 -- Those of whole numbers are compared to the last bit, which the ranks' rounded norms do not tell: golden's, if near.
 -- What ranks had as a DTensor is the whole tensor here, without a mesh.
--- Counts of NaN and the like add up over shards, and are not known of a sum.
+-- What belongs to the bits of one rank's tensor, as a digest or counts of NaN do, is that of the whole only where the whole
+-- is this tensor. An integer that a double may round is not known.
 SELECT
     CAST(kept.whole_row AS INTEGER) AS row,
     whole_ops.seq,
@@ -36,23 +37,29 @@ SELECT
         golden.norm,
         kept.norm
     ) AS norm,
-    if(kept.shards = 1, members.max_int, CAST(if(members.max_int IS NULL, NULL, kept.max) AS BIGINT)) AS max_int,
-    if(kept.shards = 1, members.min_int, CAST(if(members.min_int IS NULL, NULL, kept.min) AS BIGINT)) AS min_int,
+    CASE
+        WHEN kept.is_single AND kept.factor = 1 THEN members.max_int
+        WHEN members.max_int IS NOT NULL AND abs(kept.max) < 2.0 ** 53 THEN CAST(kept.max AS BIGINT)
+    END AS max_int,
+    CASE
+        WHEN kept.is_single AND kept.factor = 1 THEN members.min_int
+        WHEN members.min_int IS NOT NULL AND abs(kept.min) < 2.0 ** 53 THEN CAST(kept.min AS BIGINT)
+    END AS min_int,
     members.stat_types,
     coalesce(kept.whole_number, members.value) AS value,
     members.requires_grad,
-    if(kept.shards = 1 AND kept.factor = 1, members.digest, NULL) AS digest,
+    if(kept.is_single AND kept.factor = 1, members.digest, NULL) AS digest,
     members.data_name,
     kept.content,
     NULL AS content_problem,
     members.fields,
     if(members.extra LIKE '%"device_mesh"%', NULL, members.extra) AS extra,
-    if(kept.shards = 1 AND kept.factor = 1, members.wide_mean, NULL) AS wide_mean,
-    if(kept.shards = 1 AND kept.factor = 1, members.wide_norm, NULL) AS wide_norm,
-    if(kept.shards = 1, members.nan_count, NULL) AS nan_count,
-    if(kept.shards = 1, members.posinf_count, NULL) AS posinf_count,
-    if(kept.shards = 1, members.neginf_count, NULL) AS neginf_count,
-    if(kept.shards = 1, members.zero_count, NULL) AS zero_count
+    if(kept.is_single AND kept.factor = 1, members.wide_mean, NULL) AS wide_mean,
+    if(kept.is_single AND kept.factor = 1, members.wide_norm, NULL) AS wide_norm,
+    if(kept.is_single, members.nan_count, NULL) AS nan_count,
+    if(kept.is_single, members.posinf_count, NULL) AS posinf_count,
+    if(kept.is_single, members.neginf_count, NULL) AS neginf_count,
+    if(kept.is_single, members.zero_count, NULL) AS zero_count
 FROM whole_rows AS kept
 JOIN whole_ops
     ON whole_ops.op = kept.whole_op

@@ -1,5 +1,6 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
+-- is_single: it is the tensor of one rank, not put together of several and not what a collective made of it
 -- shards: NULL where the ranks' numbers do not tell those of the whole
 -- parameters: after merged, made_contents, interleaved, carriers, whole_order
 WITH
@@ -37,6 +38,7 @@ WITH
             made.shape AS made_shape,
             nullif(concat_ws('; ', if(made.layout LIKE '%shard%', NULL, merged.layout), made.layout), '') AS layout,
             coalesce(made.problem, merged.problem, interleaved.problem) AS problem,
+            merged.unknown IS NULL AND merged.shards = 1 AND merged.reduced IS NULL AS is_single,
             merged.is_unknown AND made.content IS NULL AS has_no_statistics,
             whole_order.place
         FROM merged
@@ -59,7 +61,7 @@ SELECT
         reason IS NULL,
         row_number() OVER (
             PARTITION BY reason IS NULL
-            ORDER BY place, if(role = 'input', 0, if(role = 'parameters', 1, 2)), first_row, whole_op, slot, repeat
+            ORDER BY place, whole_op, if(role = 'input', 0, if(role = 'parameters', 1, 2)), first_row, slot, repeat
         ) - 1,
         NULL
     ) AS whole_row

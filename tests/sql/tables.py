@@ -83,6 +83,7 @@ def _create_lake(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         connection.execute(f"CREATE TEMP TABLE {name} AS FROM memory.main.{name}")
     for macro in OF_ANALYSES:
         connection.execute(resources.sql(f"analysis/{macro}"))
+    set_variable(connection, "backward_scale", 1.0)
     keep_transfers(connection, "no run")
 
 
