@@ -2,7 +2,8 @@
 -- grain: one pair of ops, an op of one side, or an op that only construct.json or stack.json names
 -- parameters: $target, $golden, $step, $rank, $golden_step, $golden_rank; the views ops, undumped and
 --   stacks, the table view_ops
--- place: the op's place in the target; an op that only golden has follows the paired op before it
+-- place: the op's place in the target; an op that only golden has follows the paired op before it, the last one of several
+--   that are paired with the same op of golden. No two ops have the same place.
 -- level: NULL for an op that the dump does not have
 WITH
     judged AS (
@@ -25,15 +26,26 @@ WITH
             )
     ),
     pairs AS (
-        SELECT target_seq, golden_seq FROM judged WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
+        SELECT max(target_seq) AS target_seq, golden_seq
+        FROM judged
+        WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
+        GROUP BY golden_seq
     ),
     alone AS (
-        SELECT theirs.*, coalesce(pairs.target_seq + 0.5, -0.5) AS place
+        SELECT
+            theirs.*,
+            coalesce(pairs.target_seq, -1) + 0.5
+            + 0.25 * (row_number() OVER (PARTITION BY pairs.target_seq ORDER BY theirs.seq) - 1)
+            / count(*) OVER (PARTITION BY pairs.target_seq) AS place
         FROM (FROM theirs ANTI JOIN pairs ON pairs.golden_seq = theirs.seq) AS theirs
         ASOF LEFT JOIN pairs ON pairs.golden_seq <= theirs.seq
     ),
     unseen AS (
-        SELECT undumped.*, coalesce(before.seq + 0.25, -0.25) AS place
+        SELECT
+            undumped.*,
+            coalesce(before.seq, -1) + 0.25
+            + 0.25 * (row_number() OVER (PARTITION BY before.seq ORDER BY undumped.began, undumped.op) - 1)
+            / count(*) OVER (PARTITION BY before.seq) AS place
         FROM (FROM undumped WHERE run = $target AND step = $step AND rank = $rank AND began IS NOT NULL) AS undumped
         ASOF LEFT JOIN (FROM ours WHERE kind <> 'module' AND began IS NOT NULL) AS before
             ON before.began <= undumped.began
@@ -109,4 +121,4 @@ SELECT
     NULL,
     NULL
 FROM unseen
-ORDER BY place, golden_seq, target_op
+ORDER BY place

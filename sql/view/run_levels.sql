@@ -13,14 +13,18 @@ SELECT
     CASE
         WHEN content_problem IS NOT NULL THEN 6
         WHEN
-            (kind = 'tensor' AND NOT (isfinite(coalesce(max, 0)) AND isfinite(coalesce(min, 0))))
+            (kind = 'tensor' AND NOT (isfinite(coalesce(max, 0)) AND isfinite(coalesce(min, 0)) AND isfinite(coalesce(mean, 0))))
             OR nan_count > 0
             OR posinf_count > 0
             OR neginf_count > 0
             THEN if(overflows.seq IS NULL, 2, 7)
         ELSE 1
     END::TINYINT AS level,
-    if(kind = 'tensor', if(level IN (2, 7), 'inf'::DOUBLE, greatest(abs(max), abs(min))), NULL) AS error
+    CASE
+        WHEN kind <> 'tensor' THEN NULL
+        WHEN level IN (2, 7) OR isnan(max) OR isnan(min) THEN 'inf'::DOUBLE
+        ELSE greatest(abs(max), abs(min))
+    END AS error
 FROM tensors
 LEFT JOIN view_overflows AS overflows
     ON overflows.step = tensors.step
