@@ -66,4 +66,4 @@ SELECT
     any_value(text) FILTER (WHERE metric = 'dtype') AS dtype
 FROM measured
 GROUP BY ALL
-ORDER BY rank, prefix, step, vpp_stage, micro_step, name
+ORDER BY rank, prefix, step, vpp_stage, micro_step NULLS FIRST, name

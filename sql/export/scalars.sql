@@ -8,4 +8,4 @@ SELECT
     value
 FROM series
 WHERE run = $run AND value IS NOT NULL
-ORDER BY rank, step, tag, micro_step
+ORDER BY rank, step, tag, micro_step NULLS FIRST
