@@ -1,12 +1,12 @@
 /* Summarises float32 numbers in one pass: class Summary of lakeprobe/tensors/summary.py.
 
-   Each lane is summed in its own order. So the compiler may vectorise the loops over lanes, and the sums are the same to
-   the last bit on every processor, and on the road in numpy. */
+   Number i is added in column i modulo COLUMNS. So the order of additions does not depend on the processor, nor on how many
+   columns it adds at once, and the road in numpy has the same. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LANES = 16, BLOCK = 1 << 16 };
+enum { COLUMNS = 128, ROWS = 8, LANES = 32 };
 
 typedef float number __attribute__((aligned(1), may_alias)); /* memory need not be aligned */
 
@@ -15,49 +15,60 @@ struct summary { /* class Summary describes the fields */
   int64_t zeros, minus, nans, above, below;
 };
 
-struct lanes {
+struct range {
   float high[LANES], low[LANES];
-  double sum[LANES], squares[LANES];
-  int32_t zeros[LANES];
+  uint32_t zeros[LANES];
+};
+
+struct sums {
+  double sum[COLUMNS], squares[COLUMNS];
 };
 
 #define INLINE static inline __attribute__((always_inline))
-#define EACH_LANE for (int lane = 0; lane < LANES; lane++)
+#define EACH(index, end) for (int index = 0; index < (end); index++)
 
-INLINE void add(struct lanes *lanes, int lane, float value) {
-  lanes->high[lane] = value > lanes->high[lane] ? value : lanes->high[lane];
-  lanes->low[lane] = value < lanes->low[lane] ? value : lanes->low[lane];
-  lanes->zeros[lane] += value == 0;
-  double wide = value;
-  lanes->sum[lane] += wide;
-  lanes->squares[lane] += wide * wide;
+INLINE void widen(struct range *to, int lane, float value) {
+  to->high[lane] = value > to->high[lane] ? value : to->high[lane];
+  to->low[lane] = value < to->low[lane] ? value : to->low[lane];
+  to->zeros[lane] += value == 0;
 }
 
-INLINE double total(double *lanes) {
-  for (int half = LANES / 2; half; half /= 2)
-    for (int lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
-  return lanes[0];
+INLINE void add(struct sums *to, int column, float value, int fused) {
+  double wide = value; /* its square is exact, so it makes no difference whether product and sum are fused */
+  to->sum[column] += wide;
+  to->squares[column] = fused ? __builtin_fma(wide, wide, to->squares[column]) : to->squares[column] + wide * wide;
 }
 
-INLINE void add_block(const number *numbers, size_t size, struct summary *result) {
-  struct lanes lanes = {0};
-  EACH_LANE lanes.high[lane] = -INFINITY, lanes.low[lane] = INFINITY;
+/* The first loop reads memory in its order, which is fastest, and the second one finds it in the cache. */
+INLINE void add_rows(struct range *range, struct sums *sums, const number *numbers, int rows, int fused) {
+  for (int start = 0; start < rows * COLUMNS; start += LANES)
+    EACH(lane, LANES) widen(range, lane, numbers[start + lane]);
+  EACH(column, COLUMNS) EACH(row, rows) add(sums, column, numbers[row * COLUMNS + column], fused);
+}
+
+INLINE double total(double *columns) {
+  for (int half = COLUMNS / 2; half; half /= 2) EACH(column, half) columns[column] += columns[column + half];
+  return columns[0];
+}
+
+INLINE void summarise(const number *numbers, size_t size, struct summary *result, int fused) {
+  struct range range = {0};
+  EACH(lane, LANES) range.high[lane] = -INFINITY, range.low[lane] = INFINITY;
+  struct sums sums = {0};
   size_t done = 0;
-  for (; done + LANES <= size; done += LANES) EACH_LANE add(&lanes, lane, numbers[done + lane]);
-  EACH_LANE if (done + lane < size) add(&lanes, lane, numbers[done + lane]);
-  EACH_LANE {
-    result->high = lanes.high[lane] > result->high ? lanes.high[lane] : result->high;
-    result->low = lanes.low[lane] < result->low ? lanes.low[lane] : result->low;
-    result->zeros += lanes.zeros[lane];
+  for (; done + ROWS * COLUMNS <= size; done += ROWS * COLUMNS) add_rows(&range, &sums, numbers + done, ROWS, fused);
+  for (; done + COLUMNS <= size; done += COLUMNS) add_rows(&range, &sums, numbers + done, 1, fused);
+  for (int column = 0; done < size; column++, done++) {
+    widen(&range, column % LANES, numbers[done]);
+    add(&sums, column, numbers[done], fused);
   }
-  result->sum += total(lanes.sum);
-  result->squares += total(lanes.squares);
-}
 
-INLINE void summarise(const number *numbers, size_t size, struct summary *result) {
-  *result = (struct summary){.high = -INFINITY, .low = INFINITY};
-  for (size_t start = 0; start < size; start += BLOCK)
-    add_block(numbers + start, size - start < BLOCK ? size - start : BLOCK, result);
+  *result = (struct summary){.high = -INFINITY, .low = INFINITY, .sum = total(sums.sum), .squares = total(sums.squares)};
+  EACH(lane, LANES) {
+    result->high = range.high[lane] > result->high ? range.high[lane] : result->high;
+    result->low = range.low[lane] < result->low ? range.low[lane] : result->low;
+    result->zeros += range.zeros[lane];
+  }
   if (!isfinite(result->squares))
     for (size_t i = 0; i < size; i++) {
       result->nans += isnan(numbers[i]);
@@ -70,27 +81,28 @@ INLINE void summarise(const number *numbers, size_t size, struct summary *result
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) static void
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"))) static void
 with_avx512(const number *numbers, size_t size, struct summary *result) {
-  summarise(numbers, size, result);
+  summarise(numbers, size, result, 1);
 }
 
-__attribute__((target("avx2"))) static void
+__attribute__((target("avx2,fma"))) static void
 with_avx2(const number *numbers, size_t size, struct summary *result) {
-  summarise(numbers, size, result);
+  summarise(numbers, size, result, 1);
 }
 #endif
 
 void lakeprobe_summary(const void *numbers, size_t size, struct summary *result) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+  int fma = __builtin_cpu_supports("fma");
+  if (fma && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
     with_avx512(numbers, size, result);
     return;
   }
-  if (__builtin_cpu_supports("avx2")) {
+  if (fma && __builtin_cpu_supports("avx2")) {
     with_avx2(numbers, size, result);
     return;
   }
 #endif
-  summarise(numbers, size, result);
+  summarise(numbers, size, result, 0);
 }

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from lakeprobe.tensors import summary
+
 OF_ARRAYS = frozenset(("signs", "shares"))
 """The metrics that are measured on the host alone."""
 
 _CHUNK = 8192
-"""So many elements are too few for BLAS to start threads."""
-
-_WIDENED = 16 * _CHUNK
-"""So many elements are widened at once: they stay in the core's cache."""
+"""So many elements are widened at once. They are too few for BLAS to start threads."""
 
 _ROW = 4096
 """So many squares are summed in float32 where a norm need not be exact."""
@@ -30,29 +29,41 @@ _SMALLEST = 1e-24
 def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bool) -> dict[str, float]:
     """Return those of `metrics` that are numbers, of an array of one dimension, in float32 or float64.
 
-    norm is the Euclidean norm and mean the arithmetic mean, both accumulated in float64. If not `exact`, a norm of
-    float32 without a mean may be off by a float32's rounding. zeros is the share of elements below `eps` in magnitude,
-    nans their number. An empty array has a norm and NaNs of 0 and nothing else.
+    norm is the Euclidean norm and mean the arithmetic mean, both accumulated in float64. If not `exact`, and without
+    functions in C, a norm of float32 without a mean may be off by a float32's rounding. zeros is the share of elements
+    below `eps` in magnitude, nans the number of NaN. An empty array has a norm and NaNs of 0 and nothing else.
     """
     if not array.size:
         return dict.fromkeys(metrics & {"norm", "nans"}, 0.0)
+    if array.dtype == np.float32 and (exact or "mean" in metrics or summary.is_native):
+        found = _in_one_pass(array)
+    else:
+        found = _one_by_one(array, metrics, exact=exact)
+    if "zeros" in metrics:
+        found["zeros"] = sum(int(np.count_nonzero(np.abs(chunk) < eps)) for chunk in _chunks(array)) / array.size
+    return {metric: number for metric, number in found.items() if metric in metrics}
+
+
+def _in_one_pass(array: np.ndarray) -> dict[str, float]:
+    found = summary.of(array)
+    norm, mean = math.sqrt(found.squares), found.sum / array.size
+    return {"norm": norm, "mean": mean, "min": found.low, "max": found.high, "nans": float(found.nans)}
+
+
+def _one_by_one(array: np.ndarray, metrics: frozenset[str], *, exact: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     if "mean" in metrics:
         squares, total = _sums(array)
         found["norm"], found["mean"] = math.sqrt(squares), total / array.size
     elif "norm" in metrics:
-        found["norm"] = math.sqrt(_squares(array) if exact or array.dtype != np.float32 else _fast_squares(array))
+        found["norm"] = math.sqrt(_sums(array)[0] if exact or array.dtype != np.float32 else _fast_squares(array))
     if "min" in metrics:
         found["min"] = float(np.minimum.reduce(array))
     if "max" in metrics:
         found["max"] = float(np.maximum.reduce(array))
-    if "zeros" in metrics:
-        found["zeros"] = sum(int(np.count_nonzero(np.abs(chunk) < eps)) for chunk in _chunks(array)) / array.size
     if "nans" in metrics:
         has_none = "norm" in found and not math.isnan(found["norm"])
         found["nans"] = 0.0 if has_none else float(np.count_nonzero(np.isnan(array)))
-    if "norm" not in metrics:
-        found.pop("norm", None)
     return found
 
 
@@ -99,23 +110,7 @@ def _fast_squares(array: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         of_rows = np.matmul(rows[:, None, :], rows[:, :, None])  # BLAS: a dot of each row
     squares += float(of_rows.sum(dtype=np.float64))
-    return squares if _SMALLEST < squares < math.inf else _squares(array)
-
-
-def _squares(array: np.ndarray) -> float:
-    """Return the sum of the squares in float64."""
-    if array.size <= _CHUNK:
-        wide = array.astype(np.float64)
-        return float(wide.dot(wide))
-    buffer = np.empty(min(array.size, _WIDENED))
-    squares = 0.0
-    for begin in range(0, array.size, _WIDENED):
-        some = array[begin : begin + _WIDENED]
-        wide = buffer[: some.size]
-        np.copyto(wide, some)
-        for chunk in _chunks(wide):
-            squares += float(chunk.dot(chunk))
-    return squares
+    return squares if _SMALLEST < squares < math.inf else _sums(array)[0]
 
 
 def _sums(array: np.ndarray) -> tuple[float, float]:

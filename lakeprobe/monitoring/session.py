@@ -61,9 +61,9 @@ def monitor(
     Every `every`-th step is measured, from step `start` on, `times` of them at most, on `ranks` only, and, with
     `switch`, only steps that begin while that file exists. Collectives are measured whose call stack has a line that
     fits one of the regular expressions `lines`. The metric zeros counts elements below `eps`, shares those between two
-    of the `bounds`. With `exact` norms of float32 are accumulated in float64 throughout, and not in rows of 4 096 in
-    float32. What was measured comes into the lake every `seconds`. `rank` takes the place of torch.distributed's.
-    `replace` a series that the lake has.
+    of the `bounds`. With `exact` norms of float32 are accumulated in float64 even where lakeprobe has no functions in
+    C, and not in rows of 4 096 in float32. What was measured comes into the lake every `seconds`. `rank` takes the
+    place of torch.distributed's. `replace` a series that the lake has.
 
     `config` is msprobe's monitor_config.json, which takes the place of all of these but `run`, `lake`, `seconds`,
     `rank` and `replace`. A `run` without a name is then called after $MONITOR_OUTPUT_DIR, or monitor_output.

@@ -1,7 +1,7 @@
 """Summarises float32 numbers in one pass: `native/summary.c`, or numpy where that is not there.
 
-Both roads give the same numbers to the last bit, because they add in the same order, in float64: a block of numbers in
-lanes, number i in lane i modulo 16, then the lanes in pairs, then the blocks one after the other.
+Both roads give the same numbers to the last bit, because they add in the same order, in float64: number i in column i
+modulo 128, one after the other, then the columns in halves.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from lakeprobe.system import native
 
 _INF = math.inf
-_LANES = 16
+_COLUMNS = 128
 _BLOCK = 1 << 16
+"""How many numbers are widened to float64 at once. A multiple of _COLUMNS."""
 
 _at = native.function("lakeprobe_summary", native.ADDRESS, native.SIZE, native.ADDRESS)
 _LAYOUT = struct.Struct("4d5q")
@@ -59,51 +60,39 @@ def at(address: int, size: int) -> Summary:
 
 
 def of(array: np.ndarray[Any, Any]) -> Summary:
-    """Return the summary of float32 numbers of any shape and strides, in the order in which they lie in memory."""
-    of_block = _of_memory if is_native else _of_block
-    if array.flags.c_contiguous and (is_native or array.size <= _BLOCK):
-        return of_block(array)
-    summary = _of_block(array[:0])
-    for block in np.nditer(array, ["external_loop", "buffered", "zerosize_ok"], order="K", buffersize=_BLOCK):
-        summary = _joined(summary, of_block(np.ascontiguousarray(block)))
-    return summary
+    """Return the summary of float32 numbers of any shape and strides, in the order in which they lie in memory.
+
+    An array that is not contiguous is copied.
+    """
+    flat = array.ravel(order="K")
+    return at(flat.__array_interface__["data"][0], flat.size) if is_native else _by_numpy(flat)
 
 
-def _of_memory(array: np.ndarray[Any, Any]) -> Summary:
-    return at(array.__array_interface__["data"][0], array.size)
-
-
-def _of_block(block: np.ndarray[Any, Any]) -> Summary:
-    """Return what `at` does of a block, by numpy."""
-    size = block.size
-    wide = np.zeros((-(-size // _LANES), _LANES))
-    wide.reshape(-1)[:size] = block.reshape(-1)
-    squares = _total(wide * wide)
+def _by_numpy(flat: np.ndarray[Any, Any]) -> Summary:
+    total, squares = _sums(flat)
     nans = above = below = 0
     if not math.isfinite(squares):
-        nans, above, below = (int(np.count_nonzero(found)) for found in (block != block, block == _INF, block == -_INF))
-    high, low = block.max(initial=-_INF).item(), block.min(initial=_INF).item()
-    zeros = size - int(np.count_nonzero(block))
-    minus = int(not high or not low) and int(np.signbit(block[block == 0]).any())
-    return Summary(high, low, _total(wide), squares, zeros, minus, nans, above, below)
+        nans, above, below = (int(np.count_nonzero(found)) for found in (flat != flat, flat == _INF, flat == -_INF))
+    high, low = flat.max(initial=-_INF).item(), flat.min(initial=_INF).item()
+    zeros = int(np.count_nonzero(flat == 0))
+    minus = int((not high or not low) and np.signbit(flat[flat == 0]).any())
+    return Summary(high, low, total, squares, zeros, minus, nans, above, below)
 
 
-def _total(numbers: np.ndarray[Any, Any]) -> float:
-    """Return the sum of numbers that have a column for each lane."""
+def _sums(flat: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Return the sum of the numbers and that of their squares."""
+    sums, squares = np.zeros(_COLUMNS), np.zeros(_COLUMNS)
     with np.errstate(invalid="ignore"):  # inf and -inf
-        lanes = np.add.reduce(numbers, axis=0, initial=0.0)
-        while lanes.size > 1:
-            lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
-    total: float = lanes.item()
-    return total
-
-
-def _joined(one: Summary, other: Summary) -> Summary:
-    """Return the summary of the numbers of both."""
-    high, low = max(one.high, other.high), min(one.low, other.low)
-    if one.nans or other.nans:
-        high = low = math.nan
-    minus = int(high == 0 or low == 0) and (one.minus | other.minus)
-    total, squares = one.sum + other.sum, one.squares + other.squares
-    counts = (one.nans + other.nans, one.above + other.above, one.below + other.below)
-    return Summary(high, low, total, squares, one.zeros + other.zeros, minus, *counts)
+        for start in range(0, flat.size, _BLOCK):
+            block = flat[start : start + _BLOCK]
+            rows = np.zeros((1 + -(-block.size // _COLUMNS), _COLUMNS))  # the first one has what was added before
+            rows[1:].reshape(-1)[: block.size] = block
+            rows[0] = sums
+            sums = np.add.reduce(rows, axis=0)
+            np.square(rows, out=rows)
+            rows[0] = squares
+            squares = np.add.reduce(rows, axis=0)
+        both = np.array((sums, squares))
+        while both.shape[1] > 1:
+            both = both[:, : both.shape[1] // 2] + both[:, both.shape[1] // 2 :]
+    return both[0, 0].item(), both[1, 0].item()

@@ -1,5 +1,6 @@
 """A sink that keeps what it is given."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,3 +87,25 @@ def capture(memory: Memory, model: Any = None, **settings: Any) -> Capture:
 def bodies(memory: Memory) -> dict[str, Any]:
     """The ops of the last step."""
     return memory.steps[-1].bodies
+
+
+_ROUNDING = 2e-6
+"""What float32 may lose in a sum, as a share of the typical element."""
+
+
+def as_rounded(theirs: Any, ours: Any) -> Any:
+    """What msprobe recorded, with the mean and norm of ours where both differ by the rounding of a float32 sum alone.
+
+    They may differ so in float32 tensors, of which ours are accumulated in float64 (docs/differences.md).
+    """
+    if isinstance(theirs, list) and isinstance(ours, (list, tuple)) and len(theirs) == len(ours):
+        return [as_rounded(*pair) for pair in zip(theirs, ours, strict=True)]
+    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
+        return theirs
+    found = {key: as_rounded(item, ours.get(key)) for key, item in theirs.items()}
+    if theirs.get("dtype") == "torch.float32" and isinstance(theirs.get("Norm"), float) and theirs.get("shape"):
+        typical = ours["Norm"] / math.prod(theirs["shape"]) ** 0.5
+        near = math.isclose(theirs["Norm"], ours["Norm"], rel_tol=_ROUNDING)
+        if near and math.isclose(theirs["Mean"], ours["Mean"], rel_tol=_ROUNDING, abs_tol=_ROUNDING * typical):
+            found |= {"Mean": ours["Mean"], "Norm": ours["Norm"]}
+    return found

@@ -22,6 +22,7 @@ from lakeprobe.collect.pytorch.tensors import Tensors, statistics, wide  # noqa:
 from lakeprobe.collect.watching import values  # noqa: E402
 from lakeprobe.monitoring.pytorch import tensors as monitored  # noqa: E402
 from lakeprobe.monitoring.settings import Settings  # noqa: E402
+from lakeprobe.tensors import summary  # noqa: E402
 
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
@@ -164,15 +165,81 @@ def test_they_come_into_the_lake_beside_dumps_that_have_none(tmp_path: Path) -> 
     scale=st.sampled_from([1e-40, 1e-20, 1.0, 1e30, 3e38, math.inf]),
     seed=st.integers(0, 99),
 )
-def test_float32_tensors_have_the_statistics_of_torch_to_the_last_bit(
+def test_float32_tensors_have_the_range_of_torch_and_mean_and_norm_rounded_once(
     size: int, layout: str, scale: float, seed: int
 ) -> None:
     torch.manual_seed(seed)
     tensor = laid_out(torch.randn(size) * scale, layout)
     plain = tensor.resolve_neg()
-    known = (plain.max(), plain.min(), plain.mean(), torch.linalg.vector_norm(plain))
-    for measured in (statistics(tensor), Tensors().measure(tensor)[0]):
-        assert [repr(number) for number in measured] == [repr(number.item()) for number in known]
+    numbers = plain.double().flatten().tolist()
+    both = [measured_by(road, tensor) for road in ROADS]
+    assert len({repr(measured) for measured in both}) == 1
+    (high, low, mean, norm), of_all = both[0]
+    assert [repr(high), repr(low)] == [repr(plain.max().item()), repr(plain.min().item())]
+    if not np.isfinite(numbers).all():
+        assert repr((mean, norm)) == repr((plain.mean().item(), plain.norm().item()))
+        return
+    exact_mean, exact_norm = math.fsum(numbers) / len(numbers), math.hypot(*numbers)
+    last_bit = np.spacing(np.float32(abs(exact_mean))).item()
+    assert abs(mean - exact_mean) <= last_bit / 2 + 1e-12 * exact_norm
+    assert mean == pytest.approx(plain.mean().item(), rel=1e-5, abs=1e-5 * exact_norm / len(numbers) ** 0.5)
+    if exact_norm >= measuring._TOO_HIGH:
+        assert norm == math.inf
+    else:
+        assert abs(norm - exact_norm) <= 0.5001 * np.spacing(np.float32(exact_norm)).item()
+    narrow = not 2.0**-126 <= exact_norm < measuring._TOO_HIGH
+    assert (of_all[:2] != (None, None)) == narrow
+    if narrow:
+        assert of_all[:2] == pytest.approx((exact_mean, exact_norm), rel=1e-9)
+
+
+ROADS = [True, False] if summary.is_native else [False]
+
+
+def measured_by(road: bool, tensor: Any, **options: bool) -> Any:
+    """What is recorded with the functions in C, or without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary, "is_native", road)
+        return Tensors(**options).measure(tensor)
+
+
+@hypothesis_settings(max_examples=examples(200), deadline=None)
+@given(
+    numbers=st.lists(st.one_of(st.sampled_from(SPECIAL), st.floats(width=32)), min_size=2, max_size=20),
+    repeat=st.sampled_from([1, 7, 400]),
+    layout=st.sampled_from([*LAYOUTS, "misaligned"]),
+    exact=st.booleans(),
+    zeros=st.booleans(),
+)
+def test_whether_there_is_a_compiler_changes_no_bit(
+    numbers: list[float], repeat: int, layout: str, exact: bool, zeros: bool
+) -> None:
+    flat = torch.tensor(numbers, dtype=torch.float32).repeat(repeat)
+    if layout == "misaligned":
+        flat = torch.from_numpy(np.frombuffer(bytearray(b"x" + flat.numpy().tobytes()), np.float32, offset=1))
+    tensor = laid_out(flat, layout)
+    results = [measured_by(road, tensor, exact=exact, zeros=zeros) for road in ROADS]
+    assert len(set(map(repr, results))) == 1
+    known, of_all = results[0]
+    plain = tensor.resolve_neg()
+    low, high = torch.aminmax(plain)
+    assert repr(known[:2]) == repr((high.item(), low.item()))
+    assert of_all[2:5] == expected(tensor)[2:5]
+    assert of_all[5] == expected(tensor)[5] or (of_all[5] is None and not zeros)
+    if exact and plain.dim():
+        mean, norm = (plain.double().mean().item(), plain.double().norm().item())
+        assert of_all[:2] == (
+            pytest.approx(mean, rel=1e-12, abs=1e-12 * norm, nan_ok=True),
+            pytest.approx(norm, rel=1e-12, nan_ok=True),
+        )
+
+
+def test_memory_that_was_freed_is_not_read() -> None:
+    tensor = torch.ones(5000)
+    tensor.untyped_storage().resize_(0)
+    assert tensor.data_ptr() == 0
+    zeros = torch._efficientzerotensor((5000,))
+    assert Tensors().measure(zeros)[0] == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_tensor_that_changes_behind_torchs_back_is_measured_anew() -> None:
@@ -184,41 +251,33 @@ def test_a_tensor_that_changes_behind_torchs_back_is_measured_anew() -> None:
     assert tensors.measure(tensor)[0][:2] == (1.0, -1.0)
 
 
-@pytest.mark.parametrize("number", [100, 5000])
-def test_a_tensor_that_is_seen_again_is_not_measured_again(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[int] = []
-    norm = torch.linalg.vector_norm
-    monkeypatch.setattr(measuring, "_norm", lambda tensor: (measured.append(tensor.numel()), norm(tensor))[1])
-    tensors, tensor = Tensors(), torch.arange(float(number))
-    others = [torch.ones(number) for _ in range(200)]
-    first = tensors.measure(tensor)
-    for other in others:
-        tensors.measure(other)
-    assert tensors.measure(tensor) == tensors.measure(tensor.view(number)) == first
-    assert len(measured) == 201
-    tensor += 1
-    assert tensors.measure(tensor)[0][0] == number
-    assert len(measured) == 202
+@pytest.mark.skipif(not summary.is_native, reason="there are no functions in C")
+@pytest.mark.parametrize("number", [1, 100, 5000])
+def test_all_statistics_of_a_tensor_take_one_pass(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[tuple[int, int]] = []
+    at = summary.at
+    monkeypatch.setattr(summary, "at", lambda *memory: (passes.append(memory), at(*memory))[1])
+    for name in ("_aminmax", "_mean", "_norm", "_count_nonzero"):
+        monkeypatch.setattr(measuring, name, lambda *_: pytest.fail("read once more"))
+    tensor = torch.arange(float(number), requires_grad=True) + 1
+    assert Tensors().measure(tensor)[0][:3] == (number, 1.0, (number + 1) / 2)
+    assert passes == [(tensor.data_ptr(), number)]
 
 
 @pytest.mark.parametrize("shape", [(40, 50), (7, 1, 300), (3, 4, 5, 60)])
-def test_a_view_of_all_elements_is_measured_once_and_to_the_last_bit(
-    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tensors, tensor = Tensors(), torch.randn(*shape, generator=torch.Generator().manual_seed(1))
-    alone = statistics(tensor)
+def test_a_view_of_all_elements_has_the_same_statistics_to_the_last_bit(shape: tuple[int, ...]) -> None:
+    tensor = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
     views = [tensor.view(-1), tensor.transpose(0, -1), tensor.permute(*reversed(range(len(shape)))).unsqueeze(1)]
-    assert tensors.measure(tensor)[0] == alone
-    assert [statistics(view) for view in views] == [alone] * 3  # torch reads memory in its own order
-    monkeypatch.setattr(measuring, "_norm", lambda _: pytest.fail("measured again"))
-    assert [tensors.measure(view)[0] for view in views] == [alone] * 3
+    assert len({repr(measured_by(road, view)) for road in ROADS for view in [tensor, *views]}) == 1
 
 
 def test_a_view_of_some_elements_is_measured_for_itself() -> None:
     tensors, tensor = Tensors(), torch.arange(2000.0).reshape(40, 50)
     tensors.measure(tensor)
     part, spread = tensor[:, :25], tensor[:1].expand(40, 50)
-    assert [tensors.measure(each)[0] for each in (part, spread)] == [statistics(part), statistics(spread)]
+    assert [tensors.measure(each)[0] for each in (part, spread)] == [
+        Tensors().measure(each.clone(memory_format=torch.contiguous_format))[0] for each in (part, spread)
+    ]
 
 
 def test_tensors_of_inference_mode_are_measured_and_kept() -> None:
@@ -228,7 +287,7 @@ def test_tensors_of_inference_mode_are_measured_and_kept() -> None:
         first = tensors.measure(tensor)
         tensor[0] = 5000.0
         second, contents = tensors.measure(tensor), tensors.copy(tensor)
-        assert [first[0], second[0]] == [statistics(torch.arange(2000.0)), statistics(tensor)]
+        assert [first, second] == [Tensors().measure(each) for each in (torch.arange(2000.0), tensor.clone())]
     assert contents is not None
     assert contents[0] == 5000.0
 

@@ -1,21 +1,23 @@
 """Computes what is recorded of a tensor: statistics in its own dtype, digests and contents.
 
-Most large tensors are seen several times within a few ops: as output of one, input of the next, argument of the
-enclosing module. Measurements are reused while the tensor's memory is alive and looks unchanged. The version counter
-alone cannot tell that. Collectives, fused kernels, `.data` and memory corruption bypass it, and corruption above all
-must be found. So the sum must also be equal to the last bit, and for stored contents every byte.
+Float32 tensors on the CPU are read once for all of their statistics (`lakeprobe.tensors.summary`). Their mean and norm
+are accumulated in float64 and rounded once, so they depend on no release of torch, number of threads or processor. All
+else is torch's own.
+
+A tensor that is seen again is measured again. A version counter cannot tell that it is the same: collectives, fused
+kernels, `.data` and memory corruption bypass it, and corruption above all must be found. Contents that are the same,
+byte for byte, are kept once.
 """
 
 import math
-from collections import deque
 from typing import Any
-from weakref import ref
 
 import numpy as np
 import torch
 
 from lakeprobe.collect.watching import values
 from lakeprobe.collect.watching.values import NONE, Number, Statistics, Wide
+from lakeprobe.tensors import summary
 
 # The original functions, taken before any is replaced.
 _aminmax = torch.aminmax
@@ -23,19 +25,14 @@ _count_nonzero = torch.count_nonzero
 _mean = torch.mean
 _norm = torch.linalg.vector_norm
 _stack = torch.stack
-_sum = torch.sum
 
 _REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
 _NARROW = frozenset(
     dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "float8" in str(dtype)
 )
-_REMEMBERED = 4096
-"""The maximum number of remembered tensors. It covers a step's parameters, their gradients, and tensors of the last few
-ops.
-"""
 _KEPT = 64
-"""The maximum number of remembered tensors whose contents are held."""
+"""The maximum number of arrays of contents that are held."""
 
 _INF = math.inf
 _HALF = frozenset({torch.float16, torch.bfloat16})
@@ -43,129 +40,73 @@ _SURE = 1e-12
 """The smallest reliable norm in float32. A norm up to this, or an infinite one, may lack squares outside float32's
 range."""
 
-_SMALL = 4096
-"""Up to this many elements the overhead of a call costs more than the work."""
-_FEW = 16
-"""Up to this many elements a look-up of earlier measurements costs more than measuring again."""
-
-
-class Seen:
-    """The memory of a tensor and its layout at one moment, with what was computed from it."""
-
-    __slots__ = ("_tensor", "_version", "array", "measured", "total")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.measured: tuple[Statistics, Wide | None] | None = None
-        self.total = 0.0
-        """The sum of the elements when they were measured."""
-        self.array: np.ndarray[Any, Any] | None = None
-        self._tensor = ref(tensor)
-        self._version = _version(tensor)
-
-    def is_of(self, tensor: torch.Tensor) -> bool:
-        """Return whether the memory is alive, unchanged by the version counter, and `tensor` holds the same elements.
-
-        A reshaped or transposed view has the same statistics to the last bit, because torch reads both in memory order.
-        """
-        known = self._tensor()
-        if known is None or self._version is None or self._version != _version(tensor):
-            return False
-        if known is tensor:
-            return True
-        if known.dtype is not tensor.dtype or known.numel() != tensor.numel():
-            return False
-        same_layout = known.shape == tensor.shape and known.stride() == tensor.stride()
-        return same_layout or (_is_dense(known) and _is_dense(tensor))
+_NORMAL = 2.0**-126
+"""The smallest float32 number of full precision."""
+_TOO_HIGH = 2.0**128 - 2.0**103
+"""The lowest number that rounds to inf in float32."""
 
 
 class Tensors:
-    """Measures tensors, and remembers the last ones."""
+    """Measures tensors, and holds the last contents."""
 
     def __init__(self, *, exact: bool = False, zeros: bool = True) -> None:
         """Prepare to measure. `exact` and `zeros` are passed to the function `wide`."""
         self._exact = exact
         self._zeros = zeros
-        self._seen: dict[int, Seen] = {}
-        self._kept: deque[Seen] = deque()
+        self._kept: dict[int, np.ndarray[Any, Any]] = {}
 
     def measure(self, tensor: torch.Tensor) -> tuple[Statistics, Wide | None]:
-        """Return the results of the functions `statistics` and `wide`."""
-        if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.numel() <= _FEW:
-            plain = _detached(tensor)
-            known = statistics(plain)
-            return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
-        seen = self._find(tensor)
+        """Return the results of the functions `statistics` and `wide`, for float32 tensors on the CPU in one pass."""
+        if tensor.dtype is torch.float32 and tensor.is_cpu and tensor.dim() and tensor.numel():
+            address = tensor.data_ptr()
+            if address:  # not freed, and no zeros without memory
+                return self._measured(tensor, address)
         plain = _detached(tensor)
-        total = _sum(plain).item()
-        if seen.measured is None or total != seen.total:
-            seen.measured = self._measured(plain, total)
-            seen.total = total
-        return seen.measured
+        known = statistics(plain)
+        return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
 
-    def _measured(self, tensor: torch.Tensor, total: float) -> tuple[Statistics, Wide | None]:
-        """Return what `measure` does, for float32 numbers on the CPU with a known sum."""
-        if self._exact or not tensor.dim():
-            known = statistics(tensor)
-            return known, wide(tensor, known, exact=self._exact, zeros=self._zeros)
-        array = _in_place(tensor.resolve_neg())
-        high, low = _range(tensor, array)
-        # The sum divided in float32 equals torch's mean, which takes longer. The quotient in float64 is then rounded to
-        # float32,
-        # which gives the same number.
-        mean = float(np.float32(total / float(np.float32(array.size))))
-        norm = _norm(tensor).item()
-        known = high, low, mean, norm
-        if not (_SURE < norm < _INF and low > -_INF and high < _INF and -_INF < mean < _INF):
-            return known, wide(tensor, known, exact=False, zeros=self._zeros)
-        zeros = None
-        if low > 0 or high < 0:
-            zeros = 0
-        elif self._zeros:
-            zeros = int(np.count_nonzero(array == 0))
-        return known, (None, None, 0, 0, 0, zeros)
+    def _measured(self, tensor: torch.Tensor, address: int) -> tuple[Statistics, Wide]:
+        size = tensor.numel()
+        if summary.is_native and not tensor.is_neg() and _is_dense(tensor):
+            found = summary.at(address, size)
+        else:
+            found = summary.of(_in_place(_detached(tensor).resolve_neg()))
+        high, low, total, squares, zeros, minus, nans, above, below = found
+        mean, norm = total / size, math.sqrt(squares)
+        if nans or (above and below):
+            mean, norm = math.nan, math.nan if nans else _INF  # of no sign
+        if minus:  # which of 0.0 and -0.0 is the higher one is for torch to say
+            low, high = (end.item() for end in _aminmax(_detached(tensor)))
+        known = high, low, float(np.float32(mean)), _INF if norm >= _TOO_HIGH else float(np.float32(norm))
+        number = zeros if self._zeros or not norm < _INF or not low <= 0 <= high else None
+        if self._exact or not (_NORMAL <= norm < _TOO_HIGH or not norm):
+            return known, (mean, norm, nans, above, below, number)
+        return known, (None, None, 0, 0, 0, number)
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
         """Return the result of the function `copy`.
 
         If the bytes are the same as before, returns the same array as before.
         """
-        seen = self._find(tensor)
         made = copy(_detached(tensor))
-        known = seen.array
-        if made is not None and known is not None and made.shape == known.shape and _have_same_bytes(made, known):
-            return known
-        if known is None:
-            self._kept.append(seen)
-            if len(self._kept) > _KEPT:
-                self._kept.popleft().array = None
-        seen.array = made
-        return made
+        if made is None:
+            return None
+        known = self._kept.pop(tensor.data_ptr(), None)
+        if known is None or (known.shape, known.dtype) != (made.shape, made.dtype) or not _have_same_bytes(made, known):
+            known = made
+        self._kept[tensor.data_ptr()] = known
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return known
 
     def forget_all(self) -> None:
-        """Forget all tensors."""
-        self._seen.clear()
+        """Forget all contents."""
         self._kept.clear()
-
-    def _find(self, tensor: torch.Tensor) -> Seen:
-        """Return what is known of the tensor. For a new tensor that is empty."""
-        address = tensor.data_ptr()
-        seen = self._seen.get(address)
-        if seen is not None and seen.is_of(tensor):
-            return seen
-        if len(self._seen) >= _REMEMBERED:
-            self._seen.clear()
-        seen = self._seen[address] = Seen(tensor)
-        return seen
 
 
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor detached from the graph, so that our computations stay out of it."""
     return tensor.detach() if tensor.requires_grad else tensor
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """Return how often the memory was written to. None for tensors of inference_mode, where torch does not count."""
-    return None if tensor.is_inference() else tensor._version
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -182,7 +123,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def statistics(tensor: torch.Tensor) -> Statistics:
-    """Return Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype, bit-equal to msprobe's.
+    """Return Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype by torch, bit-equal to msprobe's.
 
     Complex tensors are measured by absolute value, without Norm. Bool gives any and all as Max and Min. A 0-d tensor
     gives its value four times. Integers and float64 give Max and Min. Empty, float8 and meta tensors give four times
@@ -198,26 +139,6 @@ def statistics(tensor: torch.Tensor) -> Statistics:
         return on_device[0], on_device[1], on_device[2], on_device[3]
     low, high = _aminmax(tensor)
     return high.item(), low.item(), _mean(tensor).item(), _norm(tensor).item()
-
-
-def _range(tensor: torch.Tensor, array: "np.ndarray[Any, Any]") -> tuple[float, float]:
-    """Return the highest and the lowest of float32 numbers, or NaN if there is one. `array` has the same numbers."""
-    if array.size > _SMALL:
-        # numpy is four times as fast as torch here.
-        high, low = array.max().item(), array.min().item()
-        if high and (low or not _has_negative_zero(array)):
-            return high, low
-        # Which of 0.0 and -0.0 is the higher one depends on the library.
-    lowest, highest = _aminmax(tensor)
-    return highest.item(), lowest.item()
-
-
-def _has_negative_zero(array: "np.ndarray[Any, Any]") -> bool:
-    """Return whether -0.0 is among float32 numbers without negative ones.
-
-    True also if the check would cost too much.
-    """
-    return not array.flags.c_contiguous or bool(array.view(np.int32).min() < 0)
 
 
 def _unusual(tensor: torch.Tensor) -> Statistics:

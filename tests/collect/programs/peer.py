@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from memory import Memory, bodies, plain
+from memory import Memory, as_rounded, bodies, plain
 from trial import STEPS, run
 
 WITHOUT = "msprobe does not run it"
@@ -62,13 +62,17 @@ def held_against_msprobe(name: str, folder: Path) -> str:
     if theirs is None:
         return WITHOUT if ours else "neither records it"
     missing, more = [op for op in theirs if op not in ours], [op for op in ours if op not in theirs]
-    other = [op for op in ours if op in theirs and plain(ours[op]) != plain(_mended(theirs[op]))]
+    other = [op for op in ours if op in theirs and not _is_same(ours[op], _mended(theirs[op]))]
     told = [
         f"{len(ops)} of {len(theirs)} ops {what}, such as {ops[0]}"
         for ops, what in ((missing, "only there"), (more, "only here"), (other, "with other numbers"))
         if ops
     ]
     return "; ".join(told) or ("yes" if list(ours) == list(theirs) else "in another order")
+
+
+def _is_same(ours: Any, theirs: Any) -> bool:
+    return bool(plain(ours) == plain(as_rounded(theirs, ours)))
 
 
 def _mended(value: Any) -> Any:
