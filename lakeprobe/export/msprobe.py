@@ -26,6 +26,7 @@ from lakeprobe.export.side_files import write_members
 from lakeprobe.export.unit_tables import UnitTables
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.lake.unit import sound
 from lakeprobe.readers.debug import DEBUG_FILE
 from lakeprobe.readers.dump import CONSTRUCT_FILE, DUMP_FILE, STACK_FILE, TENSOR_FOLDER
 from lakeprobe.system import files as system_files
@@ -166,6 +167,11 @@ def _unchanged(target: Path) -> Iterator[None]:
 
 
 def _export_unit(task: _Task) -> ExportedUnit:
+    with sound(task.key):
+        return _exported(task)
+
+
+def _exported(task: _Task) -> ExportedUnit:
     unit, report = UnitTables(layout.unit_place(task.lake, task.key)), ExportedUnit(task.key)
     frames, contents = unit.frames(), unit.contents()
     kernels, is_foreign = [], False

@@ -121,8 +121,20 @@ def opened(unit: UnitPlace, table: str) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(readable(path)) as file:  # pq.read_table would import pyarrow.dataset, which takes 0.2 s
             yield file
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except (FileNotFoundError, KeyError, pa.ArrowException) as error:
         raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error
+
+
+@contextmanager
+def sound(what: object) -> Iterator[None]:
+    """Turn what is raised where tables hold what no lakeprobe writes, as those of a stranger may, into a LakeError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise LakeError(
+            f"{what}: its tables hold what no lakeprobe writes ({reason}); lakeprobe check may tell more"
+        ) from error
 
 
 def read_batches(

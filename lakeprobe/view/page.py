@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from lakeprobe.lake.unit import sound
 from lakeprobe.system.files import draft
 from lakeprobe.version import __version__
 from lakeprobe.view.answer import answer, plain
@@ -103,7 +104,9 @@ def _page(
         }
         for unit, row in zip(subject.units, head["units"], strict=True)
     ]
-    return _document(packed(head | {"units": units}, columns), [packed_unit(stages, subject, unit) for unit in chosen])
+    with sound(subject.target):
+        full = [packed_unit(stages, subject, unit) for unit in chosen]
+    return _document(packed(head | {"units": units}, columns), full)
 
 
 def _chosen(subject: Subject, said: Record, counts: list[Record], most: int) -> list[Unit]:

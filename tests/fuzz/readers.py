@@ -2,9 +2,9 @@
 
     python tests/fuzz/readers.py SECONDS [READER...]      (make fuzz SECONDS=600)
 
-Without names, the readers share the time that have had fewer than ENOUGH inputs. .fuzz/tally.json adds up those of all
-runs; what a reader stumbles over is kept beside it. Seeds are small sound files; damage cuts, doubles, replaces and
-inserts.
+Those that are named, or have had fewer than ENOUGH inputs, take turns, the one with the fewest inputs first.
+.fuzz/tally.json adds up those of all runs; what a reader stumbles over is kept beside it. Seeds are small sound files;
+damage cuts, doubles, replaces and inserts.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ KEPT = Path(".fuzz")
 TALLY = KEPT / "tally.json"
 ENOUGH = 1_000_000
 """Inputs that each reader should have had, over all runs."""
+SECONDS_A_TURN = 20
 SECONDS_EACH = 20
 """That one input may take."""
 WHOLE_EVERY = 64
@@ -205,13 +206,13 @@ def tables_read(folder: Path) -> Call:
 
 
 def read_results(folder: Path) -> None:
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         result_texts(connection, folder)
 
 
 def results_read(folder: Path) -> Call:
     """Reads msprobe's result files with one connection for all: to open one takes longer than to read a file."""
-    return partial(result_texts, duckdb.connect(), folder)
+    return partial(result_texts, duckdb.connect(config={"threads": 1}), folder)
 
 
 def result_texts(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
@@ -556,17 +557,19 @@ def keep(contents: Iterable[bytes], stem: str) -> None:
 
 
 def main() -> int:
-    """Give the readers their shares of the time."""
+    """Give the readers their turns."""
     seconds = float(sys.argv[1])
     tally = json.loads(TALLY.read_text()) if TALLY.is_file() else {}
     unfinished = [name for name in TARGETS if tally.get(name, {}).get("inputs", 0) < ENOUGH]
     names = sys.argv[2:] or unfinished or list(TARGETS)
-    seed, stumbled = secrets.randbits(32), 0
+    stumbled, turns = 0, Counter[str]()
     signal.signal(signal.SIGALRM, _too_long)
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    print(f"seed {seed}")
-    for name in names:
-        count = fuzz(name, seconds / len(names), seed)
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        name = min(names, key=lambda name: (turns[name], tally.get(name, {}).get("inputs", 0)))
+        turns[name] += 1
+        count = fuzz(name, min(left, SECONDS_A_TURN), secrets.randbits(32))
         stumbled += count["stumbled"]
         tally[name] = dict(count + Counter(tally.get(name, {})))
         KEPT.mkdir(exist_ok=True)
