@@ -121,6 +121,11 @@ MOST_ELEMENTS = 1_000_000
 MOST_TEXTS = 2_000_000
 """Rows or shared texts of a part of a workbook. Excel allows 1 048 576 rows."""
 
+# ---- configurations ---------------------------------------------------------------------------------------
+
+LARGEST_CONFIGURATION = 16_000_000
+"""Bytes of a configuration of a collector or a monitor. One that lists 100 000 modules has about 8 million."""
+
 # ---- rules and mappings -----------------------------------------------------------------------------------
 
 LONGEST_RULE = MIB

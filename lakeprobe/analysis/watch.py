@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
+from lakeprobe.bounds import LONGEST_RULE
 from lakeprobe.errors import RuleError, UsageError, unknown
 from lakeprobe.lake import layout, log, staging
 from lakeprobe.lake.connection import connect, lock, reason
+from lakeprobe.system.files import read_bounded
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,8 +68,8 @@ def load(name: str) -> WatchRule:
     if path.suffix != ".sql":
         raise UsageError(f"{name} is no rule; use one of {', '.join(RULES)}, or the path of a .sql file")
     try:
-        return WatchRule(path.stem, path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return WatchRule(path.stem, read_bounded(path, LONGEST_RULE).decode())
+    except (OSError, ValueError) as error:
         raise UsageError(f"the rule {path} cannot be read: {error}") from error
 
 

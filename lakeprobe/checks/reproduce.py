@@ -25,6 +25,7 @@ from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import staging, store, views
 from lakeprobe.lake.connection import connect
+from lakeprobe.system.files import read_json
 
 if TYPE_CHECKING:
     import duckdb
@@ -108,10 +109,10 @@ def reproduce_config(path: str | os.PathLike[str], out: str | os.PathLike[str] |
     """
     from lakeprobe.ingest import ingest  # the readers, which only this needs
 
+    config = read_json(path)
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
         dump, op = Path(config["dump_json_path"]), str(config["api_name"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise UsageError(f"{path} is no config_op.json with dump_json_path and api_name: {error}") from error
     with tempfile.TemporaryDirectory(prefix="lakeprobe-") as folder:
         lake = Path(folder) / "lake"

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lakeprobe.changes import MODES
@@ -21,6 +20,7 @@ from lakeprobe.collect import device, frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.errors import UsageError
 from lakeprobe.readers import names
+from lakeprobe.system.files import read_json
 
 USUAL_SEED = 1234
 """The seed that msprobe sets when only deterministic algorithms are requested."""
@@ -61,12 +61,7 @@ def load(path: str | os.PathLike[str], **overrides: Any) -> Configuration:
 
     Raises UsageError.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # of JSON or UTF-8
-        raise UsageError(f"{path} is not JSON: {error}") from error
+    content = read_json(path)
     if not isinstance(content, dict):
         raise UsageError(f"{path} should be an object with the keys task, level, dump_path and so on")
     return parse(content | {key: value for key, value in overrides.items() if value is not None}, str(path))

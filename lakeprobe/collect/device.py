@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lakeprobe.errors import UsageError
+from lakeprobe.system.files import read_json
 
 _DEVICES = list(range(8))
 """The devices that MindSpore's dumper watches if no rank is named."""
@@ -143,12 +144,7 @@ def _use(kernels: Kernels, file: Path, ready: str, result: str) -> str:
 
 
 def _check_acl(file: Path, where: str) -> None:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{where}: acl_config {file} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # of JSON or UTF-8
-        raise UsageError(f"{where}: acl_config {file} is not JSON: {error}") from error
+    content = read_json(file, f"{where}: acl_config ")
     dump = content.get("dump") if isinstance(content, dict) else None
     if not isinstance(dump, dict) or not isinstance(dump.get("dump_path"), str):
         raise UsageError(f"{where}: acl_config {file} has no dump with a dump_path in it")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import store
 from lakeprobe.monitoring.settings import LAYOUTS, METRICS, Settings
+from lakeprobe.system.files import read_json
 
 OUTPUT_VARIABLE, OUTPUT_DEFAULT = "MONITOR_OUTPUT_DIR", "monitor_output"
 DYNAMIC_VARIABLE = "DYNAMIC_MONITOR"
@@ -115,12 +116,7 @@ class Dynamic:
 
 
 def _content(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # of JSON or UTF-8
-        raise UsageError(f"{path} is not JSON: {error}") from error
+    content = read_json(path)
     if not isinstance(content, dict):
         raise UsageError(f"{path} should be an object with the keys targets, ops, wg_distribution and so on")
     return content

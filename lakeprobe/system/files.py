@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
+from lakeprobe.bounds import LARGEST_CONFIGURATION
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.system.storage import RemotePath, is_address
 from lakeprobe.system.window import PathInFile
@@ -290,6 +292,16 @@ def read_bounded(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"{path}: it has more than {most} bytes")
     return data
+
+
+def read_json(path: str | os.PathLike[str], where: str = "") -> Any:
+    """Return what a configuration in JSON says. Raises UsageError, whose message begins with `where`."""
+    try:
+        return json.loads(read_bounded(Path(path), LARGEST_CONFIGURATION).decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{where}{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # of JSON or UTF-8
+        raise UsageError(f"{where}{path} is not JSON: {error}") from error
 
 
 def readable(path: Path) -> Path | BinaryIO:
