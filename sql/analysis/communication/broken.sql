@@ -21,4 +21,7 @@ ORDER BY
     meeting,
     law,
     rank,
-    slot
+    slot,
+    seq,
+    expected,
+    found

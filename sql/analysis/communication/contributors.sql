@@ -1,14 +1,15 @@
 -- contributors: which ranks should contribute to each meeting, and what hides their contribution.
 -- grain: one member of one meeting; only the sender, if one rank sends to another
 -- parameters: after shares
+-- root, reduction: what most members name, and of equally many the least
 WITH
     meetings AS (
         SELECT
             step,
             meeting,
             if(any_value(kind) = 'recv', 'send', any_value(kind)) AS kind,
-            mode(reduction) AS reduction,
-            mode(peer) AS root,
+            mode(reduction ORDER BY reduction) AS reduction,
+            mode(peer ORDER BY peer) AS root,
             arg_min(
                 CASE kind WHEN 'send' THEN [rank] WHEN 'recv' THEN [peer] ELSE members END, (rank, seq)
             ) AS members

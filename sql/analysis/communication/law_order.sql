@@ -63,7 +63,7 @@ WITH
             step,
             members,
             nth,
-            arg_max(kind, votes) AS meant,
+            first(kind ORDER BY votes DESC, kind) AS meant,
             2 * max(votes) <= sum(votes) AS tied
         FROM votes
         GROUP BY ALL
@@ -106,8 +106,8 @@ WITH
         SELECT
             step,
             regexp_replace(meeting, ' #\d+$', '') AS place,
-            if(any_value(kind) = 'send', any_value(rank), any_value(peer)) AS sender,
-            if(any_value(kind) = 'send', any_value(peer), any_value(rank)) AS receiver,
+            min(if(kind = 'send', rank, peer)) AS sender,
+            min(if(kind = 'send', peer, rank)) AS receiver,
             count(*) FILTER (WHERE kind = 'send') AS sent,
             count(*) FILTER (WHERE kind = 'recv') AS received,
             arg_max(seq, turn) AS seq,

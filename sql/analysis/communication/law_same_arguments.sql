@@ -57,7 +57,7 @@ WITH
             step,
             meeting,
             argument,
-            arg_max(value, votes) AS value,
+            first(value ORDER BY votes DESC, value) AS value,
             2 * max(votes) <= sum(votes) AS tied
         FROM votes
         GROUP BY ALL

@@ -62,7 +62,7 @@ WITH
             meeting,
             law,
             any_value(kind) AS kind,
-            any_value(problem) AS problem,
+            arg_min(problem, rank) AS problem,
             bool_or(asynchronous) AS asynchronous,
             bool_and(by_statistics) AS by_statistics
         FROM parts

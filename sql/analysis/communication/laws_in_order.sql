@@ -11,4 +11,7 @@ ORDER BY
     meeting,
     law,
     rank,
-    slot
+    slot,
+    seq,
+    expected,
+    found

@@ -9,7 +9,7 @@ WITH
             meeting,
             law,
             part,
-            any_value(problem) AS problem,
+            arg_min(problem, rank) AS problem,
             bool_or(expected.elements IS NOT NULL) AS cut,
             bool_and(content IS NOT NULL) AS has_contents,
             bool_and(high IS NOT NULL) AS has_statistics,

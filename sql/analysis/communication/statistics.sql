@@ -66,7 +66,7 @@ WITH
             whole,
             any_value(reduction) AS reduction,
             count(*) AS layers,
-            any_value(elements) AS elements,
+            max(elements) AS elements,
             max(high) AS greatest_high,
             if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)) AS least_low,
             min(high) AS least_high,
@@ -278,26 +278,33 @@ WITH
             END AS excess
         FROM checks
         WHERE found IS NOT NULL AND least IS NOT NULL AND most IS NOT NULL
+    ),
+    answers AS (
+        SELECT
+            step,
+            meeting,
+            law,
+            whole,
+            rank,
+            seq,
+            slot,
+            any_value(takers) AS takers,
+            bool_or(excess > slack) AS is_broken,
+            max(if(excess = 0, 0, excess / if(scale > 0, scale, 1))) AS error,
+            -- the statistic that is farthest outside
+            first(
+                {
+                    'expected': statistic || ' ' || if(
+                        least = most,
+                        printf('%.9g', CAST(least AS DOUBLE)),
+                        printf('%.9g to %.9g', CAST(least AS DOUBLE), CAST(most AS DOUBLE))
+                    ),
+                    'found': statistic || ' ' || printf('%.9g', CAST(found AS DOUBLE))
+                }
+                ORDER BY excess > slack DESC, excess - slack DESC, statistic
+            ) AS farthest
+        FROM weighed
+        GROUP BY ALL
     )
-SELECT
-    step,
-    meeting,
-    law,
-    whole,
-    rank,
-    seq,
-    slot,
-    any_value(takers) AS takers,
-    bool_or(excess > slack) AS is_broken,
-    max(if(excess = 0, 0, excess / if(scale > 0, scale, 1))) AS error,
-    arg_max(
-        statistic || ' ' || if(
-            least = most,
-            printf('%.9g', CAST(least AS DOUBLE)),
-            printf('%.9g to %.9g', CAST(least AS DOUBLE), CAST(most AS DOUBLE))
-        ),
-        excess - slack
-    ) AS expected,
-    arg_max(statistic || ' ' || printf('%.9g', CAST(found AS DOUBLE)), excess - slack) AS found
-FROM weighed
-GROUP BY ALL
+SELECT * EXCLUDE (farthest), farthest['expected'] AS expected, farthest['found'] AS found
+FROM answers

@@ -24,9 +24,9 @@ SELECT
     section,
     key,
     min(row) AS row,
-    arg_min(kind, row) AS kind,
-    arg_min(value, row) AS value,
-    arg_min(extra, row) AS extra,
+    first(kind ORDER BY row) AS kind,
+    first(value ORDER BY row) AS value,
+    first(extra ORDER BY row) AS extra,
     list(row ORDER BY row) FILTER (WHERE kind = 'tensor') AS rows,
     list(value ORDER BY row) FILTER (WHERE kind = 'scalar') AS texts
 FROM transfer_parts

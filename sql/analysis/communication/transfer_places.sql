@@ -4,7 +4,7 @@
 -- parameters: $run; the tables transfer_single, transfer_batched and transfer_groups
 WITH
     known_groups AS (
-        SELECT group_id, any_value(members) AS members
+        SELECT group_id, min(members) AS members
         FROM transfer_groups
         WHERE members IS NOT NULL
         GROUP BY ALL
@@ -36,7 +36,11 @@ WITH
                 members,
                 TRY_CAST(listed AS INTEGER[]),
                 TRY_CAST(group_id AS INTEGER[]),
-                TRY_CAST(string_split(nullif(regexp_extract(group_id, '\d+(-\d+)+$'), ''), '-') AS INTEGER[])
+                list_filter(
+                    [TRY_CAST(string_split(nullif(regexp_extract(group_id, '\d+(-\d+)+$'), ''), '-') AS INTEGER[])],
+                    -- else it is the size of a group and a hash
+                    lambda ranks: list_contains(ranks, rank) AND list_count(ranks) = len(ranks)
+                )[1]
             ) AS members,
             peer,
             group_peer,
@@ -68,19 +72,33 @@ WITH
             true
         FROM transfer_batched
     ),
-    placed AS (
+    -- MindSpore names groups by a hash of their ranks; those that are not in the lake stay unknown
+    named_groups AS (
+        SELECT step, group_id, list_sort(list(DISTINCT rank)) AS members
+        FROM every
+        WHERE members IS NULL AND group_id NOT ILIKE '%world%'
+        GROUP BY ALL
+    ),
+    grouped AS (
         SELECT
-            every.* EXCLUDE (members, peer, group_peer),
-            coalesce(every.members, known_groups.members, world.members) AS members,
-            CASE
-                WHEN peer IS NOT NULL THEN peer
-                WHEN group_peer IS NOT NULL
-                THEN coalesce(every.members, known_groups.members, world.members)[group_peer + 1]
-                WHEN kind IN ('broadcast', 'reduce', 'gather', 'scatter') THEN 0
-            END AS peer
+            every.* REPLACE (
+                coalesce(every.members, known_groups.members, named_groups.members, world.members) AS members
+            )
         FROM every
         CROSS JOIN world
         LEFT JOIN known_groups USING (group_id)
+        LEFT JOIN named_groups USING (step, group_id)
+    ),
+    placed AS (
+        SELECT
+            * EXCLUDE (peer, group_peer),
+            CASE
+                WHEN peer IS NOT NULL THEN peer
+                WHEN group_peer IS NOT NULL
+                THEN members[group_peer + 1]
+                WHEN kind IN ('broadcast', 'reduce', 'gather', 'scatter') THEN 0
+            END AS peer
+        FROM grouped
     )
 SELECT
     * REPLACE (

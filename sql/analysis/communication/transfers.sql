@@ -9,7 +9,8 @@ WITH
     numbered AS (
         SELECT
             *,
-            dense_rank() OVER (ORDER BY step, place) AS number
+            -- a call without a known place meets no other rank's
+            dense_rank() OVER (ORDER BY step, place, if(place IS NULL, rank, NULL)) AS number
         FROM transfer_places
     ),
     called AS (
@@ -28,7 +29,7 @@ WITH
             *,
             CAST(
                 row_number() OVER (
-                    PARTITION BY step, rank, kind, number ORDER BY seq, coalesce(given[1], taken[1])
+                    PARTITION BY step, rank, kind, number ORDER BY seq, coalesce(given[1], taken[1]), slot
                 ) AS INTEGER
             ) - 1 AS turn
         FROM called
@@ -68,4 +69,4 @@ SELECT
     splits
 FROM in_turn
 JOIN meetings USING (number, turn)
-ORDER BY step, rank, seq, coalesce(given[1], taken[1])
+ORDER BY step, rank, seq, coalesce(given[1], taken[1]), slot
