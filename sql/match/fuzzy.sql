@@ -33,7 +33,7 @@ WITH RECURSIVE
             renamed_ops.part,
             renamed_ops.stem,
             renamed_ops.parent,
-            hash(api_type, api, module_class, call) AS call
+            hash(renamed_ops.part, api_type, api, module_class, call) AS call
         FROM renamed_ops
         JOIN target_ops USING (seq)
         UNION ALL
@@ -45,7 +45,7 @@ WITH RECURSIVE
             part,
             stem,
             parent,
-            hash(api_type, api, module_class, call)
+            hash(part, api_type, api, module_class, call)
         FROM golden_ops
     ),
     nesting AS (  -- a dump of APIs only has no modules to compare

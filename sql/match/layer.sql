@@ -7,19 +7,20 @@ WITH
         SELECT
             side,
             seq,
+            part,
             direction,
             if(is_shared, scope, wide_scope) AS scope,
             if(is_shared, op_kind, 'any') AS kind
         FROM (
             SELECT *, min(side) OVER alike <> max(side) OVER alike AS is_shared
             FROM layer_scopes
-            WINDOW alike AS (PARTITION BY scope, op_kind, direction)
+            WINDOW alike AS (PARTITION BY part, scope, op_kind, direction)
         )
     ),
     counted AS (
         SELECT
             *,
-            row_number() OVER (PARTITION BY side, scope, kind, direction ORDER BY seq) AS place
+            row_number() OVER (PARTITION BY side, part, scope, kind, direction ORDER BY seq) AS place
         FROM scoped
     )
 SELECT
@@ -27,5 +28,5 @@ SELECT
     golden.seq AS golden_seq,
     'layer' AS matched_by
 FROM counted AS target
-JOIN counted AS golden USING (scope, kind, direction, place)
+JOIN counted AS golden USING (part, scope, kind, direction, place)
 WHERE target.side = 'target' AND golden.side = 'golden'

@@ -10,14 +10,15 @@
 --   scope is replaced by golden_scope (without a parenthesis); all else keeps its name.
 WITH RECURSIVE
     ops AS (
-        SELECT 'target' AS side, seq, op, op_kind, direction, api_type, api, module_class, parent, stack FROM target_ops
+        SELECT 'target' AS side, seq, part, op, op_kind, direction, api_type, api, module_class, parent, stack FROM target_ops
         UNION ALL
-        SELECT 'golden' AS side, seq, op, op_kind, direction, api_type, api, module_class, parent, stack FROM golden_ops
+        SELECT 'golden' AS side, seq, part, op, op_kind, direction, api_type, api, module_class, parent, stack FROM golden_ops
     ),
     calls AS (
         SELECT
             own.side,
             own.seq,
+            own.part,
             own.op_kind,
             own.direction,
             split_part(own.api, '.', -1) AS name,
@@ -27,6 +28,7 @@ WITH RECURSIVE
         LEFT JOIN ops AS forward
             ON own.direction = 'backward'
             AND forward.side = own.side
+            AND forward.part = own.part
             AND forward.op = regexp_replace(own.op, 'backward$', 'forward')
         WHERE own.op_kind = 'api'
     ),
@@ -34,6 +36,7 @@ WITH RECURSIVE
     around AS (
         SELECT DISTINCT
             side,
+            part,
             parent,
             parent AS op,
             layer_module(parent) AS module,
@@ -43,12 +46,13 @@ WITH RECURSIVE
         UNION ALL
         SELECT
             around.side,
+            around.part,
             around.parent,
             ops.parent AS op,
             layer_module(ops.parent) AS module,
             steps + 1 AS steps
         FROM around
-        JOIN ops USING (side, op)
+        JOIN ops USING (side, part, op)
         WHERE around.module IS NULL AND ops.parent IS NOT NULL AND steps < 100
     ),
     classes AS (
@@ -72,17 +76,19 @@ WITH RECURSIVE
         SELECT
             calls.side,
             seq,
+            calls.part,
             op_kind,
             direction,
             concat_ws('.', path, function, name) AS scope,
             concat_ws('.', path, if(path IS NULL, function, NULL), name) AS wide_scope
         FROM calls
         LEFT JOIN (
-            SELECT side, parent, nullif(module.path, '') AS path FROM around WHERE module IS NOT NULL
-        ) AS enclosing ON enclosing.side = calls.side AND enclosing.parent = calls.parent
+            SELECT side, part, parent, nullif(module.path, '') AS path FROM around WHERE module IS NOT NULL
+        ) AS enclosing
+            ON enclosing.side = calls.side AND enclosing.part = calls.part AND enclosing.parent = calls.parent
         LEFT JOIN functions ON functions.side = calls.side AND functions.stack = calls.stack
         UNION ALL
-        SELECT side, seq, op_kind, direction, api AS scope, api AS wide_scope FROM ops WHERE module_class IS NOT NULL
+        SELECT side, seq, part, op_kind, direction, api AS scope, api AS wide_scope FROM ops WHERE module_class IS NOT NULL
     ),
     scopes AS (
         SELECT side, scope, string_split(scope, '.') AS parts
@@ -183,6 +189,7 @@ WITH RECURSIVE
 SELECT
     side,
     seq,
+    part,
     op_kind,
     direction,
     narrow.golden_scope AS scope,

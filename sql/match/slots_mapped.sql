@@ -1,7 +1,7 @@
 -- slots_mapped: the rows that a data mapping pairs, then the leaves of each pair of ops, by slot, as slot_mapping says.
 -- grain: one pair of a target row and a golden row
--- A section (input, output, parameters) with rows in slot_mapping pairs as listed, including the parts of a slot; all
--- else pairs by equal slots. A listed slot without golden slot has no counterpart. * stands for all slots of a
+-- A section (input, output, parameters) with rows in slot_mapping pairs as listed, including the parts of a slot, for
+-- which the longest listed slot counts; all else pairs by equal slots. A listed slot without golden slot has no counterpart. * stands for all slots of a
 -- direction, and, for a parameter's gradient, whose slot is the parameter's name, for all gradients.
 WITH
     keys AS (
@@ -27,28 +27,27 @@ WITH
             AND slot_mapping.golden_api = g.api
             AND coalesce(slot_mapping.direction, t.direction) = t.direction
     ),
-    sections AS (
-        SELECT DISTINCT target_seq, section FROM listed
-    ),
     leaves AS (
         SELECT
             leaf.row,
             leaf.repeat,
             op_pairs.golden_seq,
             op_pairs.matched_by,
-            CASE
-                WHEN listed.target_slot IS NOT NULL
-                    THEN listed.golden_slot || substr(leaf.slot, length(listed.target_slot) + 1)
-                WHEN sections.section IS NULL THEN leaf.slot
-            END AS golden_slot
+            if(
+                listed.target_slot IS NULL,
+                leaf.slot,
+                listed.golden_slot || substr(leaf.slot, length(listed.target_slot) + 1)
+            ) AS golden_slot
         FROM target_leaves AS leaf
         JOIN op_pairs ON op_pairs.target_seq = leaf.seq
         LEFT JOIN listed
             ON listed.target_seq = leaf.seq
             AND (leaf.slot = listed.target_slot OR starts_with(leaf.slot, listed.target_slot || '.'))
-        LEFT JOIN sections
-            ON sections.target_seq = leaf.seq
-            AND (sections.section = split_part(leaf.slot, '.', 1) OR sections.section = '*')
+        WHERE
+            listed.target_slot IS NOT NULL
+            OR (leaf.seq, split_part(leaf.slot, '.', 1)) NOT IN (SELECT (target_seq, section) FROM listed)
+            AND leaf.seq NOT IN (SELECT target_seq FROM listed WHERE section = '*')
+        QUALIFY rank() OVER (PARTITION BY leaf.row ORDER BY length(listed.target_slot) DESC) = 1
     ),
     by_slot AS (
         SELECT

@@ -51,14 +51,15 @@ def put(connection: duckdb.DuckDBPyConnection, side: str, ops: Sequence[Op]) -> 
     """Make the tables of one side as the reader and unit_ops would."""
     connection.execute(
         f"CREATE TABLE {side}_ops (seq INTEGER, op VARCHAR, op_kind VARCHAR, api_type VARCHAR, api VARCHAR,"
-        " module_class VARCHAR, direction VARCHAR, call INTEGER, stem VARCHAR, parent VARCHAR, stack INTEGER)"
+        " module_class VARCHAR, direction VARCHAR, call INTEGER, stem VARCHAR, parent VARCHAR, stack INTEGER,"
+        " part VARCHAR DEFAULT '')"
     )
     connection.execute(f"CREATE TABLE {side}_stacks (stack INTEGER, frames VARCHAR[])")
     for seq, (op, parent, frames) in enumerate(ops):
         name = names.parse(op)
         parts = [name.kind, name.api_type, name.api, name.module_class, name.direction, name.call, name.stem]
         values = [seq, op, *parts, parent, seq if frames else None]
-        connection.execute(f"INSERT INTO {side}_ops VALUES ({', '.join('?' * 11)})", values)
+        connection.execute(f"INSERT INTO {side}_ops VALUES ({', '.join('?' * 11)}, DEFAULT)", values)
         connection.execute(f"INSERT INTO {side}_stacks VALUES (?, ?)", [seq, list(frames)])
 
 
