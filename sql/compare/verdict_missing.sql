@@ -8,4 +8,5 @@ FROM paired
 FULL JOIN verdicts ON verdicts.row = paired.row
 GROUP BY ALL
 HAVING count(paired.row) <> 1 OR verdicts <> 1
+ORDER BY row
 LIMIT 5
