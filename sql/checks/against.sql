@@ -41,10 +41,10 @@ paired AS (
 )
 SELECT
     run, step, rank, seq, op, direction, slot, dtype, shape, standard,
-    ratio_status(small_value_error_share, peer_small_value_error_share, least, most_small) AS small_value_status,
-    ratio_status(rmse, peer_rmse, least, most_rmse) AS rmse_status,
-    ratio_status(max_relative_error, peer_max_relative_error, least, most_max) AS max_relative_status,
-    ratio_status(mean_relative_error, peer_mean_relative_error, least, most_mean) AS mean_relative_status,
+    if(has_peer, ratio_status(small_value_error_share, peer_small_value_error_share, least, most_small), NULL) AS small_value_status,
+    if(has_peer, ratio_status(rmse, peer_rmse, least, most_rmse), NULL) AS rmse_status,
+    if(has_peer, ratio_status(max_relative_error, peer_max_relative_error, least, most_max), NULL) AS max_relative_status,
+    if(has_peer, ratio_status(mean_relative_error, peer_mean_relative_error, least, most_mean), NULL) AS mean_relative_status,
     CASE
         WHEN dtype IN ('float64', 'complex64', 'complex128') OR NOT has_peer OR list_contains(shape, 0) THEN 'skip'
         WHEN standard = 'binary' THEN if(binary_error_share = 0, 'pass', 'error')

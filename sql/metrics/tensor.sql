@@ -70,7 +70,7 @@ SELECT
     measured.* EXCLUDE (target_content, golden_content, is_relaid)
 FROM readable
 JOIN measured USING (target_content, golden_content, is_relaid)
-WHERE NOT (is_same_tensor AND coalesce(cosine < 0.99, false))
+WHERE NOT coalesce(is_same_tensor AND cosine < 0.99, false)
 UNION ALL BY NAME
 SELECT
     row,
