@@ -293,10 +293,10 @@ def test_an_error_of_the_sink_waits_for_the_end_of_the_step() -> None:
 def test_what_cannot_be_measured_is_said_and_stops_nothing(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_tensor: Any) -> None:
+    def fail(_self: Any, _tensor: Any) -> None:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr("lakeprobe.collect.pytorch.tensors.statistics", fail)
+    monkeypatch.setattr("lakeprobe.collect.pytorch.tensors.Tensors.measure", fail)
     watched = capture(memory)
     watched.start()
     torch.relu(torch.ones(2))
