@@ -10,6 +10,7 @@ tensors:                           # an expression, searched for in OP.SLOT: how
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,8 +74,10 @@ def _size(node: strict_yaml.Node) -> int:
 
 def _rule(name: strict_yaml.Text, node: strict_yaml.Node) -> Rule:
     try:
-        pattern = re.compile(name.value)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # of what will mean something else one day, such as [[a]
+            pattern = re.compile(name.value)
+    except (re.error, FutureWarning) as error:
         raise name.error(f"is no regular expression: {error}", r"write one such as mlp\.up\.weight") from None
     if isinstance(node, strict_yaml.Text):
         return Rule(pattern, _dimensions(node), len(node.value.split()))

@@ -38,6 +38,7 @@ def test_axes_and_layouts(tmp_path):
         ("axes: {tp: 0}\n", "is no size of an axis"),
         ("meshes: {tp: 2}\n", "meshes is not known here"),
         ("tensors: {'(': {tp: copy}}\n", "is no regular expression"),
+        ("tensors: {'[[a]': {tp: copy}}\n", "is no regular expression: Possible nested set"),
         ("tensors: {a: {tp: halved}}\n", "'halved' is no way to lie over an axis"),
         ("tensors: {a: 'b s[cp'}\n", "does not name dimensions"),
         ("tensors: {a: 'b[tp] s[tp]'}\n", "tp cuts two dimensions"),
