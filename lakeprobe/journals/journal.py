@@ -203,14 +203,17 @@ def head(path: Path) -> Head | None:
     first = next(_records(path), None)
     try:
         return None if first is None else msgspec.msgpack.decode(first, type=Head)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise DumpError(f"{path} was written by another release of lakeprobe; use that one, or remove it") from None
 
 
 def batches(path: Path) -> Iterator[Batch]:
-    """Yield the complete batches of the journal at `path`."""
+    """Yield the complete batches of the journal at `path`. Raises DumpError for one that cannot be read."""
     for record in islice(_records(path), 1, None):
-        yield msgspec.msgpack.decode(record, type=Batch)
+        try:
+            yield msgspec.msgpack.decode(record, type=Batch)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise DumpError(f"{path} holds what no lakeprobe writes: {error}") from None
 
 
 def _records(path: Path) -> Iterator[bytes]:

@@ -29,7 +29,7 @@ def is_alive(owner: str, thing: Path) -> bool:
     """Return whether the process with the owner name `owner` may still be working on `thing`."""
     found = _OWNER.fullmatch(owner)
     if found is None or found["machine"] != _machine():
-        return _seconds_untouched(thing) < _LONGEST_SILENCE
+        return abs(_seconds_untouched(thing)) < _LONGEST_SILENCE  # no process is at work in the future
     process = int(found["process"])
     began = _began(process)
     if began is not None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -438,3 +439,60 @@ def test_tables_that_lie(home: Path, lie: str) -> None:
             ended = lakeprobe(*words, LAKEPROBE_LAKE=home / "lake")
         assert ended.code in (0, 1, 2, 3), (name, ended)
         assert not {"\x1b", "\x07"} & {*ended.out, *ended.err}, (name, ended)
+
+
+HEAD = {
+    "run": "mine", "step": 0, "rank": 0, "framework": "pytorch", "task": "statistics", "level": "L1", "source": "x",
+    "head": {}, "replace": True, "version": "1",
+}  # fmt: skip
+BATCH = {"ops": [["Torch.add.0.forward", {}, None, None]], "ended": True}
+
+
+def packed(value: object) -> bytes:
+    """A value as a journal has it; "DEEP" stands for lists in lists."""
+    return msgspec.msgpack.encode(value).replace(msgspec.msgpack.encode("DEEP"), b"\x91" * 100_000 + b"\xc0")
+
+
+JOURNALS: dict[str, tuple[object, object]] = {
+    "leads out": (HEAD | {"run": "../../ours/made"}, BATCH),
+    "is far out": (HEAD | {"run": "a/../../../ours/made"}, BATCH),
+    "has NUL": (HEAD | {"run": "a\0"}, BATCH),
+    "is of a step beyond all": (HEAD | {"step": 2**40}, BATCH),
+    "is of no step": (HEAD | {"step": -1}, BATCH),
+    "is deep": (HEAD | {"head": {"a": "DEEP"}}, BATCH),
+    "has a deep op": (HEAD, {"ops": [["Torch.add.0.forward", {"input_args": "DEEP"}, None, None]]}),
+    "has a deep batch": (HEAD, {"ops": "DEEP"}),
+    "is a text": ("text", BATCH),
+    "has a text": (HEAD, "text"),
+    "has numbers for ops": (HEAD, {"ops": [7], "ended": True}),
+    "has stacks that are not there": (HEAD, {"ops": [["Torch.add.0.forward", {}, None, 10**9]]}),
+    "has contents elsewhere": (HEAD, BATCH | {"contents": [{"content": "a", "file": "../../../ours/precious"}]}),
+}
+
+
+@pytest.mark.parametrize("lie", JOURNALS)
+def test_journals_that_lie(home: Path, lie: str) -> None:
+    for step in (0, 1):  # two of a rank are built together
+        folder = home / "lake" / ".collecting" / f"run=mine,step={step},rank=0"
+        (folder / "unit").mkdir(parents=True)
+        records = (packed(record) for record in JOURNALS[lie])
+        (folder / "journal").write_bytes(b"".join(len(each).to_bytes(8, "little") + each for each in records))
+    before = listed(home / "ours")
+    for name in ("ls", "recover", "check"):
+        with bounded():
+            ended = command(name, home)
+        assert ended.code in (0, 1, 2, 3), (name, ended)
+        assert listed(home / "ours") == before, (name, ended)
+
+
+def test_no_process_is_at_work_in_the_future(home: Path) -> None:
+    """A stranger's clock may be wrong, or what he packed may say so: nothing stays for that."""
+    staging = home / "lake" / ".staging"
+    left = [staging / f"{name}.{DEAD}" for name in ("ingest.a", "reader-1.a")]
+    left[0].mkdir()
+    left[1].touch()
+    for path in left:
+        os.utime(path, (4e9, 4e9))
+    assert command("check", home).code == 1
+    assert command("repair", home).code == 0
+    assert not any(path.exists() for path in left)
