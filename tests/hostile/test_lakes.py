@@ -455,7 +455,7 @@ def packed(value: object) -> bytes:
 
 JOURNALS: dict[str, tuple[object, object]] = {
     "leads out": (HEAD | {"run": "../../ours/made"}, BATCH),
-    "is far out": (HEAD | {"run": "a/../../../ours/made"}, BATCH),
+    "is far out": (HEAD | {"run": "a/../../ours/made"}, BATCH),
     "has NUL": (HEAD | {"run": "a\0"}, BATCH),
     "is of a step beyond all": (HEAD | {"step": 2**40}, BATCH),
     "is of no step": (HEAD | {"step": -1}, BATCH),
