@@ -171,7 +171,7 @@ def _rewrite(file: Path | None, folder: Path, column: str, name: str, new: str) 
     if file is None:
         return False
     table = pq.read_table(files.readable(file), partitioning=None)
-    if name not in table[column].unique().to_pylist():
+    if column not in table.column_names or name not in table[column].unique().to_pylist():
         return False
     runs = [new if run == name else run for run in table[column].to_pylist()]
     place = table.schema.get_field_index(column)
@@ -183,7 +183,9 @@ def _rewrite(file: Path | None, folder: Path, column: str, name: str, new: str) 
 def _only_file(snapshot: Snapshot, name: str) -> Path:
     """Return the file of a verification or perturbation."""
     place = snapshot.places[name]
-    return snapshot.lake / place.path / place.files[0]
+    return (
+        snapshot.lake / place.path / next(iter(place.files), layout.VERIFICATION_FILE)
+    )  # one without files is damaged
 
 
 def _run_of(file: Path) -> str | None:
@@ -197,7 +199,7 @@ def _run_of(file: Path) -> str | None:
     try:
         with pq.ParquetFile(files.readable(file)) as opened:
             runs = opened.read(columns=["run"])["run"]
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, KeyError, pa.ArrowException) as error:
         _refuse_unknown(error, file)
         return None
     return str(runs[0].as_py()) if len(runs) else None

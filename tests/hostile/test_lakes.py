@@ -496,3 +496,20 @@ def test_no_process_is_at_work_in_the_future(home: Path) -> None:
     assert command("check", home).code == 1
     assert command("repair", home).code == 0
     assert not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize("files", [[], ["verifications.parquet", "noise.parquet"], ["nothing.parquet"]])
+def test_checks_and_noise_that_lie(home: Path, files: list[str]) -> None:
+    """What else refers to a run is looked at where it is removed or renamed."""
+    lake = home / "lake"
+    places = ("verifications/verification=v", "perturbations/perturbation=p", "noise/noise=n")
+    for name in places:
+        (lake / name / "P").mkdir(parents=True)
+        for file in files:
+            if file != "nothing.parquet":
+                pq.write_table(pa.table({"a": [1]}), lake / name / "P" / file)
+    publication(lake, {name: [f"{name}/P", files] for name in places}, number=5)
+    for name in ("rename", "rm", "rm comparison", "check", "repair"):
+        ended = command(name, home)
+        assert ended.code in (0, 1, 2, 3), (name, ended)
+    assert command("check", home).code == 0
