@@ -274,8 +274,9 @@ class Leaves:
             rows: NDArray[np.int64] = np.repeat(begins, each) + leaves
             return rows
 
-        self._wide_rows.extend(rows_of([one.wides for one in alike]).tolist())
-        self._wides += varying.wides
+        if varying.wides:
+            self._wide_rows.extend(rows_of([one.wides for one in alike]).tolist())
+            self._wides += varying.wides
         rows = rows_of([one.statistics for one in alike])
         if len(rows):
             numbers = varying.statistics if varying.is_floats else self._as_doubles(rows.tolist(), varying.statistics)
@@ -642,9 +643,9 @@ def _expanded(ranges: Sequence[range]) -> tuple[NDArray[np.int64], NDArray[np.in
     """The length of each range, and all their numbers, one range after the other."""
     import numpy as np
 
-    starts, ends = np.array([(one.start, one.stop) for one in ranges]).T
-    lengths = ends - starts
-    return lengths, np.arange(lengths.sum()) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+    starts, lengths = np.array([one.start for one in ranges]), np.array([*map(len, ranges)])
+    ends = lengths.cumsum()
+    return lengths, np.arange(ends[-1]) + (starts - ends + lengths).repeat(lengths)
 
 
 def _text(value: Any) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
-from typing import NamedTuple
-
-from lakeprobe.readers.columns import Codes
+from itertools import count, repeat
+from typing import Any, NamedTuple
 
 _NONE = -1
 
@@ -25,12 +24,13 @@ class LinkedOps:
     """The names of the ops of a dump: which were read, and what the files beside it say of them."""
 
     def __init__(self) -> None:
-        self._numbers = Codes()
+        self._numbers: dict[str, int] = _codes()
         self._read = bytearray()
         """1 under the number of an op that was read."""
         self._parents, self._began, self._stacks = array("i"), array("i"), array("i")
         self._micro_steps: dict[int, int] = {}
-        self._parent_codes = Codes({None: 0})
+        self._parent_codes: dict[str | None, int] = _codes()
+        assert self._parent_codes[None] == 0
         self._parent_names: list[str | None] = []
         self._linked = 0
 
@@ -104,6 +104,11 @@ class LinkedOps:
             return [], self._links([])
         names = [*self._numbers]
         return [names[number] for number in linked], self._links(linked)
+
+
+def _codes() -> defaultdict[Any, int]:
+    """Number values in the order in which they are first asked for; without a call of Python's for a new one."""
+    return defaultdict(count().__next__)
 
 
 def _with_nulls(numbers: Iterable[int]) -> list[int | None]:
