@@ -13,7 +13,8 @@ from lakeprobe import resources, schema
 from lakeprobe.lake.connection import connect, set_variable
 
 DUMP = {
-    "format": "msprobe dump", "framework": "pytorch", "task": "statistics", "digests": 0, "tensor_rows": 3, "complete": True,
+    "format": "msprobe dump", "framework": "pytorch", "task": "statistics",
+    "digests": 0, "tensor_rows": 3, "complete": True,
 }  # fmt: skip
 
 

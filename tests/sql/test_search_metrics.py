@@ -21,8 +21,8 @@ def rows(folder: Path, paired: str) -> int:
         connection.execute(f"CREATE OR REPLACE MACRO tensor_metrics(target, golden) AS {MEASURED}")
         connection.execute(f"INSERT INTO paired BY NAME SELECT {LEAF}, {paired}")
         for side, content in (("target", "t"), ("golden", "g")):
-            reference = "{'dtype': '<f4', 'shape': [2]}"
-            connection.execute(f"INSERT INTO {side}_contents BY NAME SELECT '{content}' AS content, {reference} AS reference")
+            row = f"'{content}' AS content, {{'dtype': '<f4', 'shape': [2]}} AS reference"
+            connection.execute(f"INSERT INTO {side}_contents BY NAME SELECT {row}")
         return len(connection.execute(resources.sql("metrics/tensor")).fetchall())
 
 
