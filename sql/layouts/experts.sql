@@ -1,11 +1,12 @@
 -- experts: what the parameters of its experts are, in one number, for each rank that has some.
 -- grain: one rank
 -- parameters: $run, $step
+-- hash of a hash: see parameter_signatures.sql
 SELECT
     ops.rank,
     coalesce(
         CAST(
-            bit_xor(hash(tensors.op, slot, content, digest, shape, max, min, mean, norm))
+            bit_xor(hash(hash(tensors.op, slot, content, digest, shape, max, min, mean, norm)))
             FILTER (WHERE tensors.op IS NOT NULL)
             AS VARCHAR
         ),
