@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,8 @@ from lakeprobe.readers.archive import is_temporary
 from lakeprobe.readers.source import ContentOf
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lakeprobe.tensors import TensorReference
 
 _VALUES_FILE = "values-0.parquet"
@@ -26,7 +30,8 @@ class Contents:
         self._rows: dict[str, dict[str, Any]] = {}
         self._known: dict[Path | TensorReference, tuple[str | None, str | None]] = {}
         self._values: ValuesWriter | None = None
-        self._in_values: list[str] = []
+        self._beginnings: set[bytes] = set()
+        """Hashes of dtype, shape and first block of the tensors that were written."""
         self.bytes = 0
         self.too_large = 0
 
@@ -64,18 +69,19 @@ class Contents:
 
         reference = read_tensor(tensor) if isinstance(tensor, Path) else tensor
         is_passing = is_merged(reference.file)
-        if reference.length > LARGEST_VALUE and is_passing:
+        is_large = reference.length > LARGEST_VALUE
+        if is_large and is_passing:
             raise TensorError(
                 f"{len(reference.shape)} axes of {reference.length} bytes are too large to be put together"
             )
-        if reference.length > LARGEST_VALUE and is_temporary(reference.file):
+        if is_large and is_temporary(reference.file):
             raise TensorError(f"{tensor} is compressed and too large to be copied; unpack the archive, give the folder")
-        content = content_hash(reference)
+        is_copied = self._storage == "copy" or is_passing
+        content, place = self._copied(reference) if is_copied and not is_large else (content_hash(reference), {})
         if content not in self._rows:
-            self._rows[content] = self._row(content, reference)
-            self.bytes += int(self._rows[content]["length"])
-            if self._storage == "copy" or is_passing:
-                self._copy(content, reference)
+            self._rows[content] = self._row(content, reference) | place
+            self.bytes += reference.length
+            self.too_large += is_copied and is_large
         return content
 
     def _row(self, content: str, reference: TensorReference) -> dict[str, Any]:
@@ -89,21 +95,41 @@ class Contents:
             "length": reference.length,
         }
 
-    def _copy(self, content: str, reference: TensorReference) -> None:
-        import numpy as np
+    def _copied(self, reference: TensorReference) -> tuple[str, dict[str, Any]]:
+        """Write a tensor while it is hashed, unless the unit may have it. Returns its content, and where it is if new.
 
-        from lakeprobe.tensors import open_tensor
+        A tensor that no other begins like is new. Of the others most are not, so they are hashed first.
+        """
+        from lakeprobe.tensors.content import begun, hashing, tensor_blocks
 
-        if reference.length > LARGEST_VALUE:
-            self.too_large += 1
-            return
+        if reference.content in self._rows:
+            return reference.content, {}
+        digest = begun(reference)
+        blocks = hashing(digest, tensor_blocks(reference))
+        first = [*islice(blocks, 1)]
+        beginning = digest.digest()
+        if beginning not in self._beginnings:
+            self._beginnings.add(beginning)
+            place = self._write(reference, chain(first, blocks), digest.hexdigest)
+            return digest.hexdigest(), place
+        for _ in blocks:
+            pass
+        content = digest.hexdigest()
+        if content in self._rows:
+            return content, {}
+        return content, self._write(reference, tensor_blocks(reference), lambda: content)
+
+    def _write(
+        self, reference: TensorReference, blocks: Iterable[NDArray[Any]], content: Callable[[], str]
+    ) -> dict[str, Any]:
+        from lakeprobe.tensors.content import array_bytes
+        from lakeprobe.tensors.reference import element_count, numpy_dtype
+
         if self._values is None:
             self._values = ValuesWriter(self._unit_folder / _VALUES_FILE)
-        tensor = open_tensor(reference)
-        data = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8) if tensor.size else np.empty(0, np.uint8)
-        self._values.add(content, data)
-        self._in_values.append(content)
-        self._rows[content] |= {"strides": None, "length": data.nbytes}
+        length = element_count(reference) * numpy_dtype(reference.dtype).itemsize
+        offset = self._values.add(length, (array_bytes(block).data for block in blocks), content)
+        return {"strides": None, "file": _VALUES_FILE, "offset": offset, "length": length}
 
     def __enter__(self) -> Contents:
         return self
@@ -115,7 +141,5 @@ class Contents:
     def close(self) -> list[dict[str, Any]]:
         """Finish the copies. Returns the rows of the table contents."""
         if self._values is not None:
-            offsets = self._values.close()
-            for content in self._in_values:
-                self._rows[content] |= {"file": _VALUES_FILE, "offset": offsets[content]}
+            self._values.close()
         return list(self._rows.values())

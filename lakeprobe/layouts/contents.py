@@ -54,7 +54,6 @@ class _Made:
     folder: Path
     writer: ValuesWriter
     rows: dict[str, Row] = field(default_factory=dict)
-    written: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
     orders: dict[tuple[int, int, int], Order] = field(default_factory=dict)
     known: dict[int, dict[int, Order]] = field(default_factory=dict)
@@ -84,12 +83,8 @@ def merged_contents(
         return [], [], {}
     made = _Made(folder, ValuesWriter(folder / _OWN_FILE))
     changed = [_merge(made, list(rows), axes) for rows in _by_leaf(found)]
-    if made.written:
-        offsets = made.writer.close()
-        for content in made.written:
-            made.rows[content] |= {"file": _OWN_FILE, "offset": offsets[content]}
-    else:
-        made.writer.close()
+    made.writer.close()
+    if all(row["file"] != _OWN_FILE for row in made.rows.values()):
         (folder / _OWN_FILE).unlink()
     return list(made.rows.values()), changed, made.known
 
@@ -165,12 +160,11 @@ def _link(made: _Made, content: str, reference: TensorReference) -> None:
 def _keep(made: _Made, whole: Array) -> str:
     content = array_hash(whole)
     if content not in made.rows:
+        offset = made.writer.add(whole.nbytes, [array_bytes(whole).data], lambda: content)
         made.rows[content] = {
             "content": content, "dtype": dtype_name(whole.dtype), "shape": list(whole.shape), "strides": None,
-            "length": whole.nbytes,
+            "file": _OWN_FILE, "offset": offset, "length": whole.nbytes,
         }  # fmt: skip
-        made.writer.add(content, array_bytes(whole))
-        made.written.append(content)
     return content
 
 

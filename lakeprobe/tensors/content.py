@@ -28,7 +28,7 @@ from lakeprobe.tensors.reference import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20
 
 _dtype_name = lru_cache(dtype_name)  # numpy computes a name on each call, which takes longer than a small hash
 

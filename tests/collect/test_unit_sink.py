@@ -431,7 +431,7 @@ def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Pa
     assert sink._writer is not None
     sink._writer.wait()
     torn = ValuesWriter(sink._writer.folder / "unit" / "values-0.parquet")  # it gets no end
-    torn.add("0" * 32, np.ones(4, np.uint8))
+    torn.add(4, [memoryview(bytes(4))], lambda: "0" * 32)
     sink._builder.kill()
     sink._builder.communicate()
     assert recovery.recover(lake) == ([], [])  # while it is held nobody touches it

@@ -181,7 +181,7 @@ def killed_while_writing(lake: str) -> None:
 
     sink = sink_with_tensors(Path(lake), 2)
     sink.end()
-    values.ValuesWriter.close = lambda self: (self._flush(), os.kill(os.getpid(), signal.SIGKILL))  # type: ignore
+    values.ValuesWriter.close = lambda self: (self._file.flush(), os.kill(os.getpid(), signal.SIGKILL))  # type: ignore
     add(sink, "Torch.add.2.forward", {"output": [leaf(np.full(1000, 2), "2.pt")]})
     sink.end()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from sampling import examples
 from tensor_dumps import OP, files, leaf, query, table, write_dump
 
+from lakeprobe.errors import TensorError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, values
 from lakeprobe.lake.layout import UnitKey
@@ -122,21 +125,58 @@ def test_a_tensor_too_large_to_copy_stays_where_it_is(tmp_path: Path, monkeypatc
 
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 5000))
-def test_offsets_hold_for_any_sizes_and_groups(tmp_path: Path, sizes: list[int], group: int) -> None:
+@given(st.lists(st.integers(0, 3000), max_size=30), st.integers(1, 5000), st.integers(0, 3000))
+def test_offsets_hold_for_any_sizes_groups_and_blocks(tmp_path: Path, sizes: list[int], group: int, block: int) -> None:
     path = tmp_path / "values-0.parquet"
     arrays = [np.random.default_rng(number).integers(0, 256, size, np.uint8) for number, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "_GROUP", group)
         writer = values.ValuesWriter(path)
-        for number, array in enumerate(arrays):
-            writer.add(f"{number:032x}", array)
-        offsets = writer.close()
+        offsets = [
+            writer.add(array.nbytes, [array[:block].data, array[block:].data], f"{number:032x}".__str__)
+            for number, array in enumerate(arrays)
+        ]
+        writer.close()
     raw = path.read_bytes()
-    assert [raw[offsets[f"{n:032x}"] :][: array.nbytes] for n, array in enumerate(arrays)] == [
-        a.tobytes() for a in arrays
-    ]
-    assert query(f"SELECT content, data FROM '{path}'") == [(f"{n:032x}", a.tobytes()) for n, a in enumerate(arrays)]
+    whole = [array.tobytes() for array in arrays]
+    assert [raw[offset:][: len(value)] for offset, value in zip(offsets, whole, strict=True)] == whole
+    rows = [(f"{number:032x}", value) for number, value in enumerate(whole)]
+    assert query(f"SELECT content, data FROM '{path}'") == rows
+    assert [tuple(row.values()) for row in pq.read_table(path).to_pylist()] == rows
+
+
+def test_a_value_that_cannot_be_read_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "values-0.parquet"
+    writer = values.ValuesWriter(path)
+
+    def broken() -> Iterator[memoryview]:
+        yield memoryview(bytes(100_000))
+        raise TensorError("became shorter")
+
+    first = writer.add(3, [memoryview(b"abc")], lambda: "first")
+    with pytest.raises(TensorError):
+        writer.add(200_000, broken(), lambda: "broken")
+    second = writer.add(3, [memoryview(b"def")], lambda: "second")
+    writer.close()
+    raw = path.read_bytes()
+    assert (raw[first:][:3], raw[second:][:3]) == (b"abc", b"def")
+    assert len(raw) < 1000
+    assert query(f"SELECT content, data FROM '{path}'") == [("first", b"abc"), ("second", b"def")]
+
+
+def test_tensors_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    """They have more than a block, so their hash is not known when they begin to be written."""
+    long = np.zeros(500_000, np.float32)
+    other = long.copy()
+    other[-1] = 1
+    tensors = {"a.npy": long, "b.npy": other, "c.npy": long, "d.npy": other}
+    lake = tmp_path / "lake"
+    ingest(write_dump(tmp_path / "dump", tensors), lake=lake)
+    unit = layout.unit_folder(lake, UnitKey("dump", 0, 0))
+    stored = query(f"SELECT content, data FROM '{unit}/values-0.parquet'")
+    assert stored == [(content_of(array), array.tobytes()) for array in (long, other)]
+    for row, array in zip(contents(lake).values(), (long, other), strict=True):
+        assert array_at(unit / row["file"], row).tobytes() == array.tobytes()
 
 
 # ---- files that cannot be read ----------------------------------------------------------------------------

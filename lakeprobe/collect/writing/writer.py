@@ -151,30 +151,28 @@ class _Contents:
             return []
         file = f"values-{self._files}.parquet"
         self._files += 1
-        offsets = _write_values(ValuesWriter(self._folder / file), arrays)
-        return [
-            {
-                "content": content,
-                "dtype": dtype_name(array.dtype),
-                "shape": list(array.shape),
-                "strides": None,
-                "file": file,
-                "offset": offsets[content],
-                "length": array.nbytes,
-            }
-            for content, array in arrays.items()
-        ]
+        values = ValuesWriter(self._folder / file)
+        try:
+            rows = [_value(values, file, content, array) for content, array in arrays.items()]
+            values.close()
+        except BaseException:
+            values.abandon()
+            raise
+        return rows
 
 
-def _write_values(values: ValuesWriter, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, int]:
-    """Write the arrays to the file, and return the offset of each."""
-    try:
-        for content, array in arrays.items():
-            values.add(content, array_bytes(array))
-        return values.close()
-    except BaseException:
-        values.abandon()
-        raise
+def _value(values: ValuesWriter, file: str, content: str, array: npt.NDArray[Any]) -> dict[str, Any]:
+    """Write a tensor. Returns its row of the table contents."""
+    offset = values.add(array.nbytes, [array_bytes(array).data], lambda: content)
+    return {
+        "content": content,
+        "dtype": dtype_name(array.dtype),
+        "shape": list(array.shape),
+        "strides": None,
+        "file": file,
+        "offset": offset,
+        "length": array.nbytes,
+    }
 
 
 def _record(batch: Batch, ops: list[bytes], contents: list[dict[str, Any]]) -> journal.Batch:
