@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MACROS = (
-    "element_type", "epsilon", "is_low_precision", "rounding_of", "has_kink", "has_steps", "is_activation", "value_at", "overwrites", "is_written",
+    "element_type", "epsilon", "is_low_precision", "rounding_of", "has_kink", "has_steps", "is_activation", "value_at",
+    "overwrites", "is_written",
     "is_mask", "finite_part", "difference", "exact_difference", "magnitude", "is_finding", "relative", "is_device",
     "same_shape", "is_within", "known_before", "user_frames", "user_frame", "leaf_text", "root_elements", "ordered_sum",
     "farthest_statistic", "statistic_text", "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves",

@@ -28,7 +28,7 @@ from lakeprobe.lake.connection import CELL_MACROS, connect, define_macros, set_v
 
 HERE = Path(__file__).parent
 NOT_LISTED = ("macros", "reports", "catalog", "rules")
-"""Folders without files of cases: macros.yaml has calls of the macros, and tests of reports and rules run the others."""
+"""Folders without files of cases: macros.yaml has calls of the macros; tests of reports and rules run the others."""
 
 
 def files() -> dict[str, dict[str, Any]]:
