@@ -3,8 +3,8 @@
 -- parameters: the tables noise_suspects, noise_floors, noise_errors, noise_leaves and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
 --   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
---   pass only, as one that is not trained; or both runs are of low precision, where a small error is a few spacings. Then
---   suspects decide what differs first.
+--   pass only, in no value or type before, as one that is not trained; or both runs are of low precision, where a small
+--   error is a few spacings. Then suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -28,6 +28,7 @@ WITH
                     AND s.phase = 'forward'
                     AND 'tensor' IN (p.target_kind, p.golden_kind)
                     AND NOT EXISTS (FROM noise_leaves WHERE phase = 'forward' AND NOT is_input AND differs)
+                    AND NOT EXISTS (FROM paired WHERE role = 'output' AND target_dtype <> golden_dtype)
                 )
             )
     ),
