@@ -1,7 +1,7 @@
 """Every table function and pragma of the installed DuckDB was looked at, for what it opens, runs or changes.
 
-A release that nobody has looked at yet, and that has a new one, is skipped here and named: somebody has to say what the new
-function can do.
+A release that nobody has looked at yet, and that has a new one, is skipped here and named: somebody has to say what the
+new function can do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from lakeprobe.compare.rule import Rule
 from lakeprobe.errors import RuleError
 from lakeprobe.lake import connection as connections
 from lakeprobe.lake import guard
-
 
 LOOKED_AT = ("2.0.0", "2.0.1")
 """The releases of DuckDB whose functions are all below."""
