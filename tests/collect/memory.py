@@ -91,6 +91,8 @@ def bodies(memory: Memory) -> dict[str, Any]:
 
 _ROUNDING = 2e-6
 """What float32 may lose in a sum, as a share of the typical element."""
+_SQUARELESS = 1e-19
+"""Elements up to this have squares that float32 cannot hold in full."""
 
 
 def as_rounded(theirs: Any, ours: Any) -> Any:
@@ -105,7 +107,7 @@ def as_rounded(theirs: Any, ours: Any) -> Any:
     found = {key: as_rounded(item, ours.get(key)) for key, item in theirs.items()}
     if theirs.get("dtype") == "torch.float32" and isinstance(theirs.get("Norm"), float) and theirs.get("shape"):
         typical = ours["Norm"] / math.prod(theirs["shape"]) ** 0.5
-        near = math.isclose(theirs["Norm"], ours["Norm"], rel_tol=_ROUNDING)
+        near = math.isclose(theirs["Norm"], ours["Norm"], rel_tol=_ROUNDING, abs_tol=_SQUARELESS)
         if near and math.isclose(theirs["Mean"], ours["Mean"], rel_tol=_ROUNDING, abs_tol=_ROUNDING * typical):
             found |= {"Mean": ours["Mean"], "Norm": ours["Norm"]}
     return found
