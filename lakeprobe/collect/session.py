@@ -79,7 +79,7 @@ def collect(
     - `scope`: the full names of the first and the last op.
     - `list`: parts of names of the ops to record.
     - `tensor_list`: parts of names of the ops whose contents are kept.
-    - `precision`: "high" accumulates wide_mean and wide_norm of float32 tensors in float64, not float32.
+    - `precision`: "high" gives every float32 tensor a wide_mean and wide_norm, which are accumulated in float64.
     - `rank` and `step`: numbers or ranges such as "4-6". Empty means all.
 
     The other options are lakeprobe's own:
