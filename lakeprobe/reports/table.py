@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import metrics, resources
 from lakeprobe.lake import views
-from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, ComparedUnit
-from lakeprobe.lake.connection import CELL_MACROS, columns_of, connect, define_macros
+from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, ComparedUnit
+from lakeprobe.lake.connection import CELL_MACROS, columns_of, connect, define_macros, useful_threads
 from lakeprobe.work import default_jobs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def opened(unit: ComparedUnit) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def _connected(rows: int, kind: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = connect(max(1, min(rows // ROW_GROUP, default_jobs())), _MACROS)
+    connection = connect(useful_threads(rows, default_jobs()), _MACROS)
     try:
         _define_digest(connection, kind)
         define_macros(connection, CELL_MACROS)
