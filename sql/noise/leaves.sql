@@ -236,7 +236,6 @@ WITH
     )
 SELECT
     row,
-    target_row,
     golden_row,
     target_seq,
     golden_seq,
@@ -259,8 +258,6 @@ SELECT
     golden_norm,
     target_mean,
     golden_mean,
-    target_zeros,
-    golden_zeros,
     magnitude,
     rounding,
     max_is_mask OR min_is_mask AS is_masked,
