@@ -1,10 +1,17 @@
--- known_before(sights, number, norm): of the ops (a list of number and norm) that recorded a value, those before the op
---   `number` and with this norm: equal extremes alone may belong to another value.
+-- known_before(sights, number, norm): of the ops that recorded a value (sights), those before the op `number` and with this
+--   norm: equal extremes alone may belong to another value. Most values have one norm, which is compared once for all
 CREATE OR REPLACE MACRO known_before(sights, number, norm) AS
-list_transform(
-    list_filter(
-        coalesce(sights, []),
-        lambda sight: sight.number < number AND coalesce(abs(sight.norm - norm) <= getvariable('same_norm') * norm, true)
+coalesce(
+    if(
+        coalesce(
+            greatest(abs(sights.least - norm), abs(sights.most - norm)) <= getvariable('same_norm') * norm, true
+        ),
+        list_filter(sights.numbers, lambda sight: sight < number),
+        list_filter(
+            sights.numbers,
+            lambda sight, place: sight < number
+            AND coalesce(abs(sights.norms[place] - norm) <= getvariable('same_norm') * norm, true)
+        )
     ),
-    lambda sight: sight.number
+    []
 )

@@ -14,19 +14,19 @@ WITH
     ),
     -- a value is known by its key, and by its norm where other values have the same extremes
     target_outputs AS (
-        SELECT target_key AS key, list({'number': number, 'norm': target_norm}) AS makers
+        SELECT target_key AS key, sights(number, target_norm) AS makers
         FROM leaves
         WHERE NOT is_input AND target_key IS NOT NULL
         GROUP BY key
     ),
     golden_outputs AS (
-        SELECT golden_key AS key, list({'number': number, 'norm': golden_norm}) AS makers
+        SELECT golden_key AS key, sights(number, golden_norm) AS makers
         FROM leaves
         WHERE NOT is_input AND golden_key IS NOT NULL
         GROUP BY key
     ),
     given AS (
-        SELECT target_key AS key, list({'number': number, 'norm': target_norm}) AS takers
+        SELECT target_key AS key, sights(number, target_norm) AS takers
         FROM leaves
         WHERE is_input AND NOT is_leaf AND role = 'input' AND target_key IS NOT NULL
         GROUP BY key
