@@ -1,4 +1,4 @@
-"""Loads a rule (a SQL script) and runs it, on a locked connection if it is not one of ours.
+"""Loads a rule (a SQL script) and runs it on a locked connection.
 
 docs/rules.md has the contract: a rule may define the views op_pairs, pairs, metrics and verdicts, macros, and SQL
 variables. Rules are foreign code, so only SELECT, CREATE VIEW, CREATE MACRO and SET VARIABLE are allowed, and the
@@ -91,11 +91,6 @@ def load(name: str) -> Rule:
 def bundled() -> list[str]:
     """Return the names of the rules that lakeprobe ships."""
     return sorted(path.stem for path in (resources.folder("sql") / "rules").glob("*.sql"))
-
-
-def is_bundled(rule: Rule) -> bool:
-    """Return whether `rule` is, to the letter, one that lakeprobe ships. All others are foreign code."""
-    return rule.name in bundled() and rule.sql == resources.sql(f"rules/{rule.name}")
 
 
 def run(connection: duckdb.DuckDBPyConnection, rule: Rule) -> None:

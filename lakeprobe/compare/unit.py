@@ -117,18 +117,18 @@ def compare_units(task: PairTask) -> PairReport:
 
     target, golden = task.target_place, task.golden_place
     task.staged.mkdir(parents=True)
-    connection = writer = connect(task.threads)
-    storage.connect(connection, task.lake)
+    connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
+    for opened in (connection, writer):
+        storage.connect(opened, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"
     try:
         set_spill_folder(connection, task.staged / "spill")
         if task.memory is not None:
             limits.set_memory_limit(connection, task.memory)
+            limits.set_memory_limit(writer, task.memory)
         with limits.guarded(connection, task.seconds, origin):
             rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
-            if not rules.is_bundled(rule):
-                writer = _writer(task)
             rules.run(connection, rule)
             thresholds = _check_thresholds(connection, rule)
             _pair(connection, rule, pending)
@@ -150,8 +150,7 @@ def compare_units(task: PairTask) -> PairReport:
         raise RuleError(f"{origin}: {reason(error)}") from error
     finally:
         connection.close()
-        if writer is not connection:
-            writer.close()
+        writer.close()
     files.sync_tree(task.staged)
     units = (task.target, task.golden)
     incomplete = tuple(key for key, is_whole in zip(units, whole, strict=True) if not is_whole)
@@ -160,23 +159,12 @@ def compare_units(task: PairTask) -> PairReport:
     )
 
 
-def _writer(task: PairTask) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a database of its own, which writes what the locked one may not."""
-    import duckdb
-
-    writer = duckdb.connect(config={"threads": 1})
-    storage.connect(writer, task.lake)
-    if task.memory is not None:
-        limits.set_memory_limit(writer, task.memory)
-    return writer
-
-
 def _prepare(
     connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPlace, golden: UnitPlace
 ) -> tuple[Rule, Pending]:
-    """Load both sides, set the thresholds and define the views that the rule names.
+    """Load both sides, set the thresholds, define the views that the rule names, and lock the connection.
 
-    A rule that is not ours finds the connection locked. Returns the rule, and the stages that are not defined yet.
+    Returns the rule, and the stages that are not defined yet.
     """
     define_macros(connection, MACROS)
     _load(connection, task, target, golden)
@@ -205,8 +193,7 @@ def _prepare(
     )
     # results keep the order of the left side, as long as joins do not swap their sides
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-    if not rules.is_bundled(rule):
-        lock(connection)
+    lock(connection)
     return rule, pending
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 MACROS = (
     "element_type", "epsilon", "is_low_precision", "rounding_of", "has_kink", "has_steps", "is_activation", "value_at",
-    "overwrites", "is_written",
-    "is_mask", "finite_part", "difference", "exact_difference", "magnitude", "is_finding", "relative", "is_device",
-    "same_shape", "is_within", "sights", "known_before", "user_frames", "user_frame", "leaf_text", "root_elements", "ordered_sum",
-    "farthest_statistic", "statistic_text", "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves",
+    "overwrites", "is_written", "is_mask", "finite_part", "difference", "exact_difference", "magnitude", "is_finding",
+    "relative", "is_device", "same_shape", "is_within", "sights", "known_before", "user_frames", "user_frame", "leaf_text",
+    "root_elements", "ordered_sum", "farthest_statistic", "statistic_text", "requires_grad_text", "row_name", "unit_rows",
+    "unit_ops", "unit_leaves",
     "tensor_reference", "unit_contents", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of",
     "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "is_root", "verification_of", "perturbation_of", "perturbation_status", "is_module", "is_normalisation", "is_sum",
@@ -155,14 +155,10 @@ def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: str | 
 def write_parquet(
     writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, query: str, path: Path, row_group: int
 ) -> None:
-    """Write the rows that `query` returns on `connection` to `path`, in their order.
+    """Write the rows that `query` returns on the locked `connection` to `path`, in their order.
 
-    A locked connection may not write. Then `writer` is a connection to another database, which runs no SQL of users,
-    and rows pass between them as an Arrow stream. Otherwise it is `connection` itself.
+    `writer` is a connection to another database, which runs no SQL of users. Rows pass between them as an Arrow stream.
     """
-    if writer is connection:
-        copy_to_parquet(connection, query, path, row_group)
-        return
     writer.register("passed", connection.sql(query).__arrow_c_stream__())
     copy_to_parquet(writer, "FROM passed", path, row_group)
     writer.unregister("passed")

@@ -59,10 +59,8 @@ def placed(home: Path, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def said(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each of STATEMENTS and READS. One comparison runs them all, in the place of a user's rule."""
-    rule = tmp_path_factory.mktemp("rule") / "users.sql"
-    rule.write_text("SELECT 1")
+def said(home: Path) -> dict[str, str]:
+    """What is said of each of STATEMENTS and READS. One comparison runs them all, in the place of its rule."""
     said = {}
     usual = rules.run
 
@@ -76,7 +74,7 @@ def said(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
     before, beside = contents(home), sorted(os.listdir())
     with patch.object(rules, "run", run_all), pytest.raises(RuleError, match="all were run"):
-        compare("ours", "theirs", lake=home / "lake", name="kept", rule=str(rule))
+        compare("ours", "theirs", lake=home / "lake", name="kept")
     assert contents(home) == before
     assert sorted(os.listdir()) == beside
     return said
@@ -360,13 +358,6 @@ def test_a_rule_may_shadow_the_macros_of_the_judge(home: Path, tmp_path: Path) -
     rows = compared(home, tmp_path, "CREATE OR REPLACE MACRO is_device(value) AS true; SET VARIABLE noise_factor=0")
     assert len(rows) == len(results(home / "lake", "kept"))
     assert compared(home, tmp_path, "SELECT 1") == results(home / "lake", "kept")
-
-
-def test_only_a_rule_that_is_ours_to_the_letter_writes_by_itself() -> None:
-    ours = rules.load("same_framework")
-    assert rules.is_bundled(ours)
-    assert not rules.is_bundled(Rule(ours.name, ours.origin, f"{ours.sql}\nSELECT 1;"))
-    assert not rules.is_bundled(Rule("mine", ours.origin, ours.sql))
 
 
 # ---- as the real program ----------------------------------------------------------------------------------
