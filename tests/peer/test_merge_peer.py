@@ -2,8 +2,8 @@
 
 It is made from our own comparison of the dumps, from msprobe's csv files (which msprobe itself cannot merge), and from
 the workbooks that it did merge. Sheets, their order, headers and row names are the same. msprobe sorts the rows by
-name, its workbooks keep 16 digits of a number, and the last of them may be another in a metric of tensors, which is a sum
-in another order; no cell differs in another way.
+name, its workbooks keep 16 digits of a number, and the last of them may be another in a metric of tensors, which is a
+sum in another order; no cell differs in another way.
 """
 
 from __future__ import annotations
