@@ -98,7 +98,7 @@ LONGEST_ROW = 64_000_000
 """Characters of a row of csv. Call stacks make rows long."""
 
 LARGEST_PART = 256 * MIB
-"""Bytes of a part of a workbook that is no sheet; shared texts and styles are held in memory."""
+"""Bytes of a part of a workbook that is not a sheet; shared texts and styles are held in memory."""
 
 LONGEST_CELL = MIB
 """Bytes between two tags of a workbook. Excel allows 32 767 characters."""

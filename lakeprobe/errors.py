@@ -26,11 +26,11 @@ def unknown(where: object, kind: str, name: str, known: Iterable[str], hint: str
     """
     from difflib import get_close_matches
 
-    there = list(known)
-    alike = get_close_matches(name, there, 1, 0.75)
-    listed = ", ".join(there[:_MOST_NAMES]) or "none"
-    if len(there) > _MOST_NAMES:
-        listed += f" and {len(there) - _MOST_NAMES} more: lakeprobe ls"
+    names = list(known)
+    alike = get_close_matches(name, names, 1, 0.75)
+    listed = ", ".join(names[:_MOST_NAMES]) or "none"
+    if len(names) > _MOST_NAMES:
+        listed += f" and {len(names) - _MOST_NAMES} more: lakeprobe ls"
     has = f"did you mean {alike[0]}? It has" if alike else "it has"
     return UsageError(f"{where} has no {kind} {name}; {has} {listed}{hint and '; '}{hint}")
 

@@ -127,7 +127,7 @@ def _folded_line(line: str, width: int) -> list[str]:
 
 def write_table(columns: Sequence[str], values: Iterable[Row]) -> None:
     """Write rows as aligned columns."""
-    _write(shown(aligned(columns, values, tell_empty=True)))
+    _write(shown(aligned(columns, values, name_empty=True)))
 
 
 def write_csv(columns: Sequence[str], values: Iterable[Row]) -> None:

@@ -64,7 +64,7 @@ class Mapping(Node):
 def read(path: Path) -> Node | None:
     """The one document in the file `path`; None where the file holds nothing but blanks and comments.
 
-    Raises UsageError for a file that cannot be read, is too large, is no UTF-8 or no YAML, and for what a mapping
+    Raises UsageError for a file that cannot be read, is too large, is not UTF-8 or no YAML, and for what a mapping
     file has no need of: tags, anchors, aliases, merge keys, duplicate keys, a second document, deep nesting.
     """
     text = _text(path)
@@ -111,7 +111,7 @@ def _text(path: Path) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _error(path, line, f"the byte 0x{data[error.start]:02x} is no UTF-8", "save the file as UTF-8") from None
+        raise _error(path, line, f"the byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8") from None
     if found := _NOT_PRINTABLE.search(text):
         raise _not_printable(path, text.count("\n", 0, found.start()) + 1, found)
     return text
@@ -166,7 +166,7 @@ def _pairs(path: Path, events: Iterator[yaml.Event], depth: int) -> Iterator[tup
     nodes = _nodes(path, events, yaml.MappingEndEvent, depth)
     for key in nodes:
         if not isinstance(key, Text):
-            raise key.error("a list or mapping is no key", "write a name before the colon")
+            raise key.error("a list or mapping is not a key", "write a name before the colon")
         if key.value == "<<" and not key.is_quoted:
             raise key.error("the merge key <<", "write the keys themselves")
         if key.value in lines:
@@ -186,7 +186,7 @@ def _not_yaml(path: Path, text: str, error: yaml.YAMLError) -> UsageError:
     last = max(len(text.splitlines()), 1)  # a file that ends too early has its mark on the line after
     line = min(mark.line + 1, last) if mark else last
     reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return _error(path, line, f"it is no YAML ({reason})", "write one 'key: value' to a line")
+    return _error(path, line, f"it is not YAML ({reason})", "write one 'key: value' to a line")
 
 
 def _not_printable(path: Path, line: int, found: re.Match[str]) -> UsageError:

@@ -74,12 +74,12 @@ def stream_width(stream: TextIO) -> int:
 
 
 def aligned(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, *, tell_empty: bool = False
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, *, name_empty: bool = False
 ) -> str:
     """Return rows as lines of aligned columns that fit `width` (default: `terminal_width()`).
 
     Numbers have five significant digits and stand on the right. If the table is too wide, columns without any value
-    are left out (`tell_empty`: and named below it). Then cells are folded. If that is not enough, each row becomes a
+    are left out (`name_empty`: and named below it). Then cells are folded. If that is not enough, each row becomes a
     block with a line per column.
     """
     width = width or terminal_width()
@@ -97,7 +97,7 @@ def aligned(
     empty = [name for place, name in enumerate(names) if place not in kept]
     names, numeric = [names[place] for place in kept], [numeric[place] for place in kept]
     table = [[row[place] for place in kept] for row in table]
-    below = "\n".join(fold(f"without any value: {', '.join(empty)}", width)) + "\n" if empty and tell_empty else ""
+    below = "\n".join(fold(f"without any value: {', '.join(empty)}", width)) + "\n" if empty and name_empty else ""
     widths = _narrowed(names, table, numeric, width)
     return (_grid(names, table, widths, numeric) if widths else _blocks(names, table, width)) + below
 

@@ -11,7 +11,7 @@ from sampling import FUZZ, examples
 
 from lakeprobe.system import files
 
-# A busy machine is no failure. The same examples every time: new ones are looked for by `make fuzz`, not by the test of
+# A busy machine is not a failure. The examples are the same every time: `make fuzz` looks for new ones, not the test of
 # a change that has nothing to do with them.
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("fuzz", deadline=None, max_examples=examples(100), print_blob=True)

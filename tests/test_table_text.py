@@ -36,7 +36,7 @@ def test_columns_without_a_value_go_first() -> None:
         f"{'─' * 52}  ─",
         f"{NAME}  1",
     ]
-    told = lines(("op", "an empty column of some width", "n"), rows, 60, tell_empty=True)
+    told = lines(("op", "an empty column of some width", "n"), rows, 60, name_empty=True)
     assert told[-1] == "without any value: an empty column of some width"
 
 
@@ -100,7 +100,7 @@ def test_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "3")
     assert terminal_width() == 40
     monkeypatch.setenv("COLUMNS", "")
-    assert terminal_width() == UNBOUND  # pytest's stdout is no terminal
+    assert terminal_width() == UNBOUND  # pytest's stdout is not a terminal
 
 
 class Terminal(io.StringIO):

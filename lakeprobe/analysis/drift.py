@@ -71,7 +71,7 @@ def series_drift(
     A series has left where it differs by more than `threshold`, relative to the larger magnitude, and by far more than
     its own differences before have grown to (sql/analysis/drift/series.sql).
 
-    Raises UsageError for a run that was not monitored, a threshold that is no share, and two runs without a common
+    Raises UsageError for a run that was not monitored, a threshold that is not a share, and two runs without a common
     step.
     """
     with _series(connection, golden, run, threshold) as stages:
@@ -182,7 +182,7 @@ def drift(
 
 def _check(golden: str, runs: Sequence[str], metric: str, threshold: float) -> None:
     if not runs:
-        raise UsageError(f"no run is given that could be held against {golden}")
+        raise UsageError(f"give a run to compare with {golden}")
     for run in runs:
         if run == golden or list(runs).count(run) > 1:
             raise UsageError(f"run {run} is given twice; name golden first, then other runs, each once")

@@ -35,7 +35,7 @@ class Leaf:
     """One leaf of an op that differs: its name after the op, what differs, and both sides in short.
 
     `metrics` has the metrics that only the rule defines, as a text. `error` is how far the statistic that differs most
-    is from golden's, as a share of golden's tensor; None for what is no tensor or has no such share.
+    is from golden's, as a share of golden's tensor; None for what is not a tensor or has no such share.
     """
 
     slot: str
@@ -50,7 +50,7 @@ class Leaf:
 class OpFinding:
     """An op that differs. `finding`: different, noise, only in target, or only in golden.
 
-    `norm_relative` is the error of the norm of its worst tensor, `reason` says why its gravest row is no pass.
+    `norm_relative` is the error of the norm of its worst tensor, `reason` says why its gravest row is not a pass.
     """
 
     step: int

@@ -66,7 +66,7 @@ def load(name: str) -> WatchRule:
         return WatchRule(name, resources.sql(f"watch/{name}"))
     path = Path(name)
     if path.suffix != ".sql":
-        raise UsageError(f"{name} is no rule; use one of {', '.join(RULES)}, or the path of a .sql file")
+        raise UsageError(f"{name} is not a rule; use one of {', '.join(RULES)}, or the path of a .sql file")
     try:
         return WatchRule(path.stem, read_bounded(path, LONGEST_RULE).decode())
     except (OSError, ValueError) as error:

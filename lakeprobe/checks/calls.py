@@ -29,7 +29,7 @@ NO_OPS = names(
     new_empty new_empty_strided resize_ resize_as_ to_dlpack
     """
 )
-"""In the namespaces of PyTorch's ops, what is no op, or has no defined result."""
+"""In the namespaces of PyTorch's ops, what is not an op, or has no defined result."""
 
 
 class CannotRunError(Exception):

@@ -113,7 +113,7 @@ def reproduce_config(path: str | os.PathLike[str], out: str | os.PathLike[str] |
     try:
         dump, op = Path(config["dump_json_path"]), str(config["api_name"])
     except (KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no config_op.json with dump_json_path and api_name: {error}") from error
+        raise UsageError(f"{path} is not a config_op.json with dump_json_path and api_name: {error}") from error
     with tempfile.TemporaryDirectory(prefix="lakeprobe-") as folder:
         lake = Path(folder) / "lake"
         ingest(dump.parent, lake=lake, run="dump", tensors="link")
@@ -176,7 +176,7 @@ def _function(call: Call, modules: Mapping[str, str]) -> str:
     """Where the script finds the op. Whether torch calls it an op, it asks there itself."""
     module = modules.get(call.api_type)
     if module is None or not _API.fullmatch(call.api) or call.api.rpartition(".")[2] in NO_OPS:
-        raise CannotRunError(f"{call.api_type}.{call.api} is no op that a script could call")
+        raise CannotRunError(f"{call.api_type}.{call.api} is not an op that a script could call")
     return f"{module}.{call.api.rpartition('.')[2] if call.api_type == 'Primitive' else call.api}"
 
 

@@ -24,7 +24,7 @@ def check(
     Example: lakeprobe check
     """
     from lakeprobe import diagnostics, output
-    from lakeprobe.journals.settle import tell_set_aside
+    from lakeprobe.journals.settle import report_set_aside
     from lakeprobe.lake import audits, shards, staging, store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
@@ -44,7 +44,7 @@ def check(
         for audit, columns, rows in violations:
             output.text(f"{audit.name}: {audit.promise}")
             output.text(output.aligned(columns, rows))
-        set_aside = tell_set_aside(opened.path)
+        set_aside = report_set_aside(opened.path)
     for waiting in shards.pending(path):
         diagnostics.note(str(waiting))
     diagnostics.note(f"{len(audits.names())} audits, {len(violations)} with violations")

@@ -268,7 +268,9 @@ def _asked(target: str | None, golden: str | None, compare_json: Path | None, la
     if compare_json is not None and (target is not None or golden is not None):
         raise UsageError("give TARGET and GOLDEN, or -i with a compare.json, not both")
     if target is not None:
-        raise UsageError(f"{target} is to be compared with what? Give TARGET and GOLDEN: runs of the lake, or dumps")
+        raise UsageError(
+            f"{target} needs a second run to be compared with: give TARGET and GOLDEN, runs of the lake or dumps"
+        )
     if compare_json is not None:
         from lakeprobe.mapping import compare_json as old
 

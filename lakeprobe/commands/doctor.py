@@ -23,7 +23,7 @@ def doctor(lake: LakeOption = None) -> None:
     path = store.choose(lake)
     facts = [*_program(), *_extras(), *_terminal(), ("lake", str(path))]
     with diagnostics.working("looking at the lake and its disk"):
-        facts += _lake(path) if store.exists(path) else [("", "is not there yet; lakeprobe ingest makes it")]
+        facts += _lake(path) if store.exists(path) else [("", "does not exist yet; lakeprobe ingest creates it")]
     output.text(output.aligned(("what", "is"), facts))
 
 

@@ -30,7 +30,7 @@ def export(
     out: Annotated[
         Path, typer.Argument(help="Folder to write, new or empty; for code-mapping and free-benchmark a csv file.")
     ],
-    format: Annotated[Format, typer.Option("--format", help="Whose files to write.")] = Format.MSPROBE,
+    format: Annotated[Format, typer.Option("--format", help="Format of the files.")] = Format.MSPROBE,
     step: StepsOption = None,
     rank: RanksOption = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier export.")] = False,

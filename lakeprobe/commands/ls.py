@@ -11,7 +11,7 @@ def ls(lake: LakeOption = None) -> None:
     Example: lakeprobe ls --lake ./lake
     """
     from lakeprobe import diagnostics, output
-    from lakeprobe.journals.settle import tell_set_aside
+    from lakeprobe.journals.settle import report_set_aside
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
@@ -20,4 +20,4 @@ def ls(lake: LakeOption = None) -> None:
         with diagnostics.working("listing the lake"):
             listed = opened.ls()
         output.text(listed)
-        tell_set_aside(opened.path)
+        report_set_aside(opened.path)

@@ -15,13 +15,14 @@ def reproduce(
     run: Annotated[str | None, typer.Argument(help="The run.")] = None,
     op: Annotated[str | None, typer.Argument(help="The op: Functional.gelu.3.")] = None,
     no_backward: Annotated[
-        bool, typer.Option("--no-backward", help="Only the forward, though the backward was recorded.")
+        bool, typer.Option("--no-backward", help="Only the forward, even if the backward was recorded.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--output", "-o", help="The script.", show_default="OP.py, here")] = None,
     step: Annotated[int | None, typer.Option("--step", help="The step.", show_default="the first")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="The rank.", show_default="the first")] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="Random arguments with the recorded statistics, though there are contents.")
+        bool,
+        typer.Option("--random", help="Random arguments with the recorded statistics, even if there are contents."),
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of random numbers.")] = 1234,
     config: Annotated[

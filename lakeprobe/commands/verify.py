@@ -27,7 +27,7 @@ OfOption = Annotated[
 ]
 MostOption = Annotated[int, typer.Option("--most", min=1, help="How many ops --of takes.")]
 RandomOption = Annotated[
-    bool, typer.Option("--random", help="Random inputs with the recorded statistics, though there are contents.")
+    bool, typer.Option("--random", help="Random inputs with the recorded statistics, even if there are contents.")
 ]
 LimitOption = Annotated[float, typer.Option("--limit", min=0.1, help="Seconds that one op may take.")]
 StandardOption = Annotated[
@@ -52,7 +52,8 @@ def verify(
     run: Annotated[str, typer.Argument(help="The run.")],
     ops: OpsArgument = None,
     skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="OP", help="Not these ops, named likewise. Repeatable.")
+        list[str] | None,
+        typer.Option("--skip", metavar="OP", help="Skip these ops: names, APIs, or patterns. Repeatable."),
     ] = None,
     module: Annotated[
         list[str] | None, typer.Option("--module", help="Only ops in modules whose name has this part. Repeatable.")

@@ -81,7 +81,7 @@ def _construct(layout: Mapping[str, Any], calls: pa.Table) -> Iterator[tuple[str
         parents
     ):  # which ops began when is not known: all but gradients, as they stand
         chosen = pc.not_equal(calls["kind"], "parameters_grad")
-        roots = parents.filter(pc.invert(pc.is_in(parents, calls["op"])))  # "optimizer" is no op of its own
+        roots = parents.filter(pc.invert(pc.is_in(parents, calls["op"])))  # "optimizer" is not an op of its own
         yield from ((root, "null") for root in roots.to_pylist())
     for op, parent, micro_step in _rows(calls, chosen, "began", "op", "parent", "micro_step"):
         yield op, json_text.text(parent if micro_step is None else [parent, micro_step], 1)

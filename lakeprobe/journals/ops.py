@@ -29,7 +29,7 @@ _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MODULES = ("Module.", "Cell.")
 _SEPARATOR = b"\xc1op\xc1"
-"""Stands between two bodies. 0xc1 is no type of msgpack and no byte of UTF-8; inside numbers it is improbable."""
+"""Stands between two bodies. 0xc1 is not a type of msgpack and no byte of UTF-8; inside numbers it is improbable."""
 _FREE = 1024
 """The number of skeletons that are always learned: more than a step of most models has, and each comes again."""
 _NUMBER = rb"([\x00-\x7f\xc0\xc2\xc3\xe0-\xff]|[\xcc\xd0].|[\xcd\xd1].{2}|[\xce\xd2].{4}|[\xcb\xcf\xd3].{8})"

@@ -33,7 +33,7 @@ def recover(lake: Path, *, again: bool = False) -> int:
     return max((diagnostics.fail(error) for error in errors), default=0)
 
 
-def tell_set_aside(lake: Path) -> int:
+def report_set_aside(lake: Path) -> int:
     """Report on stderr what could not come into `lake`, and why. Returns the number of such units."""
     if not any(layout.collecting_folder(lake).glob("*/")):
         return 0

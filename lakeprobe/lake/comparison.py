@@ -120,7 +120,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         texts = (described["target"], described["golden"], described["rule"]["name"])
         metrics = tuple(described.get("metrics", ()))
         if not all(isinstance(text, str) for text in (*texts, *metrics)):
-            raise TypeError("a name is no text")
+            raise TypeError("a name is not text")
         thresholds = {str(threshold): float(value) for threshold, value in described.get("thresholds", {}).items()}
         return StoredComparison(name, folder, *texts, units, unpaired, incomplete, metrics, thresholds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -132,7 +132,7 @@ def _unit(folder: Path, pair: Mapping[str, Any]) -> ComparedUnit:
     batch = pair.get("batch")  # the target of the pair in whose folder the rows are
     step, rank = (batch["step"], batch["rank"]) if batch else (pair["step"], pair["rank"])
     if not all(isinstance(number, int) for number in (step, rank, pair["step"], pair["rank"])):
-        raise TypeError("a step or a rank is no number")
+        raise TypeError("a step or a rank is not a number")
     return ComparedUnit(
         **{key: value for key, value in pair.items() if key in _UNIT_FIELDS},
         folder=folder / f"step={step}" / f"rank={rank}",

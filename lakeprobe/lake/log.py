@@ -357,7 +357,7 @@ def is_compacted(name: str) -> bool:
 
 
 def holder(places: Mapping[str, Place], name: str) -> str | None:
-    """Return the compacted thing that holds the unit `name`. None if there is none, or if `name` is no unit."""
+    """Return the compacted thing that holds the unit `name`. None if there is none, or if `name` is not a unit."""
     thing, _ = _holding(places, name)
     return thing
 

@@ -178,8 +178,8 @@ def whole(lake: Path, name: str) -> Pending:
     for one in done[0].finished:
         if one.plan != done[0].finished[0].plan:
             raise LakeError(
-                f"{done[0].kind} {name}: the shards {done[0].finished[0].shard} and {one.shard} were asked different "
-                "things, or the dumps, the runs or lakeprobe changed between them; run all shards again"
+                f"{done[0].kind} {name}: the shards {done[0].finished[0].shard} and {one.shard} were given different "
+                "options, or the dumps, the runs or lakeprobe changed between them; run all shards again"
             )
     return done[0]
 
@@ -191,7 +191,7 @@ def understanding(made: Pending) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise LakeError(
-            f"what shards of {made.name} left is damaged ({type(error).__name__}: {error}); forget it: "
+            f"the results of the shards of {made.name} are damaged ({type(error).__name__}: {error}); discard them: "
             f"lakeprobe publish {made.name} --discard"
         ) from error
 

@@ -210,7 +210,9 @@ def _whole(
             break
     if best is None:
         is_elsewhere = rows is not None and sorted(chain(*rows)) == list(range(whole.shape[dimensions[cut[0]] or 0]))
-        problem = f"shards along {axes[cut[0]].name} are interleaved otherwise: golden's rows, in an order of their own"
+        problem = (
+            f"shards along {axes[cut[0]].name} are interleaved differently: golden's rows, in an order of their own"
+        )
         return whole, None, _order_text(axes, blocks) or None, problem if is_elsewhere else None
     found, blocks, tried = best
     for number, count in blocks.items():

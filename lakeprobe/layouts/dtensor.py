@@ -19,7 +19,7 @@ _MASKED = "DTensor masks rows of other ranks' words only when it adds the ranks'
 _OF_SCORES = "loss_parallel gives the gradient of the scores, where the whole's is that of their logarithms"
 
 _DEEPEST = 8
-"""More axes than any mesh has; a record that nests deeper is no mesh."""
+"""More axes than any mesh has; a record that nests deeper is not a mesh."""
 
 _SUMS = {"sum": SUM, "avg": MEAN}
 
@@ -34,7 +34,7 @@ def groups(recorded: str) -> list[tuple[int, ...]]:
 
 
 def said(leaf: Leaf, spans: Spans) -> Said | None:
-    """What a leaf's record says of its layout; None if it is no DTensor's, or its mesh is not one of the job's axes."""
+    """What a leaf's record says of its layout; None if it is not a DTensor's, or its mesh is not an axis of the job."""
     if leaf.record is None or '"placements"' not in leaf.record:
         return None
     record = json.loads(leaf.record)
@@ -74,7 +74,7 @@ def _way(placement: Any) -> Way | None:
 
 
 def _places(mesh: Any) -> dict[tuple[int, ...], int]:
-    """The rank at each place of a mesh; nothing if it is no full mesh of ranks."""
+    """The rank at each place of a mesh; nothing if it is not a full mesh of ranks."""
     found = dict(_walked(mesh, ()))
     sizes = (
         [len(set(along)) for along in zip(*found, strict=False)] if len({len(place) for place in found}) == 1 else [0]

@@ -1,4 +1,4 @@
-"""Finds weights whose shards are interleaved otherwise than what is computed from them is taken apart.
+"""Finds weights whose shards are interleaved differently than what is computed from them is taken apart.
 
 A fused weight of query, key and value has each rank's part of all three, so its shards lie in three blocks. A rank that
 was given the n-th part of the rows instead has a valid weight in another order. What shows it is the op that splits the
@@ -43,8 +43,8 @@ def contradictions(
             if _ends(parts) <= _ends(_sections(known.get(number, 1), shape[dimension])):
                 continue
             text = (
-                f"shards along {axes[number].name} are interleaved otherwise: they lie {_words(known.get(number, 1))}, "
-                f"and {key.op} takes each rank's apart into {', '.join(map(str, parts))}"
+                f"shards along {axes[number].name} are interleaved differently: they lie "
+                f"{_words(known.get(number, 1))}, and {key.op} splits each rank's into {', '.join(map(str, parts))}"
             )
             found[key] = text
             found |= dict.fromkeys(_weights(leaves, decided, key, number, shape[dimension]), f"weight {text}")
@@ -72,7 +72,7 @@ def _unlike_layers(
         for key, order in weights.items():
             if order != usual:
                 found[key] = (
-                    f"weight shards along {axes[number].name} are interleaved otherwise than those of other layers: "
+                    f"weight shards along {axes[number].name} are interleaved differently than those of other layers: "
                     f"they lie {_words(order)}, and those {_words(usual)}"
                 )
     return found

@@ -38,14 +38,14 @@ def read(path: Path) -> LayoutFile:
     """What the file at `path` says. Raises UsageError, which names the line."""
     top = strict_yaml.read(path)
     if top is None:
-        raise UsageError(f"{path} is no layout file: it is empty; write axes: and tensors:")
+        raise UsageError(f"{path} is not a layout file: it is empty; write axes: and tensors:")
     if not isinstance(top, strict_yaml.Mapping):
-        raise top.error("is no layout file", "write axes: and tensors:")
+        raise top.error("is not a layout file", "write axes: and tensors:")
     axes: dict[str, int] = {}
     rules: list[Rule] = []
     for key, node in top.pairs:
         if key.value not in ("axes", "tensors") or not isinstance(node, strict_yaml.Mapping):
-            raise key.error(f"{key.value} is not known here", "write axes: {tp: 2} or tensors: {PATTERN: LAYOUT}")
+            raise key.error(f"{key.value} is unknown", "write axes: {tp: 2} or tensors: {PATTERN: LAYOUT}")
         for name, value in node.pairs:
             if key.value == "axes":
                 axes[name.value] = _size(value)
@@ -69,7 +69,7 @@ def check_axes(file: LayoutFile, axes: Collection[str]) -> None:
 def _size(node: strict_yaml.Node) -> int:
     if isinstance(node, strict_yaml.Text) and re.fullmatch(r"[1-9]\d{0,5}", node.value):
         return int(node.value)
-    raise node.error("is no size of an axis", "write a number such as 2")
+    raise node.error("is not a size of an axis", "write a number such as 2")
 
 
 def _rule(name: strict_yaml.Text, node: strict_yaml.Node) -> Rule:
@@ -78,11 +78,11 @@ def _rule(name: strict_yaml.Text, node: strict_yaml.Node) -> Rule:
             warnings.simplefilter("error", FutureWarning)  # of what will mean something else one day, such as [[a]
             pattern = re.compile(name.value)
     except (re.error, FutureWarning) as error:
-        raise name.error(f"is no regular expression: {error}", r"write one such as mlp\.up\.weight") from None
+        raise name.error(f"is not a regular expression: {error}", r"write one such as mlp\.up\.weight") from None
     if isinstance(node, strict_yaml.Text):
         return Rule(pattern, _dimensions(node), len(node.value.split()))
     if not isinstance(node, strict_yaml.Mapping):
-        raise node.error("is no layout", "write {tp: shard 0}, or the dimensions as b s[cp] h[tp]")
+        raise node.error("is not a layout", "write {tp: shard 0}, or the dimensions as b s[cp] h[tp]")
     return Rule(pattern, {axis.value: _way(value) for axis, value in node.pairs})
 
 
@@ -107,5 +107,5 @@ def _way(node: strict_yaml.Node) -> Way:
     if match := _SHARD.fullmatch(text):
         return Way(SHARD, int(match[1]))
     if text not in _WAYS:
-        raise node.error(f"{text!r} is no way to lie over an axis", _EXPECTED)
+        raise node.error(f"{text!r} is not a layout along an axis", _EXPECTED)
     return Way(_WAYS[text])

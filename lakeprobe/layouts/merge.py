@@ -123,11 +123,11 @@ def whole_of(lake: Path, target: str, golden: str, cuts: str) -> tuple[str, list
     """The name of the run that `target` is merged into for a comparison with `golden`, and remarks on what was merged.
 
     `cuts` is "auto" or the path of a layout file. The run is TARGET_whole, and is made again each time. Raises
-    UsageError for a side that is no run of the lake, or for a run of that name that was not merged from `target`.
+    UsageError for a side that is not a run of the lake, or for a run of that name that was not merged from `target`.
     """
     missing = [side for side in (target, golden) if side not in layout.runs(lake)]
     if missing:
-        raise UsageError(f"{missing[0]} is no run of {lake}; ingest it first, and then compare by --cuts")
+        raise UsageError(f"{missing[0]} is not a run of {lake}; ingest it first, and then compare by --cuts")
     name = f"{target}_whole"
     units = layout.units(lake, name)
     if units and read_dump(layout.unit_place(lake, units[0]))["format"] != FORMAT:

@@ -93,7 +93,7 @@ def inferred(seen: Seen) -> Mesh:
     }
     sizes = {len(ranks) for ranks in by_stage.values()}
     if len(sizes) != 1:
-        raise LakeError(f"stages of {sorted(sizes)} ranks do not make a mesh; say the mesh in a layout file")
+        raise LakeError(f"stages of {sorted(sizes)} ranks do not make a mesh; give the mesh in a layout file")
     coordinates = {rank: {STAGES: number} for rank, number in stage.items()}
     axes = [Axis(STAGES, len(by_stage), "sends and receives")] if len(by_stage) > 1 else []
     first = by_stage[0]
@@ -223,7 +223,7 @@ def _completed(partitions: Sequence[Groups], ranks: Sequence[int]) -> list[tuple
     if len(spanned) > 1:
         parts = sorted(sorted(part) for part in spanned)
         if len({len(part) for part in parts}) != 1:
-            raise LakeError("the groups of collectives do not make a mesh; say the mesh in a layout file")
+            raise LakeError("the groups of collectives do not make a mesh; give the mesh in a layout file")
         shown.append((tuple(zip(*parts, strict=True)), "what no collective joins"))
     return shown
 

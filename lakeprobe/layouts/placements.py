@@ -625,7 +625,7 @@ def _share(state: _State, op: Sequence[Leaf], number: int) -> Leaf | None:
 
 
 def _ratio(leaf: Leaf) -> float:
-    """How many times as much as golden an op divides by an argument; 0 if that is no number."""
+    """How many times as much as golden an op divides by an argument; 0 if that is not a number."""
     try:
         ours, theirs = float(leaf.number or ""), float(leaf.golden_number or "")
         return theirs / ours if "mul" in leaf.key.op else ours / theirs
@@ -668,7 +668,7 @@ def _differ(placement: Placement, number: int, axis: Axis) -> None:
 
 
 def _place_numbers(state: _State, leaves: Sequence[Leaf], tensors: Sequence[Leaf]) -> None:
-    """Place what is no tensor: a local extent becomes golden's, and what differs by rank is left out."""
+    """Place what is not a tensor: a local extent becomes golden's, and what differs by rank is left out."""
     extents = _extents(tensors)
     count = len(state.axes)
     by_rank: set[int] = set()

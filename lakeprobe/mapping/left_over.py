@@ -105,7 +105,7 @@ def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
 
 def masks(leaf: Leaf, other: Leaf) -> str:
     """Return what the two masks put in."""
-    return f"masked with {leaf.min:.4g} here and with {other.min:.4g} there, and equal but for that"
+    return f"masked with {leaf.min:.4g} on this side and with {other.min:.4g} on the other, and otherwise equal"
 
 
 def _of_paired(unit: Unit, counterpart: Numbers, others: Sequence[Leaf]) -> LeftOver:
@@ -130,7 +130,7 @@ def _of_alone(op: Op, has_evidence: bool, is_reached: bool, is_leading: bool) ->
     if is_reached and is_leading:
         return INSIDE, "a step between tensors that are compared"
     if is_leading:
-        return INSIDE, "made here only; what is made of it is compared"
+        return INSIDE, "only this side makes it; what is made of it is compared"
     if {leaf.kind for leaf in op.leaves if leaf.role == "output"} == {"bool"}:
         return INSIDE, "makes a mask, which statistics do not identify"
     return None
@@ -154,12 +154,16 @@ def _between(unit: Unit, tensors: Tensors, partner: Numbers, compared: Numbers) 
                 continue
             if waiting:
                 if agrees or (before is not None and not before[1]):
-                    start = f"between {before[0].name} and {op.name}" if before else f"before {op.name}"
-                    found |= dict.fromkeys(waiting, (INSIDE, f"stands {start}, compared"))
+                    where = (
+                        f"between {before[0].name} and {op.name}, which are"
+                        if before
+                        else f"before {op.name}, which is"
+                    )
+                    found |= dict.fromkeys(waiting, (INSIDE, f"lies {where} compared"))
                 waiting = []
             before = (op, agrees)
         if before is not None:
-            why = f"stands behind {before[0].name}, compared, and nothing that is recorded comes of it"
+            why = f"follows {before[0].name}, which is compared, and no recorded op uses its result"
             found |= dict.fromkeys(waiting, (INSIDE, why))
     return found
 

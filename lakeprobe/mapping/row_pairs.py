@@ -568,7 +568,7 @@ def _ranked(keys: Numbers, width: int) -> Numbers:
 
 
 def _has_free(unit: Unit, taken: bytearray, group: Numbers, count: int) -> list[bool]:
-    """Return for each of `count` groups of leaves whether one of its leaves is free. Group -1 is no group."""
+    """Return for each of `count` groups of leaves whether one of its leaves is free. Group -1 is not a group."""
     is_free = (numpy.frombuffer(taken, dtype=numpy.uint8)[unit.columns.row] == 0) & (group >= 0)
     has_free: list[bool] = contained(group[is_free], count).tolist()
     return has_free

@@ -41,7 +41,7 @@ class Tensors(Protocol):
         """Return what is kept of a number until the step is over: a float, or what `fetched` takes."""
 
     def fetched(self, numbers: Sequence[Any], /) -> list[float]:
-        """Return the values of numbers that are no floats."""
+        """Return the values of numbers that are not floats."""
 
 
 class Meter:

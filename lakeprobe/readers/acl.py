@@ -189,7 +189,7 @@ def _mapped_names(folder: Path, names: Iterable[str]) -> dict[str, str]:
     path, mapped = folder / MAPPING_FILE, {}
     try:
         if path.stat().st_size > _LARGEST_MAPPING:
-            raise DumpError(f"{path} has more than {_LARGEST_MAPPING} bytes; it is no mapping of file names")
+            raise DumpError(f"{path} has more than {_LARGEST_MAPPING} bytes; it is not a mapping of file names")
         with open_regular(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="") as file:
             for row in csv.reader(file):
                 if len(row) == 2 and row[0] in hashed and _FILE.fullmatch(row[1]):

@@ -168,7 +168,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         tag, position = _varint(message, position)
         number, wire_type = tag >> 3, tag & 7
         if number == 0 or tag > _LARGEST_TAG:
-            raise DumpError("the head is no protobuf message")
+            raise DumpError("the head is not a protobuf message")
         if wire_type == _VARINT:
             integer, position = _varint(message, position)
             yield number, integer
@@ -178,7 +178,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif wire_type in _FIXED:
             length = _FIXED[wire_type]
         else:
-            raise DumpError("the head is no protobuf message")
+            raise DumpError("the head is not a protobuf message")
         if length > end - position:
             raise DumpError("the head is cut off or damaged")
         if wire_type == _BYTES:
@@ -196,7 +196,7 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & ((1 << 64) - 1), position + index + 1
-    raise DumpError("the head is no protobuf message")
+    raise DumpError("the head is not a protobuf message")
 
 
 def _varints(packed: memoryview) -> Iterator[int]:

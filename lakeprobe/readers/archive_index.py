@@ -69,7 +69,7 @@ class Members:
         folder, base = self._split(name)
         names = self._names_in(folder)
         if base in names:
-            raise self._refused(name, "is there twice")
+            raise self._refused(name, "occurs twice")
         self._count(base)
         names[base] = member
 
@@ -77,7 +77,7 @@ class Members:
         """Take in a second name for the file `target`, which counts from the archive's top and may come later."""
         path = "/".join(filter(None, self._split(name)))
         if path in self._links:
-            raise self._refused(name, "is there twice")
+            raise self._refused(name, "occurs twice")
         self._count(path + target)
         self._links[path] = target
 

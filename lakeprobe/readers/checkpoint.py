@@ -180,7 +180,7 @@ def _add(together: Saved, shard: Saved, path: Path) -> None:
     twice = [*(shard.tensors.keys() & together.tensors.keys()), *(shard.values.keys() & together.values.keys())]
     if twice:
         raise DumpError(
-            f"{path}: {min(twice)!s:.80} is in an earlier shard too; remove the shard that is not of this one"
+            f"{path}: {min(twice)!s:.80} is in an earlier shard too; remove the shard of the other checkpoint"
         )
     together.tensors |= shard.tensors
     together.values |= shard.values
@@ -195,11 +195,11 @@ def _check_index(path: Path, saved: Saved) -> None:
         with open_regular(path) as file:
             data = file.read(LARGEST_CHECKPOINT_HEADER + 1)
         if len(data) > LARGEST_CHECKPOINT_HEADER:
-            raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is no index")
+            raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is not an index")
         named = json.loads(data)["weight_map"]
         missing = [(name, file) for name, file in named.items() if name not in saved.tensors]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DumpError(f"{path} is no index of shards ({error!s:.80}); copy it again") from error
+        raise DumpError(f"{path} is not an index of shards ({error!s:.80}); copy it again") from error
     if missing:
         name, file = missing[0]
         raise DumpError(f"{path} names {name!s:.80} in {file!s:.80}, which is missing; copy that shard too")
@@ -269,4 +269,4 @@ def _left_out(left_out: dict[str, str]) -> str:
     named = list(left_out.items())[:_MOST_NAMED]
     shown = ", ".join(" ".join(f"{name} ({kind})".split()) for name, kind in named)  # a damaged name may have lines
     more = len(left_out) - _MOST_NAMED
-    return f"left out, as they are no tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")
+    return f"left out, as they are not tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")

@@ -90,7 +90,7 @@ def find(listing: Listing) -> list[Source]:
     place, note = place_of(folder, listing.top)
     notes = [note] if note else []
     if (folder.parent / "constants").is_dir():
-        notes.append(f"{folder.parent / 'constants'} was left out: a graph's constants are of no iteration")
+        notes.append(f"{folder.parent / 'constants'} was left out: a graph's constants belong to no iteration")
     files = [folder / STATISTIC_FILE] * has_rows + [folder / MAPPING_FILE] * has_mapping
     tensors = folder if has_tensors else None
     files += graphs_of(folder, place.root)
@@ -176,10 +176,10 @@ def _tensor_files(source: Source, notes: list[str]) -> list[Record]:
     tables = {table.name for table in source.files}
     others = [name for name in names if not kernels[name] and name not in tables and (source.folder / name).is_file()]
     if others:
-        notes.append(f"{len(others)} other files were not read as kernels' tensors, {others[0]} for one")
+        notes.append(f"{len(others)} other files were not read as kernels' tensors, for example {others[0]}")
     missing = [short for short, long in long_names.items() if parse(long) and short not in kernels]
     if missing:
-        notes.append(f"{len(missing)} files that {MAPPING_FILE} names are missing, {missing[0]} for one")
+        notes.append(f"{len(missing)} files that {MAPPING_FILE} names are missing, for example {missing[0]}")
     return [Record(kernel, name, {}, {}) for name, kernel in kernels.items() if kernel]
 
 
@@ -232,7 +232,7 @@ class _TensorReader:
         """Return notes on the files that were not read, and on the rows of statistic.csv that were not used."""
         notes = []
         if self._shapes:
-            notes.append(f"{STATISTIC_FILE} lies beside the tensors; the statistics are worked out from the tensors")
+            notes.append(f"{STATISTIC_FILE} lies beside the tensors; the statistics are computed from the tensors")
         if self._bare:
             notes.append(
                 f"{self._bare} files hold bare bytes of a shape that is not known, or in a format of the device; "
@@ -305,11 +305,11 @@ def _record(cells: Mapping[str, str]) -> Record:
     op_type, op_name, *numbers, role, slot = (sys.intern(cells[name]) for name in _IDENTITY)  # few, and long
     for name, text in zip(_IDENTITY[2:5], numbers, strict=True):
         if not _IDENTIFIER.fullmatch(text):
-            raise ValueError(f"has the {name} {text!r:.40}, which is no number")
+            raise ValueError(f"has the {name} {text!r:.40}, which is not a number")
     if role not in _SECTIONS:
         raise ValueError(f"has the IO {role!r:.40}, which is neither input nor output")
     if not _SLOT.fullmatch(slot):
-        raise ValueError(f"has the Slot {slot!r:.40}, which is no number")
+        raise ValueError(f"has the Slot {slot!r:.40}, which is not a number")
     task, stream, timestamp = map(int, numbers)
     dtype, format = dtype_of(cells.get("Data Type", "")), cells.get("Format", "")
     kernel = KernelName(op_type, op_name, task, stream, timestamp, "", role, slot, format, dtype, "")
@@ -325,7 +325,7 @@ def _shape(text: str) -> list[int]:
     """The shape in a text such as (4,16), (1), (2,) or ()."""
     match = _SHAPE.fullmatch(text.replace(" ", ""))
     if match is None:
-        raise ValueError(f"has the Shape {text!r:.40}, which is none")
+        raise ValueError(f"has the Shape {text!r:.40}, which is not a shape")
     return [int(size) for size in match[1].split(",") if size]
 
 
@@ -336,7 +336,7 @@ def _number(text: str) -> float | int | bool | None:
     try:
         return int(text) if _INTEGER.fullmatch(text) else float(text)
     except ValueError:
-        raise ValueError(f"has the statistic {text!r:.40}, which is no number") from None
+        raise ValueError(f"has the statistic {text!r:.40}, which is not a number") from None
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------

@@ -378,7 +378,7 @@ class Leaves:
             slot = f"{place.slot}.{key}" if place.slot else str(key)
         path = f"{place.path},{json.dumps(key)}"
         if next(self._made) > MOST_PLACES:
-            raise DumpError(f"{self._where}: leaves sit at more than {MOST_PLACES} places; it is no dump")
+            raise DumpError(f"{self._where}: leaves sit at more than {MOST_PLACES} places; it is not a dump")
         child = place.children[key] = _Place(place.role, place.section, slot, path, place.depth + 1)
         return child
 
@@ -569,11 +569,11 @@ class Leaves:
         try:
             return float(statistic)
         except (ValueError, OverflowError):
-            raise self._wrong(place, f"the statistic {statistic!r:.40}, which is no number") from None
+            raise self._wrong(place, f"the statistic {statistic!r:.40}, which is not a number") from None
 
     def _add_content(self, data_name: Any, row: int, place: _Place, reference: TensorReference | None) -> None:
         if data_name.__class__ is not str or not data_name or data_name in (".", ".."):
-            raise self._wrong(place, f"the data_name {data_name!r:.80}, which is no file name")
+            raise self._wrong(place, f"the data_name {data_name!r:.80}, which is not a file name")
         if "/" in data_name or "\\" in data_name or "\0" in data_name:
             raise self._wrong(place, f"the data_name {data_name!r:.80}, which leaves the folder of the tensors")
         self._sparse["data_name"][row] = data_name
@@ -632,7 +632,7 @@ class Leaves:
         return text
 
     def _too_many(self) -> DumpError:
-        return DumpError(f"{self._where}: {self._op} has more than {MOST_LEAVES} leaves; it is no dump")
+        return DumpError(f"{self._where}: {self._op} has more than {MOST_LEAVES} leaves; it is not a dump")
 
     def _wrong(self, place: _Place, what: str) -> DumpError:
         name = f"{self._op}.{place.slot}".removesuffix(".")

@@ -115,7 +115,7 @@ def _nothing(path: Path, left_out: list[str]) -> DumpError:
     if left_out:
         return DumpError(f"{path} holds no dump that can be read: {'; '.join(_shown(left_out))}")
     if path.is_file():
-        return DumpError(f"{path} is no file of a known format (docs/formats.md lists them); give one, or a folder")
+        return DumpError(f"{path} is not a file of a known format (docs/formats.md lists them); give one, or a folder")
     return DumpError(
         f"{path} holds no dump of a known format (docs/formats.md lists them); give the folder that the tool wrote"
     )

@@ -60,7 +60,7 @@ def read(files: Sequence[Path]) -> Saved:
 def _shard(path: Path, saved: Saved) -> _Shard:
     match = _RANK.fullmatch(path.parent.name)
     if match is None:
-        raise DumpError(f"{path.parent} is no rank of Megatron that is read: mp_rank_TP or mp_rank_TP_PP")
+        raise DumpError(f"{path.parent} is not a rank of Megatron that is read: mp_rank_TP or mp_rank_TP_PP")
     parameters = {
         (int(model[1] or 0), model[2]): reference
         for name, reference in saved.tensors.items()

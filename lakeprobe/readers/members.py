@@ -37,7 +37,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         seen: set[str] = set()
         repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _RepeatedKeyError(f"the key {repeated[:80]!r} is there twice")
+        raise _RepeatedKeyError(f"the key {repeated[:80]!r} occurs twice")
     return made
 
 
@@ -119,7 +119,7 @@ def _split_lines(
             rest += _rest_of(path, file, largest)
             break
         if len(rest) > largest:
-            raise DumpError(f"{path}: the entry {_name(rest)} is larger than {largest // MIB} MiB; it is no dump")
+            raise DumpError(f"{path}: the entry {_name(rest)} is larger than {largest // MIB} MiB; it is not a dump")
         size = max(_LARGE_BLOCK if is_taken else _BLOCK, len(rest))  # as much again of a member that is long
         block = file.read(min(size, max(_BLOCK, largest + 1 - len(rest))))
         ended = not block
@@ -143,7 +143,7 @@ def _rest_of(path: Path, file: BinaryIO, largest: int) -> bytes:
     while len(rest) <= largest and (block := file.read(min(max(_BLOCK, len(rest)), largest + 1 - len(rest)))):
         rest += block
     if len(rest) > largest:
-        raise DumpError(f"{path} goes on for more than {largest // MIB} MiB behind its entries; it is no dump")
+        raise DumpError(f"{path} goes on for more than {largest // MIB} MiB behind its entries; it is not a dump")
     return rest
 
 
@@ -158,7 +158,7 @@ def _tail(path: Path, text: bytes, container: str) -> Iterator[Member]:
         raise DumpError(f"{path} does not end with a closing brace: the file is truncated")
     tail = _load(path, b'{"%b": {}' % container.encode() + text, f"the keys after {container}")
     if tail.pop(container):
-        raise DumpError(f"{path}: the key {container!r} is there twice; the file is damaged")
+        raise DumpError(f"{path}: the key {container!r} occurs twice; the file is damaged")
     yield from ((None, name, value) for name, value in tail.items())
 
 
@@ -176,10 +176,10 @@ def _members(
 def decoded(
     text: bytes, separator: bytes, inner: bytes | None, decode: Callable[[bytes], dict[str, Any]] = _decode
 ) -> dict[str, Any] | None:
-    """The members in `text`, with the comma behind the last; None if they are not just that, or one is there twice.
+    """The members in `text`, with the comma behind the last; None if they are not just that, or one occurs twice.
 
     msgspec decodes them: `decode` says as what. Where their own keys are lines that begin with `inner`, also None if
-    one of these is there twice.
+    one of these occurs twice.
     """
     text = text.rstrip()
     if not text.endswith(b","):
@@ -321,7 +321,7 @@ def _scan_text(path: Path, file: BinaryIO, start: bytes, container: str | None) 
     seen: set[str] = set()
     for name in _names(window):
         if name in seen:
-            raise DumpError(f"{path}: the key {name[:80]!r} is there twice; the file is damaged")
+            raise DumpError(f"{path}: the key {name[:80]!r} occurs twice; the file is damaged")
         seen.add(name)
         if name == container and window.peek() == "{":
             inner = None

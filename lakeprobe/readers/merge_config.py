@@ -30,8 +30,8 @@ def _names(key: strict_yaml.Text, value: strict_yaml.Node) -> tuple[str, ...]:
     if isinstance(value, strict_yaml.Text) and value.is_missing:
         return ()
     if not isinstance(value, strict_yaml.List):
-        raise key.error(f"{key.value} is no list", f"write {_EXAMPLE}")
+        raise key.error(f"{key.value} is not a list", f"write {_EXAMPLE}")
     names = tuple(item.value for item in value.items if isinstance(item, strict_yaml.Text) and item.value)
     if len(names) < len(value.items):
-        raise key.error(f"an element of {key.value} is no name", f"write {_EXAMPLE}")
+        raise key.error(f"an element of {key.value} is not a name", f"write {_EXAMPLE}")
     return names

@@ -78,7 +78,7 @@ def nodes(path: Path) -> list[Node]:
     except OSError as error:
         raise DumpError(f"{path} cannot be read: {error.strerror}; copy it again") from error
     if not found:
-        raise DumpError(f"{path} is no IR of MindSpore: it has no node; save the graphs again, or remove it")
+        raise DumpError(f"{path} is not IR of MindSpore: it has no node; save the graphs again, or remove it")
     forward = {node.unique_id: node for node in reversed(found) if node.unique_id and node.frames}
     for node in found:
         if not node.frames and node.forward_id in forward:
@@ -158,7 +158,7 @@ class Lines:
         if not self._frames or not self._without:
             return []
         counts = f"{len(self._without)} of {len(self._kernels)} kernels"
-        return [f"{counts} have no line of code in the IR, {min(self._without)} for one"]
+        return [f"{counts} have no line of code in the IR, for example {min(self._without)}"]
 
 
 def graphs_of(folder: Path, root: Path) -> list[Path]:
@@ -247,7 +247,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, str]]:
             yield number, line.decode("utf-8")
         except UnicodeDecodeError as error:
             if len(line) < LONGEST_IR_LINE:
-                raise DumpError(f"{path} is no text (line {number}); save the graphs again, or remove it") from error
+                raise DumpError(f"{path} is not text (line {number}); save the graphs again, or remove it") from error
 
 
 def _cut_short(path: Path, graph: str) -> DumpError:

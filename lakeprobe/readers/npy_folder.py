@@ -46,7 +46,7 @@ def alone(path: Path) -> Source | None:
 def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     """Read every file's header and measure its tensor. A file without a tensor is a row that says so.
 
-    Raises DumpError for file names that are no text.
+    Raises DumpError for file names that are not text.
     """
     tables = Tables(source, source.folder, content_of, emit)
     calls: Counter[str] = Counter()

@@ -38,19 +38,19 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
         with open_regular(path) as file:
             data = file.read(LARGEST_CHECKPOINT_HEADER + 1)
         if len(data) > LARGEST_CHECKPOINT_HEADER:
-            raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is no preflight")
+            raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is not a preflight")
         found = json.loads(data)
     except OSError as error:
         raise DumpError(f"{path} cannot be read: {error.strerror}; copy it again") from error
     except (ValueError, RecursionError) as error:
         raise DumpError(f"{path} is not valid JSON ({error!s:.80}); pack it again") from error
     if not isinstance(found, dict) or found.get("preflight") != VERSION:
-        raise DumpError(f"{path} is no preflight of version {VERSION}; pack it again with this lakeprobe")
+        raise DumpError(f"{path} is not a preflight of version {VERSION}; pack it again with this lakeprobe")
     tables = Tables(source, path, content_of, emit)
     for section in SECTIONS:
         values = found.get(section, {})
         if not isinstance(values, dict) or len(values) > MOST_PARAMETERS:
-            raise DumpError(f"{path}: {section} is no object of values; pack it again")
+            raise DumpError(f"{path}: {section} is not an object of values; pack it again")
         for name, value in values.items():
             tables.add(f"{section}.{name}", setting(section, name), _leaf(value, f"{path}: {section}.{name!s:.80}"))
     tables.summary.framework = "mindspore" if found.get("framework") == "mindspore" else "pytorch"
@@ -60,9 +60,9 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
 
 
 def _leaf(value: Any, where: str) -> Any:
-    """A value as a leaf. Raises DumpError for a list, or an object that is no tensor's."""
+    """A value as a leaf. Raises DumpError for a list, or an object that is not a tensor's."""
     if isinstance(value, dict) and isinstance(value.get("type"), str) and isinstance(value.get("shape"), list):
         return value
     if isinstance(value, (dict, list)):
-        raise DumpError(f"{where} is no value; pack it again")
+        raise DumpError(f"{where} is not a value; pack it again")
     return None if value is None else {"type": type(value).__name__, "value": value}

@@ -324,7 +324,7 @@ def _leaf(fields: list[Any], where: str) -> dict[str, Any]:
         if value.__class__ in (float, int):
             leaf[key] = value
         elif value not in ([], "Nan"):  # which stand for a statistic that the tensor has not
-            raise DumpError(f"{where}: {name:.80} has a statistic that is no number; the file is damaged")
+            raise DumpError(f"{where}: {name:.80} has a statistic that is not a number; the file is damaged")
     if digest.__class__ is str and digest:
         leaf["md5"] = digest
     if step.__class__ is int and 1 < step <= 100:  # 1.x could save each n-th element only

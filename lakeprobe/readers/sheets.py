@@ -76,7 +76,7 @@ class _BoundedZip(ZipFile):
 
 
 class _Watched(io.RawIOBase):
-    """A part of a workbook that is parsed once more while it is read, without a tree, and ended where it is no table.
+    """A part of a workbook that is parsed once more while it is read, without a tree, and refused if it is not a table.
 
     What openpyxl keeps in memory is bounded by that: it forgets a row and a shared text when they end.
     """

@@ -76,7 +76,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
         is_beside_first = point.micro_step is None and (point.tag, 0) in numbered
         op = f"{point.tag}.debug" if is_beside_first else f"{point.tag}.{point.micro_step or 0}.debug"
         tables.add(op, names.debug_point(op), body, micro_step=point.micro_step)
-        tables.summary.notes += [f"left out, as it is no part of {op}: {place / name}" for name in sorted(left_over)]
+        tables.summary.notes += [f"left out, as it is not a part of {op}: {place / name}" for name in sorted(left_over)]
     _describe(tables.summary, is_pytorch)
     return tables.close()
 

@@ -195,7 +195,7 @@ class Skeletons:
         try:
             ops = b"\n".join(named[::2]).decode().split("\n")
             numbers, is_floats = _numbers(varying[0])
-        except ValueError:  # of both, UnicodeDecodeError and what is no number
+        except ValueError:  # of both, UnicodeDecodeError and what is not a number
             return False
         if not self._tables.are_new(ops):
             return False
@@ -233,7 +233,7 @@ def _split(block: bytes) -> tuple[bytes, list[bytes], list[bytes], list[bytes]]:
 def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
     """The statistics in `texts`, and whether all are floats; decoded as in entries that are decoded as a whole.
 
-    Raises ValueError if one is no number, or a double cannot hold it.
+    Raises ValueError if one is not a number, or a double cannot hold it.
     """
     joined = b",".join(texts)
     try:

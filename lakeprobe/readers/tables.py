@@ -94,7 +94,7 @@ class Tables:
         if len(op) > LONGEST_OP:
             raise DumpError(f"{self._path}: an op's name has {len(op)} characters, more than {LONGEST_OP}")
         if not self.linked.are_new([op]):
-            raise DumpError(f"{self._path}: the entry {op} is there twice; the file is damaged")
+            raise DumpError(f"{self._path}: the entry {op} occurs twice; the file is damaged")
         summary = self.summary
         next_row = self._leaves.next_row
         empties = self._leaves.add(summary.ops, op, name.kind, body)

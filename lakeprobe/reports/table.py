@@ -98,7 +98,7 @@ def _number_through(connection: duckdb.DuckDBPyConnection, units: Sequence[Compa
 def cells(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit) -> str:
     """Return the query for all rows as texts, under msprobe's headers.
 
-    It is no view, and what it reads is in its WITH: DuckDB binds a view when it is created, and again for each use.
+    It is not a view, and what it reads is in its WITH: DuckDB binds a view when it is created, and again for each use.
     """
     own = metrics.own_of_results(columns_of(connection, "results"))
     read = {"cell_texts": resources.sql("reports/cell_texts"), "metric_cells": metrics.cells(unit.kind, own)}

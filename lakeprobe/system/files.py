@@ -319,7 +319,7 @@ def readable(path: Path) -> Path | BinaryIO:
 
 
 def refuse_special(paths: Iterable[str | Path]) -> None:
-    """Raise LakeError if one of `paths` is no file but a pipe or a device, for which a library would wait.
+    """Raise LakeError if one of `paths` is not a file but a pipe or a device, for which a library would wait.
 
     What is missing, or at an address, is left to whoever opens it. Each path takes 3 µs.
     """

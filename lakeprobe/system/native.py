@@ -49,7 +49,7 @@ def state() -> str:
     """Return in words whether the functions are there."""
     if not _is_wanted():
         return "not used, because LAKEPROBE_NATIVE is 0"
-    return str(_path()) if _library() else "not there: install lakeprobe again where there is a C compiler"
+    return str(_path()) if _library() else "missing: install lakeprobe again where there is a C compiler"
 
 
 @cache

@@ -45,7 +45,7 @@ _FAULTS = (
     ("google.auth.exceptions", "GoogleAuthError"),
     ("azure.core.exceptions", "AzureError"),
 )
-"""Errors of the libraries below fsspec that are no OSError."""
+"""Errors of the libraries below fsspec that are not OSError."""
 _FINAL = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 _ATTEMPTS = 5
 _FIRST_PAUSE = 0.1

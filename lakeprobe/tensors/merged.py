@@ -71,7 +71,7 @@ def _check(whole: Whole) -> None:
         boxes.append((starts, extents))
     if sum(prod(extents) for _, extents in boxes) != prod(shape) or _overlap(boxes):
         raise TensorError(
-            f"the {len(boxes)} pieces do not fill a tensor of {list(shape)!s:.80}: one is missing or twice"
+            f"the {len(boxes)} pieces do not fill a tensor of {list(shape)!s:.80}: one is missing or duplicated"
         )
 
 

@@ -74,10 +74,10 @@ def read_ckpt(path: str | Path) -> Saved:
                 shapes.setdefault(tag, shape)
                 parts.setdefault(tag, []).append(placed(reference, path))
                 if shapes[tag] != shape or len(parts) > MOST_PARAMETERS:
-                    raise TensorError(f"{path}: {tag!s:.80} is there with two shapes; save it again")
+                    raise TensorError(f"{path}: {tag!s:.80} has two shapes; save it again")
     except _DamagedError as error:
         raise TensorError(
-            f"{path} is no sound checkpoint of MindSpore: damaged, cut short or encrypted; save it again"
+            f"{path} is not a sound checkpoint of MindSpore: damaged, cut short or encrypted; save it again"
         ) from error
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error

@@ -83,7 +83,7 @@ def _header(file: IO[bytes], size: int, path: str) -> tuple[list[_Entry], int]:
             ):
                 entries.append(_Entry(name, dtype, shape, first, end))
             case _:
-                raise TensorError(f"{path}: the header's entry {name!s:.80} is no tensor; copy the file again")
+                raise TensorError(f"{path}: the header's entry {name!s:.80} is not a tensor; copy the file again")
     entries.sort(key=lambda entry: (entry.first, entry.end))
     place = 0
     for name, _, _, first, end in entries:
@@ -103,14 +103,14 @@ def _decoded(file: IO[bytes], size: int, path: str) -> tuple[dict[str, Any], int
     except (ValueError, RecursionError) as error:
         raise TensorError(f"the header of {path} is not valid JSON ({error!s:.80}); copy it again") from error
     if not isinstance(decoded, dict):
-        raise TensorError(f"the header of {path} is no JSON object; copy it again")
+        raise TensorError(f"the header of {path} is not a JSON object; copy it again")
     return decoded, _LENGTH + length
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name occurs twice")
     return found
 
 

@@ -167,7 +167,7 @@ def _flattened(tree: Any, path: str) -> list[tuple[str, Any]]:
     try:
         return list(flattened(tree))
     except TensorError as error:
-        raise TensorError(f"{path} has {error}; it is no checkpoint") from error
+        raise TensorError(f"{path} has {error}; it is not a checkpoint") from error
 
 
 def _saved(tree: Any, place: Place, path: str) -> Saved:

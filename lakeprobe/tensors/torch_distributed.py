@@ -32,7 +32,7 @@ _AGAIN = "save it again"
 def read_distributed(folder: Path) -> Saved:
     """The tensors of a folder, those of several chunks as a Whole. Raises TensorError.
 
-    Values that are no tensors lie in the files as pickles of their own, and are left out.
+    Values that are not tensors lie in the files as pickles of their own, and are left out.
     """
     path = folder / METADATA
     metadata = _fields(_metadata(path), "Metadata", path)
@@ -64,7 +64,7 @@ def _metadata(path: Path) -> Any:
         raise TensorError(f"cannot open {path}: {reason(error)}; copy it again") from error
     if len(data) > LARGEST_CHECKPOINT_PICKLE:
         raise TensorError(
-            f"{path} is larger than {LARGEST_CHECKPOINT_PICKLE >> 20} MiB; it is no metadata of a checkpoint"
+            f"{path} is larger than {LARGEST_CHECKPOINT_PICKLE >> 20} MiB; it is not metadata of a checkpoint"
         )
     return tree(data, path)
 
@@ -72,7 +72,7 @@ def _metadata(path: Path) -> Any:
 def _fields(value: Any, kind: str, path: Path) -> dict[str, Any]:
     """The attributes of an object of the class `kind`."""
     if not isinstance(value, Inert) or value.name.rpartition(".")[2] != kind or not isinstance(value.state, dict):
-        raise TensorError(f"{path} is no metadata of torch.distributed.checkpoint; {_AGAIN}")
+        raise TensorError(f"{path} is not metadata of torch.distributed.checkpoint; {_AGAIN}")
     return value.state
 
 

@@ -249,7 +249,7 @@ _NAMES: dict[tuple[str, str], Callable[..., Any] | type] = {
 
 
 class Inert:
-    """Stands for an object of a class that is not known here: its class's name, what it was made of, and its state."""
+    """Stands for an object of a class that is unknown: its class's name, what it was made of, and its state."""
 
     name = ""
     arguments: tuple[Any, ...]

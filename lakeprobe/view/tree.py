@@ -32,7 +32,7 @@ class Tree:
     labels: list[str] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     named: set[int] = field(default_factory=set)
-    """Parts of a step that construct.json names although they are no ops: optimizer, clip_grad."""
+    """Parts of a step that construct.json names although they are not ops: optimizer, clip_grad."""
 
     def add_group(self, label: str, place: float, direction: str = "", parent: int = -1) -> int:
         """Add a group and return its node."""

@@ -5,7 +5,7 @@
 -- NULL: unknown. Either no value was recorded on both sides, or a saved tensor cannot be read; then the recorded
 -- statistics can show that the two differ, but not that they are equal.
 -- Statistics are scaled by the tensor: max and min by the largest magnitude, the mean by norm / √n, the norm by itself,
--- because a mean near 0 is no measure of its own error. The gradient of a parameter is a sum over what enters its
+-- because a mean near 0 is not a measure of its own error. The gradient of a parameter is a sum over what enters its
 -- module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
 -- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
 -- Adam divides each element of a mean gradient by its own size. Where that is within the rounding of the largest, the

@@ -23,7 +23,7 @@ FROM (
         ('certain_score', 5.0, 5.0, 'noise: an op with this score and an error above a thousandth comes before later ops'),
         ('floor_factor', 3.0, 3.0, 'noise: an error of up to this many times the floor of its model is rounding'),
         ('outright_factor', 5.0, 5.0, 'noise: an error of this many times the floor is none, however ops of its kind err'),
-        ('outright_error', 0.01, 0.01, 'noise: an argument or gradient that no op made is no rounding from this relative error on'),
+        ('outright_error', 0.01, 0.01, 'noise: an argument or gradient that no op made is not rounding from this relative error on'),
         ('coarsest_matmul', 0.002, 0.002, 'noise: the largest relative error of a matrix product by rounding'),
         ('coarsest_other', 0.00002, 0.00002, 'noise: the largest relative error of another op by rounding'),
         ('coarsest_low', 0.02, 0.02, 'noise: the largest relative error of an op by rounding in 16 bits'),

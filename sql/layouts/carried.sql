@@ -13,7 +13,7 @@ WITH
             target_row IN (
                 SELECT row
                 FROM layouts
-                WHERE run = $target AND step = $step AND op = $op AND problem LIKE '%interleaved otherwise%'
+                WHERE run = $target AND step = $step AND op = $op AND problem LIKE '%interleaved differently%'
             ) DESC,
             (difference = 'different') DESC,
             target_row

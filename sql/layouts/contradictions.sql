@@ -1,5 +1,5 @@
 -- contradictions: the ops of a merged run with copies that differ although no input of theirs does, or with weights
--- whose shards are interleaved otherwise than what uses them, in their order.
+-- whose shards are interleaved differently than what uses them, in their order.
 -- grain: one op
 -- parameters: $target, $step, $suspect, $most; the views of the lake
 -- suspect: an op that stands out of rounding noise; then only the ops before it whose inputs are equal on all ranks
@@ -13,7 +13,7 @@ WITH
             layouts.shard_ranks,
             layouts.slot LIKE 'input%' AS is_input
         FROM memory.main.layouts AS layouts
-        WHERE run = $target AND step = $step AND row IS NOT NULL AND (problem LIKE '%copies along % differ%' OR (slot LIKE 'parameters%' AND problem LIKE '%interleaved otherwise%'))
+        WHERE run = $target AND step = $step AND row IS NOT NULL AND (problem LIKE '%copies along % differ%' OR (slot LIKE 'parameters%' AND problem LIKE '%interleaved differently%'))
     ),
     first_row AS (
         SELECT
@@ -33,7 +33,7 @@ SELECT
     ops.parent AS module,
     'suspect' AS grade,
     CASE
-        WHEN first_row.problem LIKE '%interleaved otherwise%' THEN 'the ' || first_row.problem
+        WHEN first_row.problem LIKE '%interleaved differently%' THEN 'the ' || first_row.problem
         ELSE 'the ' || first_row.problem || ' in its ' || first_row.slot
             || if(first_row.has_input, '', ', and not in its inputs')
     END AS why

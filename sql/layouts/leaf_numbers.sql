@@ -1,4 +1,4 @@
--- leaf_numbers: the leaves of the whole, numbered, with what the first rank has of each that is no statistic.
+-- leaf_numbers: the leaves of the whole, numbered, with what the first rank has of each that is not a statistic.
 -- grain: one leaf of the whole
 -- is_whole: the tensor has no fractions: it is of integers or bools
 -- is_unknown: of a rank's tensor nothing but the shape is recorded

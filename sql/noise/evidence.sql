@@ -36,7 +36,7 @@ WITH
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE p.target_row IS NULL OR p.golden_row IS NULL
     ),
-    -- an op of which something is judged (it is no step inside what the other run does in one, nor to be expected), and
+    -- an op of which something is judged (it is not a step inside what the other run does in one, nor to be expected), and
     -- that has a counterpart by its name at most: an op that does what several do there pairs with all of them
     judged AS (
         SELECT target_seq FROM paired JOIN verdicts USING (row) WHERE verdict <> 'skipped' AND target_seq IS NOT NULL

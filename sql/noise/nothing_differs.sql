@@ -2,7 +2,7 @@
 -- grain: one row
 -- parameters: the tables paired, differences and verdicts; the variable cross_framework
 -- Two implementations always round differently, so they are never equal in this sense.
--- Parameters of checkpoints and settings are no ops, of which one could add an error.
+-- Parameters of checkpoints and settings are not ops, of which one could add an error.
 SELECT
     (SELECT dumped IN ('parameters', 'settings') FROM comparison_kind)
     OR getvariable('cross_framework') = 0

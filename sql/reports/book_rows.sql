@@ -1,6 +1,6 @@
 -- book_rows: the rows of a comparison with what a workbook says of them in words.
 -- grain: one row of the comparison
--- op_row: the name of the row; reason: why its verdict is no pass, in sentences; code: the user's line that called the op
+-- op_row: the name of the row; reason: why its verdict is not a pass, in sentences; code: the user's line that called the op
 -- parameters: the views results and stacks (of all units of the comparison)
 SELECT
     results.*,

@@ -2,7 +2,7 @@
 -- grain: one block in one direction of one (step, rank)
 -- parameters: $target; the view ops, the table view_ops
 -- block: the path of the enclosing module up to its first number (layers.3 of layers.3.mlp.fc1), or the first name of
---   a path without one; the parent itself if it is no module (optimizer)
+--   a path without one; the parent itself if it is not a module (optimizer)
 WITH
     placed AS (
         SELECT

@@ -1,7 +1,7 @@
 -- jump: a norm, or a number of the script, that leaves the range of its last values at once, upwards or downwards.
 -- grain: one value of the series
 -- The range is that of the logarithms, by their median and their median absolute deviation: gradients have heavy tails,
--- and a mean would move with the jump. Zeros are left out. A small value alone is no jump, because the norm of a single
+-- and a mean would move with the jump. Zeros are left out. A small value alone is not a jump, because the norm of a single
 -- number comes near zero by chance, or on its way through zero: the next value has to be small too, and the one before
 -- not.
 WITH

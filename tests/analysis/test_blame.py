@@ -1,4 +1,4 @@
-"""Blame: each kind of cause on small runs written here, what is no cause, repeats, ranks, and the texts."""
+"""Blame: each kind of cause on small runs written here, what is not a cause, repeats, ranks, and the texts."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_weight_that_differs_from_the_start(lake: Lake) -> None:
 
 
 def test_another_dtype_is_told_at_its_first_place(lake: Lake) -> None:
-    """All that follows has the other dtype too; that is no argument of those ops, it came to them."""
+    """All that follows has the other dtype too; that is not an argument of those ops, it came to them."""
     target = network()
     for op in target.values():
         for leaf in [*op.get("input_args", op.get("input", [])), *op["output"]]:
@@ -188,7 +188,7 @@ def test_an_input_that_another_op_made(lake: Lake) -> None:
 
 
 def test_a_difference_by_an_op_that_is_not_recorded(lake: Lake) -> None:
-    """What linear.1 takes is no output in either run (an unrecorded op scaled it): gelu is to blame alone."""
+    """What linear.1 takes is not an output in either run (an unrecorded op scaled it): gelu is to blame alone."""
     target, golden = network(**AFTER_GELU), network()
     target[FORWARD[2]]["input_args"][0], golden[FORWARD[2]]["input_args"][0] = tensor(70.0, 1e-3), tensor(70.0)
     found = blamed(lake, target, golden)

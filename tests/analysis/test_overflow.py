@@ -1,4 +1,4 @@
-"""Overflow: where NaN and inf are born, what is no finding, and how it spreads; on small dumps written here."""
+"""Overflow: where NaN and inf are born, what is not a finding, and how it spreads; on small dumps written here."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_norm_that_overflowed_in_float16_is_no_jump(lake: Lake, tmp_path: Path
     assert levels(answer) == {}
 
 
-# ---- what is no finding -----------------------------------------------------------------------------------
+# ---- what is not a finding -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_a_mask_does_not_excuse(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_numbers_in_a_call_that_no_output_may_hold(lake: Lake, tmp_path: Path) -> None:
-    """An order of a norm is no excuse for inf, and NaN times a tensor is an accident."""
+    """An order of a norm is not an excuse for inf, and NaN times a tensor is an accident."""
     data = {
         "Torch.norm.0.forward": call([FINE, number(inf)], [tensor(inf, inf, inf, shape=[])]),
         "Tensor.__mul__.0.forward": call([FINE, number(nan)], [NAN]),

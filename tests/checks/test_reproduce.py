@@ -106,5 +106,5 @@ def test_what_cannot_be_reproduced_is_said(place, tmp_path, run, op, message):
 
 def test_a_config_that_is_none_is_refused(tmp_path):
     (tmp_path / "c.json").write_text("[]")
-    with pytest.raises(UsageError, match=r"is no config_op\.json"):
+    with pytest.raises(UsageError, match=r"is not a config_op\.json"):
         reproduce_config(tmp_path / "c.json")

@@ -283,10 +283,10 @@ def test_the_exit_code_of_the_command_is_kept(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "is not valid JSON"),
-        ("[]", "is no preflight of version 1"),
-        ('{"preflight": 2}', "is no preflight of version 1"),
-        ('{"preflight": 1, "settings": []}', "settings is no object of values"),
-        ('{"preflight": 1, "settings": {"a": [1]}}', "settings.a is no value"),
+        ("[]", "is not a preflight of version 1"),
+        ('{"preflight": 2}', "is not a preflight of version 1"),
+        ('{"preflight": 1, "settings": []}', "settings is not an object of values"),
+        ('{"preflight": 1, "settings": {"a": [1]}}', "settings.a is not a value"),
         ("[" * 100_000, "is not valid JSON"),
     ],
 )

@@ -200,7 +200,7 @@ def test_digest_and_contents_are_those_of_the_moment(memory: Memory) -> None:
     x.data.add_(1)
     expected.append(x.numpy().copy())
     torch.relu(x)
-    # Nor this, which is no operation of torch.
+    # Nor this, which is not an operation of torch.
     x.numpy()[3, 4] = 1000
     expected.append(x.numpy().copy())
     torch.relu(x)

@@ -118,7 +118,7 @@ def test_an_old_compare_json(tmp_path: Path, sides: tuple[str, str]) -> None:
 
 def test_what_to_compare_must_be_said_once() -> None:
     for words, said in (
-        (("a",), "a is to be compared with what? Give TARGET and GOLDEN: runs of the lake, or dumps"),
+        (("a",), "a needs a second run to be compared with: give TARGET and GOLDEN, runs of the lake or dumps"),
         (("a", "b", "-i", "compare.json"), "give TARGET and GOLDEN, or -i with a compare.json, not both"),
     ):
         done = lakeprobe("compare", *words)

@@ -45,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(home: Path) -> dict[str, str]:
-    """All files below `home`, by path: a hash of their bytes. Locks stay behind empty and are no part of the lake."""
+    """All files below `home`, by path: a hash of their bytes. Locks stay behind empty and are not part of the lake."""
     return {
         str(path.relative_to(home)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in home.rglob("*")

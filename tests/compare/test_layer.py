@@ -380,7 +380,7 @@ def test_a_function_that_the_other_side_does_not_know_is_passed_over_in_a_module
     target, golden = softmaxes([ATTENTION, USER], [USER]), softmaxes([HELPER, USER], [USER])
     assert pairs(target, golden) == same_order(target, golden)
     ours, theirs = ([op(name, None, frames) for name, _, frames in side[:1]] for side in (target, golden))
-    assert pairs(ours, theirs) == {}, "the whole rest of the program is no place"
+    assert pairs(ours, theirs) == {}, "the whole rest of the program is not a place"
 
 
 def test_primitives_have_no_function() -> None:

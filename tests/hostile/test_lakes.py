@@ -77,7 +77,7 @@ def home(tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listed(folder: Path) -> dict[str, bytes | None]:
-    """All that lies in a folder; None for what is no file."""
+    """All that lies in a folder; None for what is not a file."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
@@ -399,8 +399,8 @@ TABLE_LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no rows": ("dumps", lambda path: rewritten(path, lambda table: table.slice(0, 0))),
     "two dumps": ("dumps", lambda path: rewritten(path, twice)),
     "no format": ("dumps", lambda path: rewritten(path, nulls("format", "task", "level", "framework", "head"))),
-    "a head that is no JSON": ("dumps", lambda path: rewritten(path, column("head", "{{{"))),
-    "a layout that is no JSON": ("dumps", lambda path: rewritten(path, column("layout", "[" * 100_000))),
+    "a head that is not JSON": ("dumps", lambda path: rewritten(path, column("head", "{{{"))),
+    "a layout that is not JSON": ("dumps", lambda path: rewritten(path, column("layout", "[" * 100_000))),
     "a version that is a number": ("dumps", lambda path: rewritten(path, column("reader_version", 7))),
     "another run": ("tensors", lambda path: rewritten(path, column("run", "golden"))),
     "another step": ("tensors", lambda path: rewritten(path, column("step", 99))),
@@ -413,7 +413,7 @@ TABLE_LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "seq that is a text": ("tensors", lambda path: rewritten(path, column("seq", "one"))),
     "a negative row": ("tensors", lambda path: rewritten(path, column("row", -1))),
     "a shape that is a text": ("tensors", lambda path: rewritten(path, column("shape", "[2"))),
-    "a path that is no JSON": ("tensors", lambda path: rewritten(path, column("path", "[["))),
+    "a path that is not JSON": ("tensors", lambda path: rewritten(path, column("path", "[["))),
     "stacks that are not there": ("ops", lambda path: rewritten(path, column("stack", 10**6))),
     "a parent of itself": ("ops", lambda path: rewritten(path, column("parent", "Torch.add.0.forward"))),
     "a slot with lines": ("tensors", lambda path: rewritten(path, column("slot", "a\nb\x1b[2J"))),

@@ -1,4 +1,4 @@
-"""What a dump says is shown: it steers no terminal, turns no line around, and is no formula in a spreadsheet."""
+"""What a dump says is shown: it steers no terminal, turns no line around, and is not a formula in a spreadsheet."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_what_is_replaced_goes_when_nobody_reads_it_any_more(tmp_path: Path) -> 
 
 def test_a_failure_leaves_nothing_staged(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError), staging.staged(tmp_path, "mine") as session:
-        session.folder.write_text("a folder is no file")
+        session.folder.write_text("a folder is not a file")
     assert list((tmp_path / ".staging").iterdir()) == []
 
 

@@ -194,14 +194,14 @@ def test_shards_that_were_asked_different_things(tmp_path: Path) -> None:
     dump, lake = write_run(tmp_path / "npu", ops=2, steps=1, ranks=2), tmp_path / "lake"
     ingest(dump, lake=lake, shard="0/2")
     write_run(dump, ops=2, steps=1, ranks=4)
-    with pytest.raises(LakeError, match="shards 0/2 and 1/2 were asked different things"):
+    with pytest.raises(LakeError, match="shards 0/2 and 1/2 were given different options"):
         ingest(dump, lake=lake, shard="1/2")
     assert layout.runs(lake) == []
     ingest(dump, lake=lake, shard="0/2")
     assert len(layout.units(lake)) == 4
     comparing.compare("npu", "npu", lake=lake, shard="0/2")
     ingest(dump, lake=lake, replace=True)
-    with pytest.raises(LakeError, match="asked different things, or the dumps, the runs or lakeprobe changed"):
+    with pytest.raises(LakeError, match="given different options, or the dumps, the runs or lakeprobe changed"):
         comparing.compare("npu", "npu", lake=lake, shard="1/2")
     assert layout.comparisons(lake) == []
 

@@ -1,4 +1,4 @@
-"""The cut runs of the benchmark are no part of the package: they are imported from the checkout."""
+"""The cut runs of the benchmark are not part of the package: they are imported from the checkout."""
 
 import sys
 from pathlib import Path

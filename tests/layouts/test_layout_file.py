@@ -34,18 +34,18 @@ def test_axes_and_layouts(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("axes: {tp: many}\n", "is no size of an axis"),
-        ("axes: {tp: 0}\n", "is no size of an axis"),
-        ("meshes: {tp: 2}\n", "meshes is not known here"),
-        ("tensors: {'(': {tp: copy}}\n", "is no regular expression"),
-        ("tensors: {'[[a]': {tp: copy}}\n", "is no regular expression: Possible nested set"),
-        ("tensors: {a: {tp: halved}}\n", "'halved' is no way to lie over an axis"),
+        ("axes: {tp: many}\n", "is not a size of an axis"),
+        ("axes: {tp: 0}\n", "is not a size of an axis"),
+        ("meshes: {tp: 2}\n", "meshes is unknown"),
+        ("tensors: {'(': {tp: copy}}\n", "is not a regular expression"),
+        ("tensors: {'[[a]': {tp: copy}}\n", "is not a regular expression: Possible nested set"),
+        ("tensors: {a: {tp: halved}}\n", "'halved' is not a layout along an axis"),
         ("tensors: {a: 'b s[cp'}\n", "does not name dimensions"),
         ("tensors: {a: 'b[tp] s[tp]'}\n", "tp cuts two dimensions"),
         ("tensors: {a: b s h}\n", "says of no dimension which axis cuts it"),
-        ("tensors: {a: [tp]}\n", "is no layout"),
-        ("- a\n", "is no layout file"),
-        ("", "is no layout file"),
+        ("tensors: {a: [tp]}\n", "is not a layout"),
+        ("- a\n", "is not a layout file"),
+        ("", "is not a layout file"),
     ],
 )
 def test_errors_name_the_file(tmp_path, text, message):

@@ -70,7 +70,7 @@ def test_a_ring_of_chunks_is_no_endless_chain():
 
 
 def test_stages_of_different_sizes_need_a_layout_file():
-    with pytest.raises(LakeError, match="say the mesh in a layout file"):
+    with pytest.raises(LakeError, match="give the mesh in a layout file"):
         inferred(seen(3, before={2: 0}))
 
 

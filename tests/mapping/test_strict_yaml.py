@@ -112,13 +112,13 @@ def test_marks_of_byte_order_and_other_line_ends_do_no_harm(tmp_path: Path) -> N
         ("a: *x\n", "line 1: the alias *x; write the value itself"),
         ("a:\n  <<: {b: c}\n", "line 2: the merge key <<; write the keys themselves"),
         ("a: b\n---\nc: d\n", "line 2: a second document begins here; write one document to a file"),
-        ("? [a]\n: b\n", "line 1: a list or mapping is no key; write a name before the colon"),
-        ("a: b\nc: {{d}: e}\n", "line 2: a list or mapping is no key; write a name before the colon"),
+        ("? [a]\n: b\n", "line 1: a list or mapping is not a key; write a name before the colon"),
+        ("a: b\nc: {{d}: e}\n", "line 2: a list or mapping is not a key; write a name before the colon"),
         ("a: b\nc: \x07d\n", "line 2: the character '\\x07'; write the name without it"),
         ('a: b\n\nc: "\\0"\n', "line 3: the character '\\x00'; write the name without it"),
-        (b"a: b\nc: \xff\n", "line 2: the byte 0xff is no UTF-8; save the file as UTF-8"),
-        ("a: b\n".encode("utf-16"), "line 1: the byte 0xff is no UTF-8; save the file as UTF-8"),
-        ("a: ü\n".encode("latin-1"), "line 1: the byte 0xfc is no UTF-8; save the file as UTF-8"),
+        (b"a: b\nc: \xff\n", "line 2: the byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("a: b\n".encode("utf-16"), "line 1: the byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("a: ü\n".encode("latin-1"), "line 1: the byte 0xfc is not UTF-8; save the file as UTF-8"),
     ],
 )
 def test_what_a_mapping_has_no_need_of_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -165,7 +165,7 @@ def test_what_is_no_yaml_is_told_with_its_line(
     with pytest.raises(UsageError) as raised:
         strict_yaml.read(path)
     reason = c_reason if loader == "CSafeLoader" else python_reason
-    assert str(raised.value) == f"{path} line {line}: it is no YAML ({reason}); write one 'key: value' to a line"
+    assert str(raised.value) == f"{path} line {line}: it is not YAML ({reason}); write one 'key: value' to a line"
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_a_rule_of_the_user(tmp_path: Path) -> None:
             rule.write_text(text)
             with pytest.raises(RuleError, match=says):
                 lake.watch("npu", [str(rule)])
-        with pytest.raises(UsageError, match=r"nothing is no rule; use one of nan, .*, or the path of a \.sql file"):
+        with pytest.raises(UsageError, match=r"nothing is not a rule; use one of nan, .*, or the path of a \.sql file"):
             lake.watch("npu", ["nothing"])
         with pytest.raises(UsageError, match="cannot be read"):
             lake.watch("npu", ["missing.sql"])
@@ -438,7 +438,7 @@ def test_wrong_options(tmp_path: Path, options: dict[str, Any], says: str) -> No
 
 @pytest.mark.parametrize(
     ("optimizers", "says"),
-    [([], "the list of optimizers is empty"), ([3], "an item of type int, which is no optimizer")],
+    [([], "the list of optimizers is empty"), ([3], "an item of type int, which is not an optimizer")],
 )
 def test_a_list_without_optimizers_is_refused(tmp_path: Path, optimizers: list[Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):

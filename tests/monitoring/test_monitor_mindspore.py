@@ -269,7 +269,7 @@ def test_what_mindspore_has_not_is_refused(tmp_path: Path) -> None:
     options = {"run": "npu", "lake": tmp_path / "lake"}
     with pytest.raises(UsageError, match="the point sent is measured in PyTorch only"):
         lakeprobe.monitor(model, points=["sent"], **options)
-    with pytest.raises(UsageError, match="Dense is no optimizer of MindSpore"):
+    with pytest.raises(UsageError, match="Dense is not an optimizer of MindSpore"):
         lakeprobe.monitor(model, nn.Dense(2, 2), **options)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     with pytest.raises(UsageError, match="only the dynamic graph is monitored"):

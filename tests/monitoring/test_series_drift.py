@@ -1,4 +1,4 @@
-"""Two long trainings against each other: rounding is no difference, a defect is named at its step."""
+"""Two long trainings against each other: rounding is not a difference, a defect is named at its step."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_a_rule_says_what_stands_out(lake: Lake, tmp_path: Path, setting: str, f
 
 @pytest.mark.parametrize(("kind", "first"), [("matmul", "linear"), ("other", "layer_norm")])
 def test_a_rule_says_how_coarse_a_chip_is(lake: Lake, tmp_path: Path, kind: str, first: str) -> None:
-    """What is off by more than the coarsest chip, though its inputs agree, is no rounding."""
+    """What is off by more than the coarsest chip, though its inputs agree, is not rounding."""
     rule = tmp_path / "rule.sql"
     rule.write_text(f"SET VARIABLE coarsest_{kind} = 1e-7;")
     rounding = {"matmul": 0.0, "other": 0.0} | {kind: 1e-5}

@@ -115,7 +115,7 @@ def documented_threshold(column: str, mine: Row, peers: Row) -> bool:
 
 
 def first_pass_of_a_checkpoint(column: str, mine: Row, peers: Row) -> bool:
-    """The first pass of a checkpoint has no gradients; requires_grad that differs for that alone is no error."""
+    """The first pass of a checkpoint has no gradients; requires_grad that differs for that alone is not an error."""
     return column == "Result" and peers[column] == "error" and peers.get("Requires_grad Consistent") == "False"
 
 

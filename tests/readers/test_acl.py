@@ -308,7 +308,7 @@ def test_a_message_of_googles_encoder() -> None:
 
 
 def test_dimensions_one_by_one_and_in_several_messages() -> None:
-    """proto3 packs them; a reader takes both, and joins a message that is there twice."""
+    """proto3 packs them; a reader takes both, and joins a message that occurs twice."""
     entry = number(1, 1) + data(3, shape([2, 3], packed=False)) + data(3, shape([4]))
     assert decode(data(4, entry)).inputs == [DumpedTensor(1, 0, [2, 3, 4], [], 0)]
 

@@ -559,7 +559,7 @@ def test_zips_that_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.zip"
     refused(zip_of(file, {"a": b"1" * 100}, zipfile.ZIP_BZIP2), "method 12")
     file.write_bytes(zip_of(file, {"a": b"1", "b": b"2"}).read_bytes().replace(b"b", b"a"))
-    refused(file, "'a' is there twice")
+    refused(file, "'a' occurs twice")
     data = bytearray(zip_of(file, {"a": b"1"}).read_bytes())
     data[data.index(b"PK\x01\x02") + 8] |= 1
     file.write_bytes(data)

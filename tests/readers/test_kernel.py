@@ -210,7 +210,7 @@ def test_constants_are_left_out_with_a_note(tmp_path: Path) -> None:
     save(folder, "Add.a.0.0.17.input.0.ND.npy")
     (folder.parent / "constants").mkdir()
     [source] = found(folder)
-    assert source.notes == (f"{folder.parent / 'constants'} was left out: a graph's constants are of no iteration",)
+    assert source.notes == (f"{folder.parent / 'constants'} was left out: a graph's constants belong to no iteration",)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_bare_bytes_are_read_with_the_shape_in_statistic_csv(tmp_path: Path) -> 
     assert [(row["dtype"], row["shape"], row["max"], row["mean"]) for row in rows] == [
         ("Float32", [2, 3], 6.0, 3.5)
     ] * 2
-    assert summary.notes == ["statistic.csv lies beside the tensors; the statistics are worked out from the tensors"]
+    assert summary.notes == ["statistic.csv lies beside the tensors; the statistics are computed from the tensors"]
 
 
 @pytest.mark.parametrize(
@@ -435,12 +435,12 @@ def test_no_rows_are_no_ops(tmp_path: Path) -> None:
     ("row", "says"),
     [
         (STATISTIC[:9], "line 3 has 9 of 14 columns"),
-        (changed(Timestamp="today"), "line 3 has the Timestamp 'today', which is no number"),
-        (changed(TaskID=""), "line 3 has the Task ID '', which is no number"),
+        (changed(Timestamp="today"), "line 3 has the Timestamp 'today', which is not a number"),
+        (changed(TaskID=""), "line 3 has the Task ID '', which is not a number"),
         (changed(IO="in"), "line 3 has the IO 'in', which is neither input nor output"),
-        (changed(Slot="x"), "line 3 has the Slot 'x', which is no number"),
-        (changed(Shape="2x3"), "line 3 has the Shape '2x3', which is none"),
-        (changed(MaxValue="big"), "line 3 has the statistic 'big', which is no number"),
+        (changed(Slot="x"), "line 3 has the Slot 'x', which is not a number"),
+        (changed(Shape="2x3"), "line 3 has the Shape '2x3', which is not a shape"),
+        (changed(MaxValue="big"), "line 3 has the statistic 'big', which is not a number"),
         (changed(OpName="x" * 70_000), "has a line of more than 65536 characters"),
     ],
 )

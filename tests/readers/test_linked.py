@@ -9,7 +9,7 @@ def test_links_of_ops_and_what_is_left() -> None:
     linked = LinkedOps()
     linked.add_stack(["b", "only_stack"], 7)
     assert linked.add_parents({"a": None, "b": "module", "c": "module"})
-    assert not linked.add_parents({"d": None, "a": "module"})  # a is there twice: nothing is noted
+    assert not linked.add_parents({"d": None, "a": "module"})  # a occurs twice: nothing is noted
     linked.add_parent("e", "other", 3)
     assert linked.of(["e", "unknown", "b", "d"]) == Links(
         ["other", None, "module", None], [3, None, 1, None], [3, None, None, None], [None, None, 7, None]

@@ -121,7 +121,7 @@ def test_two_folders_of_one_step_are_refused(tmp_path: Path) -> None:
 def test_what_holds_no_dump(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "none")
     (tmp_path / "stack.json").write_text("{}")
-    assert "is no file of a known format" in refused(tmp_path / "stack.json")
+    assert "is not a file of a known format" in refused(tmp_path / "stack.json")
     assert "holds no dump" in refused(tmp_path)
     (tmp_path / "step0" / "rank0").mkdir(parents=True)
     assert "holds no dump" in refused(tmp_path)

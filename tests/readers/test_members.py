@@ -256,7 +256,7 @@ def test_a_byte_taken_out_is_found_wherever_json_finds_it(tmp_path: Path, layout
         (b'{\n "data": {\n  "a": 1,\n }\n}', "the entry a is not valid JSON"),
         (b'{\n "data": {\n  "a": 1,,\n  "b": 2\n }\n}', "the entry a is not valid JSON"),
         (b'{\n "task": 1\n "data": {\n  "a": 1\n }\n}', "the keys before data"),
-        (b'{\n "data": {\n  "a": 1\n },\n "data": {\n  "b": 1\n }\n}', "the key 'data' is there twice"),
+        (b'{\n "data": {\n  "a": 1\n },\n "data": {\n  "b": 1\n }\n}', "the key 'data' occurs twice"),
         (b'{"data": {"a": 1,}}', "is expected"),
         (b'{"data": {"a" 1}}', "is expected"),
         (b'{"data": {1: 1}}', "is expected"),
@@ -309,12 +309,12 @@ def test_bounds_of_members_are_kept_to_a_block(tmp_path: Path, monkeypatch: pyte
 
 
 REPEATED = {
-    "top, flat": ('{"task": "a", "task": "b", "data": {}}', "the key 'task' is there twice"),
-    "data, flat": ('{"data": {"a": {}}, "data": {"b": {}}}', "the key 'data' is there twice"),
-    "section, flat": ('{"data": {"op": {"output": [1], "output": [2]}}}', "the key 'output' is there twice"),
-    "section, indented": ({"op": {"output": [1], "OUTPUT": [2]}}, "the key 'output' is there twice"),
+    "top, flat": ('{"task": "a", "task": "b", "data": {}}', "the key 'task' occurs twice"),
+    "data, flat": ('{"data": {"a": {}}, "data": {"b": {}}}', "the key 'data' occurs twice"),
+    "section, flat": ('{"data": {"op": {"output": [1], "output": [2]}}}', "the key 'output' occurs twice"),
+    "section, indented": ({"op": {"output": [1], "OUTPUT": [2]}}, "the key 'output' occurs twice"),
     "section of one of many": ({"op": {}, "other": {"output": [1], "OUTPUT": []}, "last": {}}, "the key 'output' is"),
-    "leaf with NaN": ({"op": {"output": [{"Max": float("nan"), "MAX": 1.0}]}}, "the key 'Max' is there twice"),
+    "leaf with NaN": ({"op": {"output": [{"Max": float("nan"), "MAX": 1.0}]}}, "the key 'Max' occurs twice"),
 }
 
 

@@ -201,7 +201,7 @@ def test_old_files_gradients_and_nodes_without_a_scope(tmp_path: Path) -> None:
         (lambda data: b"subgraph @a\n", r"^[^\n]*ends in the middle of the graph 'a.n';[^\n]*$"),
         (lambda data: b"", "it has no node"),
         (lambda data: b"no graph\n", "it has no node"),
-        (lambda data: data[:9000] + b"\xff\xfe\n" + data[9000:], "is no text"),
+        (lambda data: data[:9000] + b"\xff\xfe\n" + data[9000:], "is not text"),
     ],
 )
 def test_a_damaged_ir_is_one_line(tmp_path: Path, change: object, message: str) -> None:

@@ -474,8 +474,8 @@ GOOD = line("Torch_add_0_forward_output")
         (line("Torch_add_1_forward_output", dtype=5), "has no dtype"),  # type: ignore[arg-type]
         (line("Torch_add_1_forward_output", 5), "has no dtype"),
         (line("Torch_add_1_forward_output", [1.0] * 5), "list of up to 4 statistics"),
-        (line("Torch_add_1_forward_output", ["much"]), "a statistic that is no number"),
-        (line("Torch_add_1_forward_output", [10**400]), "which is no number"),
+        (line("Torch_add_1_forward_output", ["much"]), "a statistic that is not a number"),
+        (line("Torch_add_1_forward_output", [10**400]), "which is not a number"),
         (line("Torch_add_1_forward_output", shape="[]"), "a shape that is not a list of integers"),
         (line("Torch_add_1_forward_output\ud800"), "line 2 is not a line of ptdbg_ascend"),
     ],

@@ -208,8 +208,8 @@ def test_files_that_are_no_part_of_the_value_are_told(tmp_path: Path) -> None:
     _, tensors, summary = one(tmp_path)
     assert [row["data_name"] for row in tensors] == ["a.0.npy", "b.npy"]
     assert summary.notes[:2] == [
-        "left out, as it is no part of a.0.debug: a/step0/rank0/a.1.npy",
-        "left out, as it is no part of b.2.debug: b/step0/rank0/micro_step2/b.0.npy",
+        "left out, as it is not a part of a.0.debug: a/step0/rank0/a.1.npy",
+        "left out, as it is not a part of b.2.debug: b/step0/rank0/micro_step2/b.0.npy",
     ]
 
 

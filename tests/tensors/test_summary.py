@@ -172,6 +172,6 @@ def test_a_library_that_cannot_be_loaded_is_none(tmp_path: Any, monkeypatch: pyt
     native._library.cache_clear()
     try:
         assert native.function("lakeprobe_summary") is None
-        assert native.state() == "not there: install lakeprobe again where there is a C compiler"
+        assert native.state() == "missing: install lakeprobe again where there is a C compiler"
     finally:
         native._library.cache_clear()

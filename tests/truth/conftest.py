@@ -1,4 +1,4 @@
-"""The benchmark of accuracy is no part of the package: it is imported from the checkout, and tested only there."""
+"""The benchmark of accuracy is not a part of the package: it is imported from the checkout, and tested only there."""
 
 import sys
 from pathlib import Path

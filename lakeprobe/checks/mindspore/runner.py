@@ -101,7 +101,7 @@ class Runner:
             if not _NO_REFERENCE.match(str(error)):
                 raise
             raise CannotRunError(
-                "MindSpore has no reference in higher precision: it is not there in float64"
+                "MindSpore has no reference in higher precision: it lacks the op in float64"
             ) from error
         is_same = all(device[key].tobytes() == again[key].tobytes() for key in device if key in exact)
         return list(_outcomes(call, device, is_same, exact, moved))
@@ -123,7 +123,7 @@ def _perturbed(
     if mode not in ("no_change", "to_cpu"):
         inputs, moved = changes.changed(arrays, mode)
         if not moved:
-            yield Perturbed(mode, problem="no input is changed by it")
+            yield Perturbed(mode, problem="it changes no input")
             return
     if mode == "to_cpu":
         raised = {slot: _raised(array) for slot, array in arrays.items()}
@@ -142,12 +142,12 @@ def _perturbed(
 
 def _find(call: Call) -> Callable[..., Any]:
     if call.api_type == "Jit":
-        raise CannotRunError("it is a program that jit compiled and no op; without jit its ops are recorded")
+        raise CannotRunError("it is a program that jit compiled, not an op; without jit its ops are recorded")
     if call.api_type == "Primitive":
         return _primitive(call.api.rpartition(".")[2], call.attributes)
     holder = _HOLDERS.get(call.api_type)
     if holder is None:
-        raise CannotRunError(f"{call.api_type} is no namespace of MindSpore's ops that can be run")
+        raise CannotRunError(f"{call.api_type} is not a namespace of MindSpore's ops that can be run")
     if not _NAME.fullmatch(call.api) or call.api in _REFUSED:
         raise CannotRunError(f"{call.api_type}.{call.api} is not run")
     function = holder
@@ -156,7 +156,7 @@ def _find(call: Call) -> Callable[..., Any]:
     if function is None:
         raise CannotRunError(f"MindSpore {mindspore.__version__} has no {call.api_type}.{call.api}")
     if not callable(function) or isinstance(function, type):
-        raise CannotRunError(f"{call.api_type}.{call.api} is no op")
+        raise CannotRunError(f"{call.api_type}.{call.api} is not an op")
     found: Callable[..., Any] = function
     return found
 

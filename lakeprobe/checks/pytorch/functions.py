@@ -40,7 +40,7 @@ NOT_RUN = {
 
 
 def find(api_type: str, api: str) -> Callable[..., Any]:
-    """The function of an op. Raises CannotRunError for one that this torch lacks, and for what is no op."""
+    """The function of an op. Raises CannotRunError for one that this torch lacks, and for what is not an op."""
     if api_type in NOT_RUN:
         raise CannotRunError(NOT_RUN[api_type])
     if not _NAME.fullmatch(api) or api.rpartition(".")[2] in NO_OPS:
@@ -51,7 +51,7 @@ def find(api_type: str, api: str) -> Callable[..., Any]:
         return _aten(api)
     holder = _HOLDERS.get(api_type)
     if holder is None:
-        raise CannotRunError(f"{api_type} is no namespace of PyTorch's ops")
+        raise CannotRunError(f"{api_type} is not a namespace of PyTorch's ops")
     function = holder
     for part in api.split("."):
         function = getattr(function, part, None)
@@ -60,7 +60,7 @@ def find(api_type: str, api: str) -> Callable[..., Any]:
     if function is None:
         raise CannotRunError(f"torch {torch.__version__} has no {api_type}.{api}")
     if not callable(function) or isinstance(function, (type, ModuleType)) or not _is_op(api_type, api):
-        raise CannotRunError(f"{api_type}.{api} is no op")
+        raise CannotRunError(f"{api_type}.{api} is not an op")
     found: Callable[..., Any] = function
     return found
 

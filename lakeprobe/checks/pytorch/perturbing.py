@@ -22,7 +22,7 @@ def perturb(plan: Plan, device: torch.device, modes: Sequence[str]) -> Iterator[
     for mode in modes:
         changed, size = _changed(plan, device, mode)
         if changed is None:
-            yield Perturbed(mode, problem="no input is changed by it")
+            yield Perturbed(mode, problem="it changes no input")
             continue
         for direction in ("forward", "backward"):
             for slot, result in plain.of(direction).items():

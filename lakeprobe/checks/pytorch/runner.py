@@ -185,7 +185,7 @@ def _is_small(array: Array) -> bool:
 
 
 def _value(leaf: Leaf) -> Any:
-    """The value of a leaf that is no tensor, with dtypes and devices as torch has them."""
+    """The value of a leaf that is not a tensor, with dtypes and devices as torch has them."""
     if leaf.type == "torch.dtype":
         dtype = dtype_of(str(leaf.value))
         if dtype is None:
@@ -438,7 +438,7 @@ def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _gradient_slots(outputs: dict[str, torch.Tensor], leaves: dict[str, torch.Tensor]) -> tuple[str | None, ...]:
-    """The input that each recorded gradient belongs to; None for one that is no input's whole gradient.
+    """The input that each recorded gradient belongs to; None for one that is not an input's whole gradient.
 
     What is recorded are the gradients of the last node. An op of several nodes, such as softsign, may use an input in
     an earlier node too, and then the last one gives a part of its gradient.
@@ -484,7 +484,7 @@ def _same(first: Results, second: Results) -> bool:
 
 
 def _spread(wide: Array, moved: list[Array | None]) -> Array | None:
-    """The root mean square of how far the reference moved; None for what is no number."""
+    """The root mean square of how far the reference moved; None for what is not a number."""
     others = [other for other in moved if other is not None and other.shape == wide.shape]
     if wide.dtype.kind not in "fc" or not others:
         return None

@@ -17,7 +17,7 @@ class CannotTryError(Exception):
 Found = TypeVar("Found")
 FAILURES = (CannotTryError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 """What a trial may raise: an op raises these for inputs that it does not take."""
-UNCHANGED = "no input is changed by it"
+UNCHANGED = "it changes no input"
 DRAWS = "it draws random numbers, others in another precision"
 REFUSED = "the op refused the changed inputs"
 

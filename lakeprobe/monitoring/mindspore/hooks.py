@@ -112,8 +112,8 @@ class Hooks:
     def _watch(self, optimizer: Any, guard: Guard, ended: Callable[[], None]) -> None:
         if not optimizers.is_optimizer(optimizer):
             raise UsageError(
-                f"monitor: {type(optimizer).__name__} is no optimizer of MindSpore; give one, such as nn.Adam, or None "
-                "and call before_step(gradients) and step()"
+                f"monitor: {type(optimizer).__name__} is not an optimizer of MindSpore; give one, such as nn.Adam, "
+                "or None and call before_step(gradients) and step()"
             )
 
         def before(_: Any, arguments: tuple[Any, ...]) -> None:

@@ -145,7 +145,9 @@ class Hooks:
             for each in several:
                 if not hasattr(each, "register_step_pre_hook"):
                     kind = type(each).__name__
-                    raise UsageError(f"monitor: a list of optimizers has an item of type {kind}, which is no optimizer")
+                    raise UsageError(
+                        f"monitor: a list of optimizers has an item of type {kind}, which is not an optimizer"
+                    )
             for each in several:
                 self._keep(each.register_step_pre_hook(_ahead(before_update)))
             self._keep(several[-1].register_step_post_hook(lambda *_: after_update()))

@@ -2,7 +2,7 @@
 -- grain: one op of parameter gradients of one unit of golden
 -- parameters: $golden; the views ops and tensors, the tables drift_units and drift_leaves
 -- A parameter's gradient is a sum over these inputs. If that sum is 0 in exact arithmetic (the bias of a key
--- projection), only rounding remains, which is no measure of its own error.
+-- projection), only rounding remains, which is not a measure of its own error.
 WITH
     gradients AS (
         SELECT DISTINCT step, rank, op FROM drift_leaves WHERE run = $golden AND role = 'parameters_grad'

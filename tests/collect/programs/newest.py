@@ -15,7 +15,7 @@ from torch.utils import data
 
 
 class Steps(torch.autograd.Function):
-    """Its forward gives a tensor, a number and a text; its backward gives None for what is no tensor."""
+    """Its forward gives a tensor, a number and a text; its backward gives None for what is not a tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: float, name: str) -> tuple[Tensor, float, str]:

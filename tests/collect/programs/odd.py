@@ -109,7 +109,7 @@ PROGRAMS |= {
         lambda y: Found(y, (None, "text", 10**40, {1, 2}, range(3), b"\xff", 1j, y.device, y.dtype, np.float32(2))),
         lambda found: found.y,
     ),
-    "a result by keys that are no text": lambda: returning(
+    "a result by keys that are not text": lambda: returning(
         lambda y: Kept(y, {1: y * 2, (2, 3): y * 3, None: [y]}), lambda kept: kept.y + kept.by_number[1]
     ),
     "a result that contains itself": lambda: returning(entangled, lambda found: found[0][0]),
