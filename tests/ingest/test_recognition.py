@@ -202,7 +202,7 @@ def test_the_page_names_every_format() -> None:
 def test_a_table_is_no_side_of_a_comparison(zoo: Path, tmp_path: Path) -> None:
     with (
         lakeprobe.open(tmp_path / "lake", create=True) as lake,
-        pytest.raises(DumpError, match="no file of a known format"),
+        pytest.raises(DumpError, match="not a file of a known format"),
     ):
         lake.compare(zoo / "compare_result_20260101120000.csv", zoo / "plain")
 
