@@ -72,7 +72,7 @@ def _unlike_layers(
         for key, order in weights.items():
             if order != usual:
                 found[key] = (
-                    f"weight shards along {axes[number].name} are interleaved differently than those of other layers: "
+                    f"weight shards along {axes[number].name} are interleaved differently from those of other layers: "
                     f"they lie {_words(order)}, and those {_words(usual)}"
                 )
     return found

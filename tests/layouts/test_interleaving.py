@@ -37,22 +37,22 @@ def test_blocks_that_fit_what_is_taken_apart_are_no_contradiction(order, parts):
 
 
 def test_one_part_after_the_other_contradicts_a_split_in_three():
-    told = found((1, 1))
-    assert told[CHUNK, "input.0"] == (
+    problems = found((1, 1))
+    assert problems[CHUNK, "input.0"] == (
         "shards along tp are interleaved differently: they lie one after the other, "
         "and Tensor.chunk.0.forward splits each rank's into 8, 8, 8"
     )
-    assert told[LINEAR.format(0), "parameters.weight"].startswith("weight shards along tp are interleaved differently")
-    assert (LINEAR.format(1), "parameters.weight") not in told
+    assert problems[LINEAR.format(0), "parameters.weight"].startswith("weight shards along tp are interleaved differently")
+    assert (LINEAR.format(1), "parameters.weight") not in problems
 
 
 def test_a_layer_that_lies_otherwise_than_the_others_is_named():
-    told = found((3, 1))
-    assert told == {
+    problems = found((3, 1))
+    assert problems == {
         (
             LINEAR.format(1),
             "parameters.weight",
-        ): "weight shards along tp are interleaved differently than those of other "
+        ): "weight shards along tp are interleaved differently from those of other "
         "layers: they lie one after the other, and those in 3 blocks"
     }
 

@@ -106,7 +106,7 @@ def test_what_is_left_has_its_reason(tmp_path: Path, sides: tuple[Path, Path]) -
     ended = {row["target_name"]: (row["outcome"], row["messages"]) for row in rows if row["target_name"]}
     assert ended["Primitive.reshape.Reshape.0.forward.output.0"][0] == "structure"
     assert ended["Primitive.matmul.MatMul.0.forward.output.0"][0] == "inside"
-    masked = "inside: masked with -1e+09 here and with -inf there, and equal but for that"
+    masked = "inside: masked with -1e+09 on this side and with -inf on the other, and otherwise equal"
     assert ended["Functional.softmax.0.forward.input.0"] == ("inside", [masked])
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         kept = lake.sql("SELECT row, confidence, reason FROM pairs ORDER BY row").fetchall()

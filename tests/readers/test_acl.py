@@ -325,11 +325,11 @@ def test_unknown_fields_are_passed_over() -> None:
         (b"\x0a", "cut off"),
         (b"\x0a\x05abc", "cut off"),
         (b"\x0a" + b"\xff" * 9 + b"\x01", "cut off"),
-        (b"\x10" + b"\xff" * 10, "no protobuf"),
-        (b"\x00\x01", "no protobuf"),
-        (b"\x0b", "no protobuf"),
-        (b"\x0f", "no protobuf"),
-        (varint(1 << 40) + b"\x01", "no protobuf"),
+        (b"\x10" + b"\xff" * 10, "not a protobuf"),
+        (b"\x00\x01", "not a protobuf"),
+        (b"\x0b", "not a protobuf"),
+        (b"\x0f", "not a protobuf"),
+        (varint(1 << 40) + b"\x01", "not a protobuf"),
         (b"\x0d\x01", "cut off"),
         (data(1, b"\xff"), "UTF-8"),
         (number(4, 3), "number where a message"),
@@ -567,7 +567,7 @@ def test_a_mapping_that_cannot_be_read(tmp_path: Path, mapping: bytes) -> None:
 def test_a_mapping_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acl, "_LARGEST_MAPPING", 4)
     written(tmp_path, {"123": WHOLE, "mapping.csv": b"123,456"})
-    with pytest.raises(DumpError, match="no mapping of file names"):
+    with pytest.raises(DumpError, match="not a mapping of file names"):
         found(tmp_path)
 
 

@@ -327,8 +327,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     summary, ops, _ = read(tmp_path)
     assert len(ops) == 1
     assert summary.notes == [
-        "2 other files were not read as kernels' tensors, Add.a.json for one",
-        "1 files that mapping.csv names are missing, lost.npy for one",
+        "2 other files were not read as kernels' tensors, for example Add.a.json",
+        "1 files that mapping.csv names are missing, for example lost.npy",
     ]
 
 
