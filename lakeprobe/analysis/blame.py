@@ -6,7 +6,8 @@ one after the other, and searches the path from the cause to the loss.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, keep, keep_shared, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
@@ -30,13 +31,9 @@ _Node = tuple[int, int]
 """A rank, and the place of an op on it."""
 
 
-@dataclass(frozen=True)
-class _Edge:
-    """How a difference reached an op: the earlier op, how that is known, and the meeting of ranks that carried it."""
-
-    origin: _Node
-    how: str
-    meeting: str | None
+_Edge = tuple[int, int, int, int, str, str | None]
+"""How a difference reached an op: rank and place of the op, those of the earlier op, how that is known, and the meeting
+of ranks that carried it."""
 
 
 _COST_OF_GUESS = 1000
@@ -95,7 +92,7 @@ def blame(
         keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None
         _keep_repeat(stages, comparison, repeated)
-        keep(stages, "leaf_errors", "leaf_errors", {"comparison": name})
+        keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": name})
         chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
         covered = coverage_of(comparison, outcomes_in_lake(stages, name), () if step is None else (step,))
         return _answer(connection, stages, comparison, chosen, most, covered)
@@ -120,7 +117,7 @@ def _keep_repeat(
     if repeat is None:
         keep(stages, "repeat_errors", "blame/no_repeat")
         return
-    keep(stages, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
+    keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
     keep_units(stages, comparison)
     keep(stages, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
 
@@ -283,25 +280,30 @@ def _ranks_between(cause: int, end: int, sources: dict[int, int]) -> list[int]:
     return sorted({cause, *ranks})
 
 
-def _edges(stages: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> dict[_Node, list[_Edge]]:
-    """Return for each op of `ranks` that differs the ops that may have passed the difference on, the largest first."""
+def _edges(stages: duckdb.DuckDBPyConnection, comparison: str, ranks: list[int]) -> list[_Edge]:
+    """Return the edges of the ops of `ranks` that differ, in the order of the ops, the largest error of each first."""
     keep(stages, "blame_edges", "blame/edges", {"comparison": comparison, "ranks": ranks})
-    edges: dict[_Node, list[_Edge]] = defaultdict(list)
-    rows = stages.execute(
+    return stages.execute(
         "SELECT rank, seq, from_rank, from_seq, how, meeting FROM blame_edges "
         "ORDER BY rank, seq, error DESC, from_rank, from_seq DESC"
     ).fetchall()
-    for rank, seq, from_rank, from_seq, how, meeting in rows:
-        edges[rank, seq].append(_Edge((from_rank, from_seq), how, meeting))
-    return edges
 
 
-def _walk(edges: dict[_Node, list[_Edge]], cause: _Node, end: _Node) -> list[_Hop]:
+def _edges_of(edges: list[_Edge], node: _Node) -> Iterator[tuple[_Node, str, str | None]]:
+    """Yield the earlier ops that may have passed the difference on to `node`. A path meets few of all ops."""
+    for at in range(bisect_left(edges, node), len(edges)):
+        rank, seq, from_rank, from_seq, how, meeting = edges[at]
+        if (rank, seq) != node:
+            return
+        yield (from_rank, from_seq), how, meeting
+
+
+def _walk(edges: list[_Edge], cause: _Node, end: _Node) -> list[_Hop]:
     """Return the shortest path from `cause` to `end` (Dijkstra, backwards) with the fewest guessed hops.
 
     Returns no path if more than half of it would be guessed.
     """
-    steps: dict[_Node, tuple[_Node, _Edge]] = {}
+    steps: dict[_Node, tuple[_Node, str, str | None]] = {}
     costs = {end: 0}
     queue = [(0, end)]
     while queue:
@@ -310,22 +312,22 @@ def _walk(edges: dict[_Node, list[_Edge]], cause: _Node, end: _Node) -> list[_Ho
             return _hops(cause, end, steps)
         if cost > costs[node]:
             continue
-        for edge in edges.get(node, []):
-            is_before_cause = edge.origin[0] == cause[0] and edge.origin[1] < cause[1]
-            total = cost + (_COST_OF_GUESS if edge.how == "order" else 1)
-            if not is_before_cause and total < costs.get(edge.origin, _COST_OF_GUESS**3):
-                costs[edge.origin] = total
-                steps[edge.origin] = (node, edge)
-                heappush(queue, (total, edge.origin))
+        for origin, how, meeting in _edges_of(edges, node):
+            is_before_cause = origin[0] == cause[0] and origin[1] < cause[1]
+            total = cost + (_COST_OF_GUESS if how == "order" else 1)
+            if not is_before_cause and total < costs.get(origin, _COST_OF_GUESS**3):
+                costs[origin] = total
+                steps[origin] = (node, how, meeting)
+                heappush(queue, (total, origin))
     return []
 
 
-def _hops(cause: _Node, end: _Node, steps: dict[_Node, tuple[_Node, _Edge]]) -> list[_Hop]:
+def _hops(cause: _Node, end: _Node, steps: dict[_Node, tuple[_Node, str, str | None]]) -> list[_Hop]:
     hops: list[_Hop] = [(cause, None, None, None)]
     node = cause
     while node != end:
-        node, edge = steps[node]
-        crossed = edge.origin[0] != node[0]
-        hops.append((node, edge.how, edge.origin[0] if crossed else None, edge.meeting))
+        origin = node
+        node, how, meeting = steps[origin]
+        hops.append((node, how, origin[0] if origin[0] != node[0] else None, meeting))
     guesses = sum(how == "order" for _, how, _, _ in hops)
     return hops if guesses * 2 <= len(hops) else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import answer, check_steps, keep, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, is_made, keep, set_thresholds, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.errors import UsageError
 
@@ -76,16 +76,17 @@ def overflow(
         check_steps(stages, run, steps)
         if golden is not None:
             check_steps(stages, golden, steps)
-        _judge_leaves(stages, run, golden, comparison)
-        keep(stages, "overflow_jumps", "overflow/jumps", {"run": run})
-        keep(stages, "overflow_levels", "overflow/levels")
-        keep(stages, "overflow_handed_on", "overflow/handed_on")
-        keep(stages, "overflow_holders", "overflow/holders", {"run": run})
-        keep(stages, "overflow_origins", "overflow/origins", {"run": run})
-        keep(stages, "overflow_advice", "overflow/advice")
-        keep(stages, "overflow_blind", "overflow/blind", {"run": run})
         bound = _ALL if most is None else most
-        keep(stages, "overflow_births", "overflow/births", {"run": run, "most": bound})
+        if keep_levels(stages, run, golden, comparison):
+            keep(stages, "overflow_handed_on", "overflow/handed_on")
+            keep(stages, "overflow_holders", "overflow/holders", {"run": run})
+            keep(stages, "overflow_origins", "overflow/origins", {"run": run})
+            keep(stages, "overflow_advice", "overflow/advice")
+            keep(stages, "overflow_births", "overflow/births", {"run": run, "most": bound})
+        else:
+            keep(stages, "overflow_origins", "overflow/no_origins")
+            keep(stages, "overflow_births", "overflow/no_births")
+        keep(stages, "overflow_blind", "overflow/blind", {"run": run})
         return Overflow(
             run=run,
             golden=golden if golden is not None else comparison,
@@ -96,16 +97,40 @@ def overflow(
         )
 
 
-def _judge_leaves(stages: duckdb.DuckDBPyConnection, run: str, golden: str | None, comparison: str | None) -> None:
-    """Create overflow_judged: the leaves that are not finite, each with the reason if it is expected."""
+def keep_levels(
+    stages: duckdb.DuckDBPyConnection, run: str, golden: str | None = None, comparison: str | None = None
+) -> bool:
+    """Create overflow_levels, the ops of `run` with NaN or inf. Returns whether there is any NaN or inf.
+
+    A norm that jumps has a level only where there are some, so a clean run, as most are, needs no other stage.
+    """
+    if not is_made(stages, "overflow_levels", (run, golden, comparison)):
+        _keep_leaves(stages, run)
+        if _has_leaves(stages):
+            _judge_leaves(stages, run, golden, comparison)
+            keep(stages, "overflow_jumps", "overflow/jumps", {"run": run})
+            keep(stages, "overflow_levels", "overflow/levels")
+        else:
+            keep(stages, "overflow_levels", "overflow/no_levels")
+    return _has_leaves(stages)
+
+
+def _has_leaves(stages: duckdb.DuckDBPyConnection) -> bool:
+    return bool(stages.execute("FROM overflow_leaves LIMIT 1").fetchall())
+
+
+def _keep_leaves(stages: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create overflow_leaves: the leaves of `run` that are not finite."""
     for macro in ("kinds", "leaf_words"):
         stages.execute(resources.sql(f"analysis/overflow/{macro}"))
+    keep(stages, "overflow_leaves", "overflow/leaves", {"run": run})
+
+
+def _judge_leaves(stages: duckdb.DuckDBPyConnection, run: str, golden: str | None, comparison: str | None) -> None:
+    """Create overflow_judged: the leaves that are not finite, each with the reason if it is expected."""
     keep(stages, "overflow_ignored", "overflow/ignored")
     keep(stages, "overflow_fillers", "overflow/fillers")
-    keep(stages, "overflow_leaves", "overflow/leaves", {"run": run})
-    # a clean run passes nothing on: None skips the most expensive stage
-    [(is_clean,)] = stages.execute("SELECT count(*) = 0 FROM overflow_leaves").fetchall()
-    keep_transfers(stages, None if is_clean else run, "overflow_transfers")
+    keep_transfers(stages, run)
     if comparison is not None:
         keep(stages, "overflow_golden", "overflow/golden_comparison", {"comparison": comparison})
     elif golden is not None:

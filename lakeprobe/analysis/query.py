@@ -1,14 +1,16 @@
 """Runs the SQL of an analysis: stages, which later stages read, and answers.
 
 Stages are temporary tables on a separate connection. They hide no comparison or table of the user's connection that has
-the same name, and no table of the user's hides a view of the lake from them.
+the same name, and no table of the user's hides a view of the lake from them. A command of several analyses runs them on
+one such connection, where what more than one of them needs is made once (`is_made`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from lakeprobe import resources
 from lakeprobe.errors import UsageError, unknown
@@ -20,6 +22,9 @@ from lakeprobe.resources import quote_identifier
 if TYPE_CHECKING:
     import duckdb
 
+_made: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, Hashable]] = WeakKeyDictionary()
+"""The connections with stages, each with the tables that analyses share there, and what these are of."""
+
 
 @contextmanager
 def stage_connection(
@@ -30,10 +35,16 @@ def stage_connection(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a separate connection with the views of `connection`. The stages of the analysis end with it.
 
+    A `connection` with stages is yielded as it is, if nothing is limited: then analyses share them.
+
     If `steps` of a comparison are given, its views have only these, and views of runs only `run_steps`. With `ranks`
     views of both have only these. So no stage reads the files of another step or rank.
     """
+    if connection in _made and not (run_steps or steps or ranks):
+        yield connection
+        return
     with interruptible(connection.cursor()) as stages:
+        _made[stages] = {}
         keep_footers(stages)
         views.share(connection, stages)
         _limit(stages, views.OF_UNITS, {"step": run_steps, "rank": ranks})
@@ -68,6 +79,22 @@ def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: M
     query = resources.sql(f"analysis/{file}")
     statement = f"CREATE OR REPLACE TEMP TABLE {quote_identifier(table)} AS {query}"
     stages.execute(parsed(stages, statement), parameters)
+
+
+def is_made(stages: duckdb.DuckDBPyConnection, table: str, of: Hashable) -> bool:
+    """Return whether an earlier analysis made the stage `table` `of` the same. If not, the caller makes it now."""
+    made = _made.get(stages, {})
+    is_there = made.get(table) == of
+    made[table] = of
+    return is_there
+
+
+def keep_shared(
+    stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Hashable]
+) -> None:
+    """Create `table` as `keep` does, once for all analyses on the connection. It reads nothing but views of the lake."""
+    if not is_made(stages, table, tuple(parameters.items())):
+        keep(stages, table, file, parameters)
 
 
 def set_thresholds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
-from lakeprobe.analysis.query import keep
+from lakeprobe.analysis.query import is_made, keep
 from lakeprobe.resources import file_pattern, quote_text
 
 if TYPE_CHECKING:
@@ -21,15 +21,17 @@ _STAGES = (
 """The stages after transfer_calls, and those of them that read the tables of the run."""
 
 
-def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str | None, table: str = "transfers") -> None:
-    """Create the temporary table `table`: a row per collective call, send and receive of `run`; empty if it is None."""
-    if run is None or not _keep_calls(stages, run):
-        keep(stages, table, "communication/no_transfers")
+def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create the temporary table transfers: a row per collective call, send and receive of `run`."""
+    if is_made(stages, "transfers", run):
+        return
+    if not _keep_calls(stages, run):
+        keep(stages, "transfers", "communication/no_transfers")
         return
     for stage in _STAGES:
         parameters = {"run": run} if stage in _OF_RUN else None
         keep(stages, f"transfer_{stage}", f"communication/transfer_{stage}", parameters)
-    keep(stages, table, "communication/transfers")
+    keep(stages, "transfers", "communication/transfers")
 
 
 def _keep_calls(stages: duckdb.DuckDBPyConnection, run: str) -> bool:

@@ -9,8 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeprobe.analysis.query import stage_connection
 from lakeprobe.view.answer import answer
-from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judged, records
+from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judge, records
 from lakeprobe.view.page import BINS, html
 from lakeprobe.view.tree import Tree, tree_of
 
@@ -39,17 +40,19 @@ class Cell:
 
 def page_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, most: int) -> Cell:
     """Return the page of `subject` in a frame below its answer in plain HTML."""
-    page = escape(html(connection, lake, subject, most), quote=True)
+    with stage_connection(connection) as stages:
+        said = answer(stages, lake, subject)
+        page = escape(html(stages, subject, said, most), quote=True)
     frame = f'<iframe sandbox="allow-scripts" style="width:100%;height:900px;border:0" srcdoc="{page}"></iframe>'
-    return Cell(_answer(answer(connection, lake, subject)) + frame)
+    return Cell(_answer(said) + frame)
 
 
 def tree_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Cell:
     """Return the tree of modules of the unit that matters, open at the cause, with the level of each."""
-    said = answer(connection, lake, subject)
-    unit = _unit(subject, said)
-    step, rank, golden_step, golden_rank = unit
-    with judged(connection, subject) as stages:
+    with stage_connection(connection) as stages:
+        said = answer(stages, lake, subject)
+        judge(stages, subject)
+        step, rank, golden_step, golden_rank = _unit(subject, said)
         asked = {"target": subject.target, "golden": subject.golden or "", "step": step, "rank": rank}
         rows = records(stages, "nodes", asked | {"golden_step": golden_step, "golden_rank": golden_rank})
         stacks = records(stages, "stacks", {"run": subject.target, "step": step, "rank": rank})
@@ -60,9 +63,10 @@ def tree_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subjec
 
 def flow_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Cell:
     """Return the error (of a run: the largest magnitude) along the program of the unit that matters, as SVG."""
-    said = answer(connection, lake, subject)
-    step, rank, *_ = _unit(subject, said)
-    with judged(connection, subject) as stages:
+    with stage_connection(connection) as stages:
+        said = answer(stages, lake, subject)
+        judge(stages, subject)
+        step, rank, *_ = _unit(subject, said)
         profile = [
             row for row in records(stages, "profiles", {"bins": BINS}) if (row["step"], row["rank"]) == (step, rank)
         ]

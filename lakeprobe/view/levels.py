@@ -1,16 +1,15 @@
-"""Judges the rows of a comparison or a run for a view of it: tables on a separate connection."""
+"""Judges the rows of a comparison or a run for a view of it: tables on the connection of its analyses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
-from lakeprobe.analysis.query import keep, stage_connection
+from lakeprobe.analysis.query import keep, keep_shared, set_thresholds
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout
@@ -65,19 +64,16 @@ def subject(lake: Path, name: str, steps: Sequence[int] = (), ranks: Sequence[in
     return Subject(name, target, comparison, tuple(sorted(chosen)))
 
 
-@contextmanager
-def judged(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection with the tables view_levels and view_ops of `subject` (sql/view/levels.sql, op_levels.sql)."""
-    with stage_connection(connection) as stages:
-        if subject.comparison is None:
-            overflows = overflowing.overflow(connection, subject.name).ops.project("step, rank, seq").to_arrow_table()
-            stages.register("view_overflows", overflows)
-            keep(stages, "view_levels", "../view/run_levels", {"run": subject.name})
-        else:
-            keep(stages, "leaf_errors", "leaf_errors", {"comparison": subject.name})
-            keep(stages, "view_levels", "../view/levels", {"comparison": subject.name})
-        keep(stages, "view_ops", "../view/op_levels")
-        yield stages
+def judge(stages: duckdb.DuckDBPyConnection, subject: Subject) -> None:
+    """Create the tables view_levels and view_ops of `subject` (sql/view/levels.sql, op_levels.sql)."""
+    if subject.comparison is None:
+        set_thresholds(stages)
+        overflowing.keep_levels(stages, subject.name)
+        keep(stages, "view_levels", "../view/run_levels", {"run": subject.name})
+    else:
+        keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": subject.name})
+        keep(stages, "view_levels", "../view/levels", {"comparison": subject.name})
+    keep(stages, "view_ops", "../view/op_levels")
 
 
 def records(connection: duckdb.DuckDBPyConnection, file: str, parameters: Record | None = None) -> list[Record]:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from lakeprobe.analysis.query import stage_connection
 from lakeprobe.lake.unit import sound
 from lakeprobe.system.files import draft
 from lakeprobe.version import __version__
 from lakeprobe.view.answer import answer, plain
 from lakeprobe.view.columns import Texts, floats, integers, packed
-from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judged, records
+from lakeprobe.view.levels import LEVELS, RUN_LEVELS, Record, Subject, judge, records
 from lakeprobe.view.unit import packed_unit
 from lakeprobe.work import Progress
 
@@ -53,8 +54,9 @@ def write(
     With `all_units`, each other unit gets a page in the folder STEM_pages beside it; the page itself is written last.
     `connection` has the views of `lake`. Raises OSError.
     """
-    said = answer(connection, lake, subject)
-    with judged(connection, subject) as stages:
+    with stage_connection(connection) as stages:
+        said = answer(stages, lake, subject)
+        judge(stages, subject)
         chosen = _chosen(subject, said, records(stages, "units"), most)
         overview = _overview(stages, subject, said)
         others = {
@@ -73,12 +75,11 @@ def write(
         _write_draft(path, _page(stages, subject, overview, chosen, places, path.parent))
 
 
-def html(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, most: int = MOST_UNITS) -> str:
-    """Return the page of `subject`."""
-    said = answer(connection, lake, subject)
-    with judged(connection, subject) as stages:
-        chosen = _chosen(subject, said, records(stages, "units"), most)
-        return _page(stages, subject, _overview(stages, subject, said), chosen, {}, Path())
+def html(stages: duckdb.DuckDBPyConnection, subject: Subject, said: Record, most: int = MOST_UNITS) -> str:
+    """Return the page of `subject`, whose answer is `said`."""
+    judge(stages, subject)
+    chosen = _chosen(subject, said, records(stages, "units"), most)
+    return _page(stages, subject, _overview(stages, subject, said), chosen, {}, Path())
 
 
 def _write_draft(path: Path, page: str) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis.query import stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.lake.comparison import ComparedUnit
 from lakeprobe.lake.connection import columns_of
@@ -25,7 +26,7 @@ from lakeprobe.reports import table
 from lakeprobe.reports.blame_text import records as rows_of
 from lakeprobe.system.files import draft
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
-from lakeprobe.view.levels import Record, Subject, judged, records
+from lakeprobe.view.levels import Record, Subject, judge, records
 from lakeprobe.work import Progress
 
 if TYPE_CHECKING:
@@ -108,12 +109,13 @@ def write(
 
     Raises OSError, and sqlite3.Error if the file cannot be written.
     """
-    with draft(path) as hidden, closing(sqlite3.connect(hidden)) as database, judged(connection, subject) as stages:
+    with draft(path) as hidden, closing(sqlite3.connect(hidden)) as database, stage_connection(connection) as stages:
+        judge(stages, subject)
         database.execute("PRAGMA synchronous = OFF")  # a draft: nobody reads it before it is whole
         for name, columns in (("nodes", _NODE_COLUMNS), ("config", _CONFIG_COLUMNS), ("stack", _STACK_COLUMNS)):
             database.execute(f"CREATE TABLE tb_{name} ({columns})")
         partners = {run: _partners(stages, run, subject) for run in (subject.target, subject.golden) if run}
-        overflows = _overflows(connection, subject)
+        overflows = _overflows(stages, subject)
         micro_steps = 1
         for done, unit in enumerate(subject.units):
             if progress:
@@ -278,9 +280,9 @@ def _flag(value: bool | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _overflows(connection: duckdb.DuckDBPyConnection, subject: Subject) -> dict[Place, str]:
+def _overflows(stages: duckdb.DuckDBPyConnection, subject: Subject) -> dict[Place, str]:
     name = subject.comparison.name if subject.comparison else None
-    found = overflowing.overflow(connection, subject.target, comparison=name)
+    found = overflowing.overflow(stages, subject.target, comparison=name)
     return {(row["step"], row["rank"], row["seq"]): row["level"] for row in rows_of(found.ops)}
 
 

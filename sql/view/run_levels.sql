@@ -1,6 +1,6 @@
 -- run_levels: how grave each leaf of a run is, and its magnitude, with the columns of levels.
 -- grain: one leaf of the run
--- parameters: $run; the view tensors, the table view_overflows
+-- parameters: $run; the view tensors, the table overflow_levels
 -- level: 7 NaN or inf of an op with an overflow level, 2 those that are meant (the -inf of a mask), 6 unreadable, 1 else
 -- error: the largest magnitude of an element; inf for NaN
 SELECT
@@ -26,7 +26,7 @@ SELECT
         ELSE greatest(abs(max), abs(min))
     END AS error
 FROM tensors
-LEFT JOIN view_overflows AS overflows
+LEFT JOIN (SELECT step, rank, seq FROM overflow_levels WHERE level IS NOT NULL) AS overflows
     ON overflows.step = tensors.step
     AND overflows.rank = tensors.rank
     AND overflows.seq = tensors.seq

@@ -1,12 +1,12 @@
 -- handed_on: the ops that received NaN or inf from other ranks.
 -- grain: one op of the receiving rank
--- parameters: none; the tables overflow_transfers, overflow_judged
+-- parameters: none; the tables transfers, overflow_judged
 -- A receive that was recorded before its data arrived does not show it; what the sender gave does.
 -- sources: the ranks that sent it; if the data has NaN or inf and the lake lacks members of the group, those members
 WITH
     given AS (
         SELECT step, rank, meeting, unnest(given) AS row
-        FROM overflow_transfers
+        FROM transfers
     ),
     bad_givers AS (
         SELECT given.step, given.meeting, list_sort(list(DISTINCT given.rank)) AS ranks
@@ -32,7 +32,7 @@ WITH
                     THEN list_filter(bad_givers.ranks, lambda giver: giver <> taker.rank)
                 WHEN bad_takers.seq IS NOT NULL AND len(taker.absent) > 0 THEN taker.absent
             END AS sources
-        FROM overflow_transfers AS taker
+        FROM transfers AS taker
         LEFT JOIN bad_givers ON bad_givers.step = taker.step AND bad_givers.meeting = taker.meeting
         LEFT JOIN bad_takers
             ON bad_takers.step = taker.step

@@ -1,7 +1,7 @@
 -- settled: the leaves with NaN or inf, each with the reason that excuses it, as far as the leaf itself shows one.
 -- grain: one leaf
 -- parameters: none; the tables overflow_leaves, overflow_golden, overflow_producers, overflow_ignored,
---   overflow_fillers, overflow_transfers
+--   overflow_fillers, transfers
 -- excuse: NULL if nothing excuses it yet; sql/analysis/overflow/deliberate.sql follows the values that such a leaf was
 --   made of. Similarity to a mask excuses no leaf that is finite in golden, and none that a recorded op output.
 WITH
@@ -10,9 +10,9 @@ WITH
         FROM overflow_leaves
         GROUP BY ALL
     ),
-    transfers AS (
+    calls AS (
         SELECT step, rank, seq, bool_or(overwritten) AS overwritten
-        FROM overflow_transfers
+        FROM transfers
         GROUP BY ALL
     )
 SELECT
@@ -33,12 +33,12 @@ SELECT
     END AS excuse
 FROM overflow_leaves AS leaf
 JOIN outputs USING (step, rank, seq)
-LEFT JOIN transfers USING (step, rank, seq)
+LEFT JOIN calls USING (step, rank, seq)
 LEFT JOIN overflow_producers AS producers USING (step, rank, row)
 LEFT JOIN overflow_golden AS golden USING (step, rank, row)
 LEFT JOIN overflow_fillers AS fillers ON fillers.name = leaf.name
 LEFT JOIN overflow_ignored AS ignored
     ON ignored.name IN (leaf.exact_name, leaf.name)
-    AND (NOT ignored.is_communication OR transfers.seq IS NOT NULL)
+    AND (NOT ignored.is_communication OR calls.seq IS NOT NULL)
     AND (ignored.role = 'input') = (leaf.side = 'in')
     AND (leaf.slot = ignored.slot OR starts_with(leaf.slot, ignored.slot || '.'))
