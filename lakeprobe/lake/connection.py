@@ -27,7 +27,7 @@ MACROS = (
     "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of", "noise_of",
     "compacted_rows", "gathered_rows", "batched_rows", "group_text", "is_root", "verification_of", "perturbation_of",
     "perturbation_status", "is_module", "is_normalisation", "is_sum", "is_product", "pre_check", "standard_status",
-    "is_recomputation", "place_after",
+    "is_recomputation", "place_after", "shift_unit",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 

@@ -363,17 +363,9 @@ WITH
     -- ‖t‖ - ‖g‖ is at most ‖t - g‖: where max and min stay, as in a row that a mask leaves one element, it tells more.
     -- Gradients are sums that cancel.
     norms AS (
-        SELECT number, max(abs(target_norm - golden_norm) / golden_norm) AS moved
+        SELECT number, max(abs(shift)) AS moved
         FROM noise_leaves
-        WHERE
-            is_paired
-            AND is_like
-            AND is_float
-            AND NOT is_input
-            AND phase = 'forward'
-            AND n > 1
-            AND golden_norm > 0
-            AND NOT is_masked
+        WHERE NOT is_input AND phase = 'forward' AND n > 1
         GROUP BY number
     ),
     found AS (

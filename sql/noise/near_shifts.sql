@@ -20,15 +20,11 @@ WITH
             l.n,
             l.golden_norm,
             l.rounding,
-            abs(l.target_norm - l.golden_norm) / l.golden_norm AS shift
+            abs(l.shift) AS shift
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
-            l.is_paired
-            AND l.is_like
-            AND l.is_float
-            AND l.golden_norm > 0
-            AND NOT l.is_masked
+            l.shift IS NOT NULL
             AND o.phase <> 'optimizer'
             AND o.direction <> 'parameters_grad'
             AND o.is_leaf

@@ -33,16 +33,11 @@ WITH
             l.golden_norm,
             l.rounding,
             l.spacing,
-            (l.target_norm - l.golden_norm) / l.golden_norm AS shift
+            l.shift
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
-            l.is_paired
-            AND l.is_like
-            AND l.is_float
-            AND l.golden_norm > 0
-            AND isfinite(l.target_norm / l.golden_norm)
-            AND NOT l.is_masked
+            l.shift IS NOT NULL
             AND l.role IN ('input', 'output')
             AND o.is_leaf
             AND o.phase <> 'optimizer'
@@ -206,13 +201,14 @@ FROM (
         row,
         shift,
         usual,
-        sqrt(
-            spread ** 2
-            + 4 * (cancelled * known_error) ** 2 / n
-            + (0.1 * (cancelled * abs(brought) + kept + abs(multiplied))) ** 2
-            + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
-            + replaced ** 2
-            + (2 * rounding) ** 2
+        shift_unit(
+            spread,
+            cancelled * known_error,
+            n,
+            0.1 * (cancelled * abs(brought) + kept + abs(multiplied)),
+            if(getvariable('is_first_step'), 0, 0.1) * error_in,
+            replaced,
+            rounding
         ) AS unit,
         abs(shift - usual) / unit / 2 - 1 AS score,
         members - 1 AS members,

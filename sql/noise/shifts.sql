@@ -29,19 +29,11 @@ WITH
             l.scatter,
             l.golden_norm,
             l.rounding,
-            if(
-                is_softmax AND NOT l.is_input AND l.golden_mean <> 0,
-                (l.target_mean - l.golden_mean) / l.golden_mean,
-                (l.target_norm - l.golden_norm) / l.golden_norm
-            ) AS shift
+            if(is_softmax AND NOT l.is_input AND l.golden_mean <> 0, (l.target_mean - l.golden_mean) / l.golden_mean, l.shift) AS shift
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
-            l.is_paired
-            AND l.is_like
-            AND l.is_float
-            AND l.golden_norm > 0
-            AND NOT l.is_masked
+            l.shift IS NOT NULL
             AND o.phase = 'forward'
             AND o.is_leaf
             AND o.op_kind <> 'module'
@@ -119,13 +111,14 @@ SELECT
     number,
     shift,
     usual,
-    sqrt(
-        spread ** 2
-        + 4 * greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)) ** 2 / least(n, n_in)
-        + (if(is_normalisation, 0.01, 0.1) * brought) ** 2
-        + (if(getvariable('is_first_step'), 0, 0.1) * error_in) ** 2
-        + replaced ** 2
-        + (2 * rounding) ** 2
+    shift_unit(
+        spread,
+        greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
+        least(n, n_in),
+        if(is_normalisation, 0.01, 0.1) * brought,
+        if(getvariable('is_first_step'), 0, 0.1) * error_in,
+        replaced,
+        rounding
     ) AS unit,
     abs(shift - usual) / unit / 2 - 1 AS score,
     members - 1 AS members,
