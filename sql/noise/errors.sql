@@ -5,6 +5,8 @@
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
 --   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
 --   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
+--   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless those are
+--   equal to the last bit.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
@@ -81,6 +83,7 @@ WITH
             leaves.is_like,
             leaves.is_masked,
             leaves.differs,
+            if(leaves.target_norm <> leaves.golden_norm OR leaves.target_mean <> leaves.golden_mean, leaves.rounding, 0) AS unseen,
             greatest(
                 leaves.taken,
                 if(
@@ -120,7 +123,8 @@ WITH
         SELECT
             given.number,
             max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
-            sqrt(ordered_sum((if(is_float, taken, NULL) * given.norm / outputs.norm) ** 2)) AS summed,
+            max(if(is_float AND is_like, unseen, 0)) AS unseen,
+            sqrt(ordered_sum((if(is_float, greatest(taken, unseen), NULL) * given.norm / outputs.norm) ** 2)) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
             max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude
         FROM given
@@ -178,7 +182,7 @@ WITH
                 if(
                     is_summable AND outputs.norm > 0 AND NOT outputs.is_masked AND is_sum(api),
                     summed,
-                    largest
+                    if(has_steps(api), greatest(largest, inputs.unseen), largest)
                 ),
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,

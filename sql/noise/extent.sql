@@ -4,7 +4,8 @@
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
 --   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
 --   pass only, in no value or type before, as one that is not trained; or both runs are of low precision, where a small
---   error is a few spacings. Then suspects decide what differs first.
+--   error is a few spacings, and either an op stands out or none errs by more than the coarsest chip rounds there. Then
+--   suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -38,7 +39,14 @@ WITH
     precision AS (
         SELECT
             coalesce(bool_or(target_dtype = golden_dtype AND is_low_precision(epsilon_of(target_dtype))), false)
-            AND (SELECT count(*) > 0 FROM noise_suspects) AS is_low
+            AND (
+                (SELECT count(*) > 0 FROM noise_suspects)
+                OR (
+                    SELECT coalesce(max(error) <= getvariable('coarsest_low'), false)
+                    FROM noise_leaves
+                    WHERE phase <> 'optimizer' AND op_is_leaf
+                )
+            ) AS is_low
         FROM paired
         WHERE target_dtype IS NOT NULL
     ),
