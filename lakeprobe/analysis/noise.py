@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import keep
+from lakeprobe.analysis.query import is_made, keep
 from lakeprobe.errors import unknown
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def keep_noise_ends(
 
     Raises UsageError for a noise that the lake does not have.
     """
+    if is_made(stages, "noise_ends", (comparison.name, noise, repeat and repeat.name, is_asked, also_bitwise)):
+        return
     keep_repeat_rows(stages, noise, repeat)
     units = [
         _numbers(unit) | {"is_rounding": unit.is_rounding}

@@ -117,7 +117,7 @@ def _leaves(
         by_target[target] if target is not None else by_golden.get(golden, -1)
         for target, golden in zip(targets, goldens, strict=True)
     ]
-    order = np.argsort(np.asarray(owners), kind="stable") if owners else np.array([], np.int64)
+    order = np.lexsort((table.column("row").to_numpy(), np.asarray(owners, np.int64)))
     columns: dict[str, Any] = {"leaf_node": integers(np.asarray(owners, np.int64)[order].tolist())}
     for name in _LEAF_TEXTS:
         columns[f"leaf_{name}"] = _numbered(table.column(name), texts)[order]

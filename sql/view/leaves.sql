@@ -1,7 +1,9 @@
 -- leaves: the inputs, parameters and outputs of one (step, rank), as both sides have them.
 -- grain: one row of the comparison
 -- parameters: $comparison, $step, $rank; the view results, the table view_levels
+-- in no order: view/unit.py sorts them by node and row
 SELECT
+    results.row,
     results.target_row,
     results.target_seq,
     results.golden_seq,
@@ -32,4 +34,3 @@ JOIN view_levels AS levels
     AND levels.rank = results.rank
     AND levels.row = results.row
 WHERE comparison = $comparison AND results.step = $step AND results.rank = $rank
-ORDER BY results.row

@@ -10,15 +10,11 @@ WITH
             tensors.seq,
             tensors.role IN ('input', 'parameters') AS is_input,
             ops.kind = 'module' AS is_module,
-            coalesce(
-                content,
-                digest,
-                if(
-                    max <> min OR norm IS NOT NULL AND max IS NULL,
-                    concat_ws(' ', max, min, norm, list_aggregate(shape, 'product')),
-                    NULL
-                )
-            ) AS value
+            CASE
+                WHEN content IS NOT NULL OR digest IS NOT NULL THEN hash(coalesce(content, digest))
+                WHEN max <> min OR norm IS NOT NULL AND max IS NULL
+                    THEN hash(max, min, norm, list_aggregate(shape, 'product'))
+            END AS value
         FROM tensors
         JOIN ops USING (run, step, rank, seq)
         WHERE run = $target AND step = $step AND rank = $rank AND tensors.kind = 'tensor'

@@ -1,7 +1,9 @@
 -- run_leaves: the inputs, parameters and outputs of one (step, rank) of a run, with the columns of leaves.
 -- grain: one leaf
 -- parameters: $run, $step, $rank; the view tensors, the table view_levels
+-- in no order: view/unit.py sorts them by node and row
 SELECT
+    tensors.row,
     tensors.row AS target_row,
     tensors.seq AS target_seq,
     NULL::INTEGER AS golden_seq,
@@ -32,4 +34,3 @@ JOIN view_levels AS levels
     AND levels.rank = tensors.rank
     AND levels.row = tensors.row
 WHERE run = $run AND tensors.step = $step AND tensors.rank = $rank
-ORDER BY tensors.row
