@@ -10,7 +10,7 @@
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
---   §1.6: |x f'(x) / f(x)|). A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
+--   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, which counts by what the result is less than 1. A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
 --   of that. A normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element
@@ -168,8 +168,12 @@ WITH
             CASE
                 WHEN
                     o.direction = 'forward'
-                    AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax|log_softmax|logsumexp|logaddexp)_?$')
+                    AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax)_?$')
                     THEN greatest(coalesce(inputs.magnitude, 1), 1)
+                WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(log_softmax|logsumexp|logaddexp|log|log2|log10)_?$')
+                    THEN
+                        if(regexp_matches(api, '(?i)^log(2|10)?_?$'), 1, greatest(coalesce(inputs.magnitude, 1), 1))
+                        / coalesce(least(1, nullif(outputs.norm / sqrt(outputs.n), 0)), 1)
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
