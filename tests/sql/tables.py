@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
-import yaml
 
 import lakeprobe
 from lakeprobe import resources, schema
@@ -42,7 +41,7 @@ def world_of(stage: str) -> str:
 @cache
 def makers(world: str) -> dict[str, str | dict[str, str]]:
     """What makes each temporary table, by its name: a statement, or the types of the columns where Python makes it."""
-    found: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load((HERE / "tables.yaml").read_text("utf-8"))
+    found: dict[str, dict[str, str | dict[str, str]]] = resources.read_yaml(HERE / "tables.yaml")
     return found[world]
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import duckdb
 import pytest
 import tables
-import yaml
 
 from lakeprobe import resources
 from lakeprobe.lake.connection import CELL_MACROS, connect, define_macros, set_variable
@@ -34,7 +33,7 @@ NOT_LISTED = ("macros", "reports", "catalog", "rules")
 def files() -> dict[str, dict[str, Any]]:
     """The files of cases, by stage."""
     return {
-        path.relative_to(HERE).with_suffix("").as_posix(): yaml.safe_load(path.read_text(encoding="utf-8"))
+        path.relative_to(HERE).with_suffix("").as_posix(): resources.read_yaml(path)
         for path in sorted(HERE.glob("*/**/*.yaml"))
     }
 
@@ -121,7 +120,7 @@ def test_stage(stage: str, file: dict[str, Any], case: dict[str, Any], connectio
         assert Counter(ours) == Counter(theirs)
 
 
-MACROS: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "macros.yaml").read_text(encoding="utf-8"))
+MACROS: dict[str, list[dict[str, Any]]] = resources.read_yaml(HERE / "macros.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +158,7 @@ def test_every_case_is_of_a_file_and_asserts_something() -> None:
 def test_every_statement_has_cases_or_a_reason_why_not() -> None:
     stages = {path.relative_to(tables.SQL).with_suffix("").as_posix() for path in tables.SQL.glob("**/*.sql")}
     listed = {stage for stage in stages if stage.split("/")[0] not in NOT_LISTED}
-    untested = yaml.safe_load((HERE / "untested.yaml").read_text(encoding="utf-8"))
+    untested = resources.read_yaml(HERE / "untested.yaml")
     assert sorted(listed - FILES.keys()) == list(untested)
     assert all(untested.values())
 
