@@ -293,18 +293,18 @@ WITH
             max(if(excess = 0, 0, excess / if(scale > 0, scale, 1))) AS error,
             -- the statistic that is farthest outside
             first(
-                {
-                    'expected': statistic || ' ' || if(
-                        least = most,
-                        printf('%.9g', CAST(least AS DOUBLE)),
-                        printf('%.9g to %.9g', CAST(least AS DOUBLE), CAST(most AS DOUBLE))
-                    ),
-                    'found': statistic || ' ' || printf('%.9g', CAST(found AS DOUBLE))
-                }
+                {'statistic': statistic, 'least': least, 'most': most, 'found': found}
                 ORDER BY excess > slack DESC, excess - slack DESC, statistic
             ) AS farthest
         FROM weighed
         GROUP BY ALL
     )
-SELECT * EXCLUDE (farthest), farthest['expected'] AS expected, farthest['found'] AS found
+SELECT
+    * EXCLUDE (farthest),
+    farthest.statistic || ' ' || if(
+        farthest.least = farthest.most,
+        printf('%.9g', CAST(farthest.least AS DOUBLE)),
+        printf('%.9g to %.9g', CAST(farthest.least AS DOUBLE), CAST(farthest.most AS DOUBLE))
+    ) AS expected,
+    farthest.statistic || ' ' || printf('%.9g', CAST(farthest.found AS DOUBLE)) AS found
 FROM answers
