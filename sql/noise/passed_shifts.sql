@@ -11,7 +11,7 @@
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
 --   came in, forwards and backwards; after a step of the optimizer a tenth of the input error; what is left of golden's
 --   error beside a repeat; the precision of the statistics
--- The input error bounds the independent errors. What a factor leaves of max and min shows them, from three members on, if the
+-- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What a factor leaves of max and min shows them, from three members on, if the
 --   op neither has a kink, at which elements appear as a whole, nor takes a mean away, as a softmax does. The gradient of a
 --   softmax is p (g − Σ p g): its errors count by what is left of it beside the largest p times g
 WITH
@@ -82,11 +82,14 @@ WITH
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
     ),
+    -- the largest of n normal numbers is about √(2 ln n) of their deviation, so norm and maximum tell how many elements there are
+    -- that matter
     passed AS (
         SELECT
             made.* EXCLUDE (shift, magnitude, n, spacing),
             brought,
-            least(made.n, incoming.n, 16 * (made.golden_norm / made.magnitude) ** 2) AS n,
+            greatest((made.golden_norm / made.magnitude) ** 2, 1) AS largest_ones,
+            least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones))) AS n,
             coalesce(kept.shift, 0) AS kept,
             coalesce(multiplied.shift, 0) AS multiplied,
             CASE
@@ -171,17 +174,18 @@ WITH
     ),
     explained AS (
         SELECT
-            passed.*,
+            passed.* EXCLUDE (largest_ones),
             kinds.* EXCLUDE (kind, slot),
             error_in,
             coalesce(replaced, 0) AS replaced,
+            if(is_normalisation(api), condition, 1) * error_in AS magnified,
             greatest(
                 if(is_low_precision(spacing), floor, 0),
                 usual_scatter,
                 CASE
                     WHEN members >= 3 AND (is_product OR is_normalisation(api) OR is_activation(api)) AND NOT has_kink(api)
-                        THEN least(error_in, 3 * coalesce(scatter, error_in))
-                    ELSE error_in
+                        THEN least(magnified, 3 * coalesce(scatter, magnified))
+                    ELSE magnified
                 END
             ) AS known_error
         FROM passed
