@@ -126,7 +126,7 @@ def lake_page() -> str:
         "",
         "Every view begins with its partition columns, which are in the path, and in files of several units or pairs",
         f"beside the others. Each comparison is also a view of its own name, with the columns of `{RESULTS}` except",
-        "`comparison`, unless it has the name of one of these:",
+        "`comparison`, unless its name differs only in case from that of another comparison, or of one of these:",
         "",
         "| View | One row is |",
         "|---|---|",

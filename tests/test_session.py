@@ -245,3 +245,19 @@ def test_show_check_and_ls(lake: Lake, tmp_path: Path) -> None:
     for path in lake.path.glob("run=npu/**/ops.parquet"):
         path.unlink()
     assert [line.partition(":")[0] for line in lake.check()] == ["a file is gone"]
+
+
+def test_comparisons_whose_names_differ_in_case_only_share_no_view(lake: Lake, tmp_path: Path) -> None:
+    """DuckDB takes one for the other: from "Same" had the rows of "same"."""
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name="same")
+    assert len(lake.sql("FROM same").fetchall()) == 2
+    lake.compare(tmp_path / "gpu", tmp_path / "npu", name="Same")
+    for name in ("same", "Same"):
+        with pytest.raises(RuleError, match=r"(?i)same does not exist"):
+            lake.sql(f'FROM "{name}"')
+    assert lake.sql("SELECT comparison, count(*) FROM results GROUP BY ALL ORDER BY ALL").fetchall() == [
+        ("Same", 2),
+        ("same", 2),
+    ]
+    lake.rm("Same")
+    assert len(lake.sql("FROM same").fetchall()) == 2

@@ -6,6 +6,7 @@ and no folder has to be searched.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,12 +74,17 @@ def define(connection: duckdb.DuckDBPyConnection, lake: Path | Snapshot) -> None
         connection.execute(parsed(connection, f"CREATE OR REPLACE VIEW {name} AS FROM {source}"))
     comparisons = layout.comparisons(snapshot)
     tables.define(connection, snapshot, taken=(*NAMES, *comparisons))
+    counts = Counter(name.lower() for name in comparisons)
     for name in comparisons:
-        if name.lower() not in NAMES:
-            connection.execute(
-                f"CREATE OR REPLACE VIEW {quote_identifier(name)} AS "
-                f"SELECT * EXCLUDE (comparison) FROM results WHERE comparison = {quote_text(name)}"
-            )
+        if name.lower() in NAMES:
+            continue
+        if counts[name.lower()] > 1:  # DuckDB ignores case, so one of them would answer for the other
+            connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+            continue
+        connection.execute(
+            f"CREATE OR REPLACE VIEW {quote_identifier(name)} AS "
+            f"SELECT * EXCLUDE (comparison) FROM results WHERE comparison = {quote_text(name)}"
+        )
 
 
 def share(connection: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection) -> None:

@@ -42,7 +42,9 @@ def test_one_part_after_the_other_contradicts_a_split_in_three():
         "shards along tp are interleaved differently: they lie one after the other, "
         "and Tensor.chunk.0.forward splits each rank's into 8, 8, 8"
     )
-    assert problems[LINEAR.format(0), "parameters.weight"].startswith("weight shards along tp are interleaved differently")
+    assert problems[LINEAR.format(0), "parameters.weight"].startswith(
+        "weight shards along tp are interleaved differently"
+    )
     assert (LINEAR.format(1), "parameters.weight") not in problems
 
 

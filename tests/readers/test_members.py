@@ -313,7 +313,10 @@ REPEATED = {
     "data, flat": ('{"data": {"a": {}}, "data": {"b": {}}}', "the key 'data' occurs twice"),
     "section, flat": ('{"data": {"op": {"output": [1], "output": [2]}}}', "the key 'output' occurs twice"),
     "section, indented": ({"op": {"output": [1], "OUTPUT": [2]}}, "the key 'output' occurs twice"),
-    "section of one of many": ({"op": {}, "other": {"output": [1], "OUTPUT": []}, "last": {}}, "the key 'output' occurs"),
+    "section of one of many": (
+        {"op": {}, "other": {"output": [1], "OUTPUT": []}, "last": {}},
+        "the key 'output' occurs",
+    ),
     "leaf with NaN": ({"op": {"output": [{"Max": float("nan"), "MAX": 1.0}]}}, "the key 'Max' occurs twice"),
 }
 
