@@ -23,6 +23,7 @@ from lakeprobe.compare.unit import PairReport, PairTask
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.comparison import BATCH, RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import (
+    COMPARISON_MACROS,
     connect,
     copy_to_parquet,
     define_macros,
@@ -115,7 +116,7 @@ def _compare_at_once(tasks: Sequence[PairTask]) -> dict[int, PairReport]:
     first = tasks[0].staged
     first.parent.mkdir(parents=True, exist_ok=True)
     rule = rules.load(_RULE)
-    connection = connect(1)
+    connection = connect(1, COMPARISON_MACROS)
     try:
         set_spill_folder(connection, first.with_name(f"{first.name}.spill"))
         with limits.guarded(connection, None, rule.origin):

@@ -18,6 +18,7 @@ from lakeprobe.compare.stages import Case, Pending, materialize
 from lakeprobe.errors import LakeError, RuleError
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import (
+    COMPARISON_MACROS,
     columns_of,
     connect,
     define_macros,
@@ -29,6 +30,7 @@ from lakeprobe.lake.connection import (
     useful_threads,
     write_parquet,
 )
+from lakeprobe.lake.connection import MACROS as USERS_MACROS
 from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
@@ -117,7 +119,8 @@ def compare_units(task: PairTask) -> PairReport:
 
     target, golden = task.target_place, task.golden_place
     task.staged.mkdir(parents=True)
-    connection, writer = connect(task.threads), duckdb.connect(config={"threads": 1})
+    macros = COMPARISON_MACROS if task.rule is None else USERS_MACROS
+    connection, writer = connect(task.threads, macros), duckdb.connect(config={"threads": 1})
     for opened in (connection, writer):
         storage.connect(opened, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"

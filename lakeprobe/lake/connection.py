@@ -18,16 +18,21 @@ from lakeprobe.resources import quote_text
 if TYPE_CHECKING:
     import duckdb
 
-MACROS = (
+COMPARISON_MACROS = (
     "element_type", "epsilon", "is_low_precision", "rounding_of", "has_kink", "has_steps", "is_activation",
     "value_at", "overwrites", "is_written", "is_mask", "finite_part", "difference", "exact_difference", "magnitude",
-    "is_finding", "relative", "is_device", "same_shape", "is_within", "sights", "known_before", "user_frames",
-    "user_frame", "leaf_text", "root_elements", "ordered_sum", "farthest_statistic", "statistic_text",
-    "requires_grad_text", "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents",
-    "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of", "compared_rank_of", "noise_of",
-    "compacted_rows", "gathered_rows", "batched_rows", "group_text", "is_root", "verification_of", "perturbation_of",
-    "perturbation_status", "is_module", "is_normalisation", "is_sum", "is_product", "pre_check", "standard_status",
-    "is_recomputation", "place_after", "shift_unit",
+    "relative", "is_device", "same_shape", "is_within", "sights", "known_before", "root_elements", "ordered_sum",
+    "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents", "is_root", "is_module",
+    "is_normalisation", "is_sum", "is_product", "shift_unit",
+)  # fmt: skip
+"""The macros that the statements of a comparison use."""
+
+MACROS = (
+    *COMPARISON_MACROS, "is_finding", "user_frames", "user_frame", "leaf_text", "farthest_statistic",
+    "statistic_text", "requires_grad_text", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of",
+    "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
+    "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
+    "place_after",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 

@@ -116,6 +116,9 @@ WITH
                 ELSE is_activation(api) AND made.n = incoming.n AND inputs = 1 AND made.golden_norm > 0.2 * incoming.norm
             END
     ),
+    rising AS (
+        SELECT api FROM (SELECT DISTINCT api FROM noise_ops) WHERE value_at(api, 1) IS NOT NULL
+    ),
     -- the largest element of a function that rises is the function of the largest that it took, and the smallest likewise
     extremes AS (
         SELECT
@@ -141,7 +144,7 @@ WITH
         JOIN paired AS given ON given.row = made.row
         JOIN paired AS taken ON taken.row = input.row
         CROSS JOIN (VALUES (true, true), (true, false), (false, true), (false, false)) AS ends(is_target, is_largest)
-        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1
+        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1 AND made.api IN (FROM rising)
     ),
     -- what golden does not compute so is another function, as where it has other arguments; an element in 16 bits rounds
     -- visibly, so both have to tell
