@@ -130,6 +130,11 @@ function statistic(value) {
   return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(digits - 4) : String(Number(value.toPrecision(digits)));
 }
 
+/** @param {number} number @param {string} one @param {string} many */
+function counted(number, one, many = `${one}s`) {
+  return `${number} ${number === 1 ? one : many}`;
+}
+
 /** @param {string} text */
 function shortened(text) {
   return text.length > LONG ? text.slice(0, LONG) + "…" : text;
@@ -388,10 +393,10 @@ function drawAnswer() {
     left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2", text: isRun() ? "No NaN or inf" : String(verdict) }));
   }
   (found ? right : left).append(make("p", { class: "kicker" }, found ? make("span", { class: "badge", text: isRun() ? verdict : `Verdict: ${verdict}` }) : "", ...coverage.map((/** @type {string} */ line) => make("span", { text: line.trim() }))));
-  if (path.length) right.append(make("h3", { text: `From there to the loss: ${path.length} ops` }), pathOf(path));
+  if (path.length) right.append(make("h3", { text: `From there to the loss: ${counted(path.length, "op")}` }), pathOf(path));
   const others = row ? suspects.slice(1) : suspects;
   if (others.length) {
-    right.append(make("details", {}, make("summary", { text: row ? `${others.length} other suspects` : `${others.length} ops that stand out` }),
+    right.append(make("details", {}, make("summary", { text: row ? counted(others.length, "other suspect") : counted(others.length, "op that stands out", "ops that stand out") }),
       make("ul", { class: "list" }, ...others.map((/** @type {Row} */ other) => make("li", {}, link(shortened(other.op), () => goTo(other)), ` ${other.grade}: ${shortened(other.why)}`)))));
   }
   byId("answer").replaceChildren(left, right);
@@ -1211,7 +1216,7 @@ function framesOf(side, stack) {
   const ends = c[`${side}_stack_end`], own = text(c[`${side}_stack_code`][index]);
   const frames = Array.from(c[`${side}_stack_frame`].slice(index ? ends[index - 1] : 0, ends[index]), (number) => text(number));
   const box = make("div", { class: "stack", tabindex: "0", role: "group", "aria-label": "Call stack" }, ...frames.map((frame) => make("div", { class: frame === own ? "own" : "", text: frame.replace(/\s+/g, " ").trim() })));
-  return { own, parts: [own ? codeOf(own) : "", make("details", {}, make("summary", { text: `The whole call stack: ${frames.length} frames` }), box)] };
+  return { own, parts: [own ? codeOf(own) : "", make("details", {}, make("summary", { text: `The whole call stack: ${counted(frames.length, "frame")}` }), box)] };
 }
 
 // ---- ranks and steps ------------------------------------------------------------------------------------------------
@@ -1226,7 +1231,7 @@ function drawRanks() {
   const parts = [make("h2", { id: "ranks-title", text: ranks.length > 1 ? "Ranks" : "NaN and inf" })];
   if (ranks.length > 1) parts.push(make("p", { class: "quiet", text: `Step ${here.step}: the worst op of each block of the model, on each rank` }), heat(ranks, (unit) => `rank ${unit.rank}`));
   if (spread.length) {
-    parts.push(make("details", { open: spread.length > 16 ? null : "" }, make("summary", { text: `How the difference reached ${spread.length} ranks` }), tableOf(["to rank", "from", "by", "op", "error"],
+    parts.push(make("details", { open: spread.length > 16 ? null : "" }, make("summary", { text: `How the difference reached ${counted(spread.length, "rank")}` }), tableOf(["to rank", "from", "by", "op", "error"],
       spread.slice(0, 64).map((/** @type {Row} */ way) => [way.rank, way.from_rank, way.meeting, link(shortened(way.op), () => goTo({ ...way, step: way.step ?? said().step })), number(way.brought_error)]))));
   }
   if (meetings.length) {
