@@ -99,8 +99,7 @@ def export(
     `jobs` is the number of processes. In a script, more than one needs the usual `if __name__ == "__main__":`.
 
     Raises UsageError for a run, step or rank that does not exist, for a folder with other files, and for kernel dumps,
-    which
-    msprobe's format cannot hold. Raises LakeError and TensorError if a file cannot be read or written.
+    which msprobe's format cannot hold. Raises LakeError and TensorError if a file cannot be read or written.
     """
     started = time.monotonic()
     source = store.check(store.choose(lake))

@@ -1,8 +1,7 @@
 -- transfer_ways: for each call the first call of its rank that was made in the same way.
 -- grain: one call
 -- A rank makes many calls in few ways. A way is the hash of everything that later stages read except the position in
--- the
--- dump. One call of each way is read, and the result applies to the others, whose rows are elsewhere.
+-- the dump. One call of each way is read, and the result applies to the others, whose rows are elsewhere.
 -- sample: the first call of the same way; shift: how far after its rows this call's rows are
 -- parameters: the tables transfer_calls and transfer_leaves
 WITH
