@@ -1,6 +1,6 @@
-"""What is read at most: how much of a file, how deep, how many. A dump may come from anywhere, and must fill no memory.
+"""Bounds of what is read: bytes, depth and numbers. A dump may come from anywhere, and must not fill the memory.
 
-All that a real dump has is far below. What goes beyond is refused with a message that names the bound. The table in
+Real dumps stay far below. What goes beyond a bound is refused with a message that names it. The table in
 docs/reliability_input.md says what each keeps in check.
 """
 

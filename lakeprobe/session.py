@@ -594,7 +594,7 @@ class Lake:
         return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
 
     def _why_no_op(self, asked: op_text.Asked) -> str:
-        """Say whether no op has the name, and which are like it, or none in the steps and ranks that were asked for."""
+        """Say that no op has the name, and name similar ones, or that none has it in the steps and ranks asked for."""
         found = op_text.find(self.sql, op_text.Asked(asked.pattern, asked.runs))
         if not found:
             alike = self.sql(resources.sql("reports/similar_api"), {"pattern": asked.pattern}).fetchall()
@@ -737,8 +737,8 @@ class Lake:
     def watch(self, run: str, rules: Sequence[str] = watching.RULES, last: int | None = None) -> list[Anomaly]:
         """Return what `rules` find in the series of the monitored run `run`, the earliest step first.
 
-        A rule is the name of a bundled one, or the path of an .sql file. With `last` the rules see only so many of the
-        last steps. Raises UsageError and RuleError.
+        A rule is the name of a bundled one, or the path of an .sql file. With `last` the rules see only that many of
+        the last steps. Raises UsageError and RuleError.
         """
         with query_errors():
             return watching.watch(self._connection, run, [watching.load(rule) for rule in rules], last)
@@ -808,7 +808,7 @@ class Verification:
     """The ops of a run that were run again: `findings` has what is wrong, `rows` all results."""
 
     def __init__(self, lake: Lake, name: str, report: VerifyReport | None = None) -> None:
-        """Of the verification `name` in `lake`, with the report of its making if it was made just now."""
+        """Read the verification `name` of `lake`; `report` is given if it was made just now."""
         self.lake, self.name, self.report = lake, name, report
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Says what differed before the first op of two runs: in their preflights, and in the weights they began with.
+"""Finds what differed before the first op of two runs: in their preflights, and in the weights they began with.
 
 The preflight of the run R is the run R.preflight of the lake, its first checkpoint the run R.weights.
 """

@@ -86,8 +86,8 @@ def watch(
 ) -> list[Anomaly]:
     """Return what `rules` find in the series of `run`, the earliest step first.
 
-    With `last` they see only so many of the last steps. `connection` has the views of the lake. Raises UsageError if no
-    run of that name was monitored, and RuleError for a rule that DuckDB refuses or that lacks a column.
+    With `last` they see only that many of the last steps. `connection` has the views of the lake. Raises UsageError if
+    no run of that name was monitored, and RuleError for a rule that DuckDB refuses or that lacks a column.
     """
     import duckdb
 

@@ -147,7 +147,7 @@ class Perturbed:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All that came of a call, and how long it took: outcomes, or what changes of its inputs did.
+    """The result of running a call, and how long it took: outcomes, or what changes of its inputs did.
 
     A call that cannot run has a `problem`.
     """

@@ -1,4 +1,4 @@
-"""A verification in the lake: where it lies, what is in it already, and how it gets there.
+"""Verifications in the lake: where each lies, how it is read, and how it is published.
 
 LAKE/verifications/verification=V/P/verifications.parquet. Each publication replaces the one before, with more calls.
 """

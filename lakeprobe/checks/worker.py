@@ -55,7 +55,7 @@ def runner_of(setup: Setup) -> Runner:
 
 
 def answer(runner: Runner, setup: Setup, call: Call) -> Answer:
-    """What became of one call."""
+    """Return the answer to one call."""
     start = time.perf_counter()
     try:
         found = (

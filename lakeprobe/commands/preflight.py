@@ -30,8 +30,8 @@ def pack(
 ) -> None:
     """Write down what a process begins with: this one, or each rank of a command that is run.
 
-    Of a PyTorch script the wrapper also packs the model's weights, and the arguments of its first call, just before
-    it. Launchers such as torchrun pass this on to every rank. Exits with the command's exit code.
+    For a PyTorch script the wrapper also packs the model's weights and the arguments of its first call, just before
+    that call. Launchers such as torchrun pass this on to every rank. Exits with the command's exit code.
 
     Example: lakeprobe preflight pack -o gpu_start -- python train.py
     """

@@ -32,7 +32,7 @@ from lakeprobe.version import __version__
 from lakeprobe.work import Progress, default_jobs, run_all
 
 _BYTES_TO_COMPARE, _BYTES_PER_BYTE = 400 << 20, 32
-"""Memory that a pair of units takes: so much, and so many bytes for each byte of their tables of tensors."""
+"""Memory that a pair of units takes: bytes in any case, and bytes for each byte of their tables of tensors."""
 
 if TYPE_CHECKING:
     from lakeprobe.ingest import IngestReport

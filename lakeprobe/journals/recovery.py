@@ -471,7 +471,7 @@ def main() -> int:
 
 
 def _portions(due: Iterable[list[Path]]) -> Iterator[list[Path]]:
-    """Yield the same folders in the same order, at most so many together as fit into memory."""
+    """Yield the same folders in the same order, as many together as fit into memory."""
     for folders in due:
         portion: list[Path] = []
         size = 0

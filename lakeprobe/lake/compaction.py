@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANY_UNITS = 16
-"""A process that collected so many units compacts them when it ends."""
+"""The number of units from which on a process compacts what it collected when it ends."""
 SMALL_UNIT = 1 << 20
 """Bytes of the tables of a unit, on average, up to which its rank is compacted when collecting ends."""
 

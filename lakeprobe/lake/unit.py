@@ -140,7 +140,7 @@ def sound(what: object) -> Iterator[None]:
 def read_batches(
     unit: UnitPlace, file: pq.ParquetFile, columns: Sequence[str], rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the unit's rows of an open file in order, at most so many at a time."""
+    """Yield the unit's rows of an open file in order, at most `rows` at a time."""
     if unit.held is None:
         yield from file.iter_batches(rows, columns=list(columns))
         return

@@ -81,7 +81,7 @@ def in_parts(decided: Mapping[Key, Placement], scopes: Scopes) -> set[str]:
 
 
 def is_known(placed: Placement) -> bool:
-    """Whether a placement tells the value of the whole, be it that copies differ."""
+    """Whether a placement gives the value of the whole, even if copies differ."""
     return placed.unknown is None and placed.reason is None and UNEXPLAINED not in (placed.problem or "")
 
 

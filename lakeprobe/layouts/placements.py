@@ -658,7 +658,7 @@ def _kept(state: _State, op: Sequence[Leaf], number: int) -> str | None:
 
 
 def _is_linear(op: str, partial: int) -> bool:
-    """Whether an op is linear in its partial sums or means, of which it is given so many."""
+    """Whether an op is linear in the partial sums or means that it is given: `partial` of them."""
     return bool(_ADDS.search(op) or _LINEAR.search(op)) and not (partial > 1 and _SCALES.search(op))
 
 

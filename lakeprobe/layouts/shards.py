@@ -24,7 +24,7 @@ _BLOCKS = re.compile(r"(\d+) blocks")
 _SECTIONS = re.compile(r"sections of (\d+(?:, \d+)*)")
 
 _CARRIES = 10.0
-"""A shard carries a difference if its own is so many times as large as the smallest one of another shard."""
+"""A shard carries a difference if its own is this many times as large as the smallest of the others."""
 
 
 @dataclass(frozen=True, slots=True)

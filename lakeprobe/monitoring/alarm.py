@@ -14,7 +14,7 @@ After = Callable[[], None]
 OnAnomaly = Callable[[list[watching.Anomaly], int], After | None]
 
 _LAST_STEPS = 500
-"""The rules see so many steps, so that a look costs the same however long the training."""
+"""The number of last steps that the rules see, so that a look costs the same however long the training."""
 
 
 class Alarm:

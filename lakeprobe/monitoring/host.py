@@ -17,10 +17,10 @@ OF_ARRAYS = frozenset(("signs", "shares"))
 """The metrics that are measured on the host alone."""
 
 _CHUNK = 8192
-"""So many elements are widened at once. They are too few for BLAS to start threads."""
+"""The number of elements that are widened at once: too few for BLAS to start threads."""
 
 _ROW = 4096
-"""So many squares are summed in float32 where a norm need not be exact."""
+"""The number of squares that are summed in float32 where a norm need not be exact."""
 
 _SMALLEST = 1e-24
 """Below this a sum of squares may have lost what float32 cannot hold."""

@@ -47,7 +47,7 @@ class Settings:
     every: int = 1
     start: int = 0
     times: int | None = None
-    """After so many measured steps the monitor stops to measure."""
+    """The number of measured steps after which the monitor stops."""
     ranks: tuple[int, ...] = ()
     """The ranks that are measured, all if there are none."""
     switch: str | None = None

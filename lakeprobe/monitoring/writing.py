@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_ROWS = 200_000
-"""So many rows are published at once, however few seconds they took."""
+"""The number of rows that are published at once, however few seconds they took."""
 
 
 class Key(NamedTuple):

@@ -25,7 +25,7 @@ _LARGEST = 1 << 43
 _MOST_GLOBAL_KEYS = 100
 """The maximum number of global pax headers. tarfile applies them to each entry."""
 _TOO_MANY_DIGITS = re.compile(rb"\d{256}")
-"""No name of a file has so many. tarfile before Python 3.11.10 takes a time of their square (CVE-2024-6232)."""
+"""More digits than any header has. Before Python 3.11.10 tarfile takes quadratic time for them (CVE-2024-6232)."""
 _DUMPED_FOLDER, _VOLUME_LABEL = b"D", b"V"
 """Types of GNU tar's: a folder in an incremental backup, and the name of the archive."""
 _BROKEN = (tarfile.TarError, ValueError, LookupError, OverflowError, RecursionError)

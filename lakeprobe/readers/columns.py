@@ -70,7 +70,7 @@ def lists(values: Iterable[tuple[int, ...] | None], codes: Numbers, type: pa.Dat
 def fixed(column: NDArray[Any], type: pa.DataType, present: NDArray[np.bool_] | None = None) -> pa.Array:
     """The numbers or bools of `column` as a column of `type`, null where they are not `present`.
 
-    pa.array does the same, and imports numpy.ma and pandas first to see that `column` is none of theirs.
+    pa.array does the same, and imports numpy.ma and pandas first to see that `column` is not one of theirs.
     """
     import numpy as np
     import pyarrow as pa

@@ -237,7 +237,7 @@ def _own_name(files: Sequence[TableFile]) -> str:
 
 
 def _in_full(root: Path, name: str, folders: int, run: str | None) -> str:
-    """`name` with `run` and so many of the folders on the way to it put before it."""
+    """`name` after `run` and the last `folders` of the folders on the way to it."""
     above = [part for part in root.parts if part != root.anchor][-folders:] if folders else []
     whole = ".".join(_plain(part) for part in (*([run] if run else []), *above, name))
     return whole[-_LONGEST_NAME:].lstrip(". -")

@@ -143,7 +143,7 @@ class Leaves:
         self._extra_texts: dict[str, str] = {}
         self._taken = 0
         self.varying = array("i")
-        """Of a learner: see Alike."""
+        """For learners only: see Alike."""
         self._reset()
 
     def _reset(self) -> None:

@@ -103,7 +103,7 @@ class Known:
         return [known[body] for body in bodies]
 
     def _has_room_for(self, new: Collection[bytes], entries: int) -> bool:
-        """Return whether `new` skeletons among so many entries may be learned, and pay off."""
+        """Return whether `new` skeletons among `entries` entries may be learned, and pay off."""
         skeletons = len(self._known) + len(self._unsound) + len(new)
         return not new or (
             skeletons <= _MOST_SKELETONS

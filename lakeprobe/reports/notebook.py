@@ -1,4 +1,4 @@
-"""Shows answers in a notebook: the text of the command line with its colours, and its tables as tables of HTML."""
+"""Shows answers in a notebook: the text of the command line with its colours, and HTML tables."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
     if noise.finding == "noise":
         lines.append(f"  rounding noise begins before it, at {noise.op}")
     if later:
-        lines.append("It also begins to differ:")
+        lines.append("Other steps and ranks begin to differ here:")
         lines += [f"  step {op.step} rank {op.rank}: {op.op} {_FINDINGS[op.finding]}" for op in later[:_MOST_UNITS]]
         if len(later) > _MOST_UNITS:
             lines.append(f"  … and in {len(later) - _MOST_UNITS} more: lakeprobe first-diff {comparison.name}")

@@ -13,7 +13,7 @@ EDGES: NDArray[np.float64] = 10.0 ** np.arange(-9, 3.5, 0.5)
 BINS = len(EDGES) + 3
 """Equal elements, those below the first edge, those between edges, those above the last, those that are not finite."""
 MOST_ELEMENTS = 1 << 20
-"""Of a larger tensor, elements at equal distances are taken."""
+"""The number of elements that are counted. Those of a larger tensor are taken at equal distances."""
 
 
 def difference_histogram(target: TensorReference, golden: TensorReference) -> NDArray[np.int64]:

@@ -113,7 +113,7 @@ def measure(reference: Array, device: Array, sensitivity: Array | None = None) -
 
 
 def _counted(reference: Array, device: Array) -> dict[str, Any]:
-    """Of integers: what a standard for quantised results takes."""
+    """The measures of integers, which a standard for quantised results takes."""
     if device.dtype.kind == "b" or reference.dtype.kind == "b":
         return {}
     difference = np.abs(device.astype(np.float64) - reference.astype(np.float64))
@@ -228,7 +228,7 @@ def _rmse(error: Array, left_out: Array) -> float:
 def _nonfinite_share(
     narrow: Array, own: Array, denominator: Array, finite: Array, limit: float, limits: Precision
 ) -> float:
-    """Of the elements that are not finite on a side, the share that is wrong: inf counts as the dtype's largest."""
+    """The share of wrong elements among those that are not finite on a side: inf counts as the dtype's largest."""
     # in the dtype itself, as numpy 2 does: numpy 1 widens where a limit is a scalar of float64
     bounded, expected = (np.clip(array, -limits.largest, limits.largest).astype(array.dtype) for array in (own, narrow))
     distance = np.abs(bounded - expected)

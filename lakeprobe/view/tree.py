@@ -13,7 +13,7 @@ from typing import Any
 from lakeprobe.view.recompute import homes
 
 FOLDED = 4
-"""So many ops outside modules in a row become a group."""
+"""The number of consecutive ops outside modules that become a group."""
 MOST_PHASES = 64
 """Forward and backward become groups if they alternate at most so often."""
 Row = Mapping[str, Any]

@@ -217,7 +217,7 @@ class Results:
     is_random: bool = False
     is_deterministic: bool | None = None
     gradient_slots: tuple[str | None, ...] = ()
-    """Of the autograd node that made the first output: the inputs whose gradients it gives, in its order. That is what
+    """The inputs whose gradients the autograd node of the first output gives, in its order. That is what
     a dump records of a backward. None where another node lies between."""
 
     def of(self, direction: str) -> dict[str, Array]:

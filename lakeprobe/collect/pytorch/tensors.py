@@ -41,7 +41,7 @@ _SURE = 1e-12
 range."""
 
 _HEAD = 4096
-"""Where contents differ, they mostly do so in so many bytes."""
+"""The number of first bytes in which contents that differ mostly do so."""
 _NORMAL = 2.0**-126
 """The smallest float32 number of full precision."""
 _TOO_HIGH = 2.0**128 - 2.0**103
