@@ -50,7 +50,7 @@ WITH
         LEFT JOIN pairs ON pairs.target_seq = t.seq
         WHERE t.seq IN (SELECT target_seq FROM recorded WHERE target_seq IS NOT NULL)
         UNION ALL
-        SELECT NULL, g.seq, coalesce(before.target_seq + 0.5, -0.5), g.*
+        SELECT NULL, g.seq, place_after(before.target_seq, before.golden_seq, g.seq), g.*
         FROM golden_ops AS g
         ASOF LEFT JOIN pairs AS before ON before.golden_seq <= g.seq
         WHERE
