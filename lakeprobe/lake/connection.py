@@ -23,7 +23,7 @@ COMPARISON_MACROS = (
     "value_at", "overwrites", "is_written", "is_mask", "finite_part", "difference", "exact_difference", "magnitude",
     "relative", "is_device", "same_shape", "is_within", "sights", "known_before", "root_elements", "ordered_sum",
     "row_name", "unit_rows", "unit_ops", "unit_leaves", "tensor_reference", "unit_contents", "is_root", "is_module",
-    "is_normalisation", "is_sum", "is_product", "shift_unit",
+    "is_normalisation", "is_sum", "is_product", "place_after", "shift_unit",
 )  # fmt: skip
 """The macros that the statements of a comparison use."""
 
@@ -32,7 +32,6 @@ MACROS = (
     "statistic_text", "requires_grad_text", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of",
     "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
-    "place_after",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 
