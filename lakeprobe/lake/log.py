@@ -388,7 +388,7 @@ def _apply(entry: _Entry, places: dict[str, Place]) -> None:
     for thing, numbers in leaving.items():
         place = places[thing]
         left = tuple(number for number in place.held if number not in numbers)
-        places[thing] = replace(place, held=left, stale=(*place.stale, *sorted(numbers)))
+        places[thing] = replace(place, held=left, stale=tuple(sorted({*place.stale, *numbers})))
         if not left:
             del places[thing]
     for name in entry.removed:

@@ -52,7 +52,7 @@ def answers(lake: Lake) -> dict[str, Any]:
     said["ls"] = lake.ls()
     said["show"] = lake.show("add.1")
     said["tensor"] = lake.tensor("npu", "Torch.add.1.forward", "input.0", step=1, rank=2).tolist()
-    lake.compare("npu", "gpu", name="c", replace=True)
+    lake.compare("npu", "gpu", name="c", replace=True, steps=(1,), ranks=(1, 2))  # one that acts replace, and one not
     said["results"] = lake.sql("SELECT * EXCLUDE (comparison) FROM results ORDER BY ALL").fetchall()
     lake.export("npu", lake.path.parent / "exported", replace=True)
     said["export"] = files(lake.path.parent / "exported")
