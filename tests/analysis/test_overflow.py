@@ -12,7 +12,7 @@ from made_dumps import Data, Op, back, call, write
 
 import lakeprobe
 from lakeprobe import resources
-from lakeprobe.analysis.overflow import Overflow, overflow
+from lakeprobe.analysis.overflow import LEVELS, Overflow, overflow
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import store
 from lakeprobe.reports.overflow_text import overflow_text
@@ -34,6 +34,7 @@ FINE = tensor(-1.0, 1.0)
 NAN = tensor(nan, nan, nan)
 MINUS = tensor(-inf, 1.0, -inf)
 BIG = tensor(-1.0, inf, inf)
+RANKS = Path(__file__).parents[1] / "data" / "dumps" / "ranks"
 
 
 @pytest.fixture
@@ -477,3 +478,16 @@ def test_every_op_gets_advice(lake: Lake) -> None:
                 "AND regexp_full_match('whatever', name) AND regexp_full_match('float32', dtype)"
             )
             assert len(fits) >= 1
+
+
+def test_a_clean_run_has_the_columns_of_others_and_no_rows(lake: Lake) -> None:
+    for run in ("golden", "log0"):
+        lake.ingest(RANKS / run, run=run)
+    clean, dirty = lake.overflow("golden"), lake.overflow("log0")
+    for name in ("births", "spread", "ops"):
+        here, there = getattr(clean, name), getattr(dirty, name)
+        assert (here.columns, here.types) == (there.columns, there.types), name
+        assert here.fetchall() == [] != there.fetchall(), name
+    assert (clean.counts.columns, clean.counts.types) == (dirty.counts.columns, dirty.counts.types)
+    assert [clean.count(level) for level in LEVELS] == [0, 0, 0]
+    assert len(clean.counts.fetchall()) == 4

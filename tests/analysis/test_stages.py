@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 import lakeprobe
+from lakeprobe.analysis import transfers
+from lakeprobe.analysis.blame import blame
+from lakeprobe.analysis.communication import changed_meetings
+from lakeprobe.analysis.first_difference import first_difference
+from lakeprobe.analysis.query import is_made, stage_connection
 from lakeprobe.reports.blame_text import blame_text
 from lakeprobe.reports.communication_text import communication_text
 from lakeprobe.reports.first_difference_text import first_difference_text
@@ -61,3 +66,38 @@ def test_nothing_is_hidden_on_either_side(lake: Lake, analysis: str) -> None:
     assert read(lake) == before
     assert lake.sql("SELECT * FROM ops").fetchall() == [("mine as well",)]
     assert lake.sql("SELECT cell_text('')").fetchall() == [("mine",)]
+
+
+def test_analyses_on_one_connection_make_what_they_share_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    keep_calls = transfers._keep_calls
+
+    def counted(stages: Any, run: str) -> bool:
+        made.append(run)
+        return keep_calls(stages, run)
+
+    monkeypatch.setattr(transfers, "_keep_calls", counted)
+    stored = lake.comparison("firsts").stored
+
+    def answers(connection: Any) -> list[list[Any]]:
+        return [
+            blame(connection, lake.path, "firsts").suspects.fetchall(),
+            first_difference(connection, stored).ranks.fetchall(),
+            changed_meetings(connection, "gelu_tanh", "firsts").fetchall(),
+        ]
+
+    alone = answers(lake._connection)
+    assert (made, [bool(rows) for rows in alone]) == (["gelu_tanh"] * 3, [True] * 3)
+    with stage_connection(lake._connection) as stages:
+        assert answers(stages) == alone
+    assert made == ["gelu_tanh"] * 4
+
+
+def test_a_stage_is_made_again_of_something_else_or_elsewhere(lake: Lake) -> None:
+    with stage_connection(lake._connection) as stages:
+        assert [is_made(stages, "stage", of) for of in ("a", "a", "b", "a")] == [False, True, False, False]
+        with stage_connection(stages) as same, stage_connection(stages, ranks=[0]) as limited:
+            assert same is stages
+            assert not is_made(limited, "stage", "a")
+            assert limited.execute("SELECT DISTINCT rank FROM ops").fetchall() == [(0,)]
+    assert [is_made(lake._connection, "stage", "a") for _ in range(2)] == [False, False]
