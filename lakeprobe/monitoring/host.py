@@ -16,6 +16,11 @@ from lakeprobe.tensors import summary
 OF_ARRAYS = frozenset(("signs", "shares"))
 """The metrics that are measured on the host alone."""
 
+OF_SUMMARIES = frozenset(("norm", "mean", "min", "max", "nans"))
+"""The metrics that one pass through float32 numbers gives."""
+
+_NORM = frozenset(("norm",))
+
 _CHUNK = 8192
 """The number of elements that are widened at once: too few for BLAS to start threads."""
 
@@ -36,7 +41,7 @@ def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bo
     if not array.size:
         return dict.fromkeys(metrics & {"norm", "nans"}, 0.0)
     if array.dtype == np.float32 and (exact or "mean" in metrics or summary.is_native):
-        found = _in_one_pass(array)
+        found = of_summary(summary.of(array), array.size, OF_SUMMARIES)
     else:
         found = _one_by_one(array, metrics, exact=exact)
     if "zeros" in metrics:
@@ -44,10 +49,13 @@ def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bo
     return {metric: number for metric, number in found.items() if metric in metrics}
 
 
-def _in_one_pass(array: np.ndarray) -> dict[str, float]:
-    found = summary.of(array)
-    norm, mean = math.sqrt(found.squares), found.sum / array.size
-    return {"norm": norm, "mean": mean, "min": found.low, "max": found.high, "nans": float(found.nans)}
+def of_summary(found: Sequence[float], size: int, metrics: frozenset[str]) -> dict[str, float]:
+    """Return those of `metrics` that follow from a summary (`tensors/summary.py`) of `size` numbers, one or more."""
+    if metrics == _NORM:
+        return {"norm": math.sqrt(found[3])}
+    high, low, total, squares, _, _, nans, *_ = found
+    every = {"norm": math.sqrt(squares), "mean": total / size, "min": low, "max": high, "nans": float(nans)}
+    return {metric: number for metric, number in every.items() if metric in metrics}
 
 
 def _one_by_one(array: np.ndarray, metrics: frozenset[str], *, exact: bool) -> dict[str, float]:

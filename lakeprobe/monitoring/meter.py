@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,10 @@ _SCALED_POINTS = frozenset(("gradient_unreduced", "input_gradient", "output_grad
 
 _SCALED_METRICS = frozenset(("norm", "mean", "min", "max"))
 """The metrics that grow with their tensor."""
+
+
+_key = lru_cache(maxsize=1 << 16)(Key)
+"""Each step has the same keys."""
 
 
 class Measured(NamedTuple):
@@ -104,12 +109,12 @@ class Meter:
             self._rows.append(Row(self._step, micro_step, Key(name, point, "signs"), float(size), None, signs))
         self.numbers(name, point, found, micro_step)
         for metric, text in texts.items():
-            self.text(Key(name, point, metric), text, micro_step)
+            self.text(_key(name, point, metric), text, micro_step)
 
     def numbers(self, name: str, point: str, found: Mapping[str, Any], micro_step: int | None) -> None:
         """Keep numbers by the names of their metrics. Those on a device are fetched when the step is over."""
         for metric, number in found.items():
-            key = Key(name, point, metric)
+            key = _key(name, point, metric)
             kept = number if isinstance(number, float) else self._tensors.number(number)
             if isinstance(kept, float):
                 self._rows.append(Row(self._step, micro_step, key, kept, None))

@@ -48,15 +48,14 @@ is_native = _at is not None
 """Whether `at` can be called."""
 
 
-def at(address: int, size: int) -> Summary:
-    """Return the summary of `size` float32 numbers from `address` on, which need not be aligned.
+def at(address: int, size: int) -> tuple[Any, ...]:
+    """Return the fields of the summary of `size` float32 numbers from `address` on, which need not be aligned.
 
-    Only if `is_native`.
+    Only if `is_native`. A training step asks for thousands, so this makes no Summary of them.
     """
-    assert _at is not None
     result = _Memory()
-    _at(address, size, result)
-    return Summary._make(_LAYOUT.unpack(result))
+    _at(address, size, result)  # type: ignore[misc]
+    return _LAYOUT.unpack(result)
 
 
 def of(array: np.ndarray[Any, Any]) -> Summary:
@@ -65,7 +64,9 @@ def of(array: np.ndarray[Any, Any]) -> Summary:
     An array that is not contiguous is copied.
     """
     flat = array.ravel(order="K")
-    return at(flat.__array_interface__["data"][0], flat.size) if is_native else _by_numpy(flat)
+    if not is_native:
+        return _by_numpy(flat)
+    return Summary._make(at(flat.__array_interface__["data"][0], flat.size))
 
 
 def _by_numpy(flat: np.ndarray[Any, Any]) -> Summary:

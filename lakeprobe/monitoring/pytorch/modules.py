@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
+from lakeprobe.collect.watching.recorder import Thread
 from lakeprobe.errors import LakeprobeError
 from lakeprobe.monitoring import slots
 from lakeprobe.monitoring.meter import Guard, Meter
@@ -134,7 +134,7 @@ class _Passing:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self.failures: list[str] = []
-        self.thread = SimpleNamespace(inside=False)
+        self.thread = Thread()
 
     @property
     def running(self) -> bool:

@@ -15,6 +15,10 @@ import torch
 from lakeprobe.monitoring import host
 from lakeprobe.monitoring.meter import Measured, Numbers
 from lakeprobe.monitoring.settings import Settings
+from lakeprobe.tensors import summary
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_OF_PLAIN = host.OF_SUMMARIES | {"shape", "dtype"}
 
 
 def measured(
@@ -25,12 +29,17 @@ def measured(
     On devices without float64, norm and mean are accumulated in float32. A complex tensor is measured by its
     magnitudes.
     """
+    found: Numbers
+    if metrics <= _OF_PLAIN and _is_plain(tensor):
+        size = tensor.numel()
+        found = {**host.of_summary(summary.at(tensor.data_ptr(), size), size, metrics & host.OF_SUMMARIES)}
+        return Measured(found, _plain_texts(tensor.shape, metrics), None, size)
     plain = _plain(tensor)
     texts = {metric: text(plain) for metric, text in _TEXTS.items() if metric in metrics}
     real = plain.abs() if plain.is_complex() else plain
     if real.is_cpu:
         array = _array(real)
-        found: Numbers = {**host.numbers(array, metrics, settings.eps * float(scale), exact=settings.exact)}
+        found = {**host.numbers(array, metrics, settings.eps * float(scale), exact=settings.exact)}
     else:
         array = _array(real) if metrics & host.OF_ARRAYS else None
         found = _on_device(real, metrics, settings.eps * scale)
@@ -38,6 +47,21 @@ def measured(
         found |= host.shares(array, [bound * float(scale) for bound in settings.bounds], settings.bounds)
     signs = host.signs(array) if array is not None and "signs" in metrics else None
     return Measured(found, texts, signs, plain.numel())
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor is float32 numbers that lie in the host's memory in their logical order, as most do."""
+    return (
+        summary.is_native
+        and type(tensor) in _PLAIN
+        and tensor.dtype is torch.float32
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_neg()
+        and tensor.is_contiguous()
+        and tensor.data_ptr() != 0
+    )
 
 
 def number(value: float | torch.Tensor) -> float | torch.Tensor:
@@ -111,6 +135,13 @@ def _text_of_shape(shape: torch.Size) -> str:
 
 
 _text_of_dtype = functools.cache(str)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain_texts(shape: torch.Size, metrics: frozenset[str]) -> dict[str, str]:
+    texts = {"shape": _text_of_shape(shape), "dtype": _text_of_dtype(torch.float32)}
+    return {metric: text for metric, text in texts.items() if metric in metrics}
+
 
 _TEXTS: dict[str, Callable[[torch.Tensor], str]] = {
     "shape": lambda tensor: _text_of_shape(tensor.shape),
