@@ -17,7 +17,6 @@ processes that it has started.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -80,7 +79,7 @@ def _process(tool: str, name: str) -> dict[str, float]:
     folder.mkdir(parents=True)
     python = sys.executable if tool == "lakeprobe" else str(run.msprobe().parent / "python")
     command = [python, __file__, "--train", tool, name, str(folder)]
-    trained = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True)
+    trained = subprocess.run(command, env=run.ENVIRONMENT | ONE_THREAD, capture_output=True, text=True)
     if trained.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{trained.stderr[-2000:]}")
     return json.loads(trained.stdout.splitlines()[-1])
@@ -118,7 +117,7 @@ def _cpu_seconds(tool: str, level: str) -> dict[str, float]:
     folder.mkdir(parents=True)
     python = sys.executable if tool != "msprobe" else str(run.msprobe().parent / "python")
     command = [python, __file__, "--cpu-of", tool, level, str(folder)]
-    trained = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True)
+    trained = subprocess.run(command, env=run.ENVIRONMENT | ONE_THREAD, capture_output=True, text=True)
     if trained.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{trained.stderr[-2000:]}")
     return json.loads(trained.stdout.splitlines()[-1])

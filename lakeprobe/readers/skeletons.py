@@ -248,7 +248,7 @@ def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
 
 def are_exact(numbers: Sequence[Any]) -> bool:
     """Return whether a double can hold each of the numbers that is an integer."""
-    return all(number.__class__ is not int or number in _EXACT_IN_DOUBLE for number in numbers)
+    return all(number in _EXACT_IN_DOUBLE for number in numbers if number.__class__ is int)
 
 
 def _with_placeholders(body: bytes) -> bytes:

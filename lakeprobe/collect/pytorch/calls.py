@@ -1,6 +1,7 @@
 """Records calls of torch functions, and the backward of each through a hook on its graph node."""
 
 import functools
+import sys
 from collections.abc import Callable
 from sys import _getframe
 from typing import Any
@@ -43,22 +44,28 @@ class Calls:
         self._modules = modules
         self._trials = trials
         self._known: dict[tuple[str, int], Function] = {}
-        self._places: list[Place] = []
+        self._ours: list[tuple[Place, Function]] = []
+        """The places of torch's functions, and what records there."""
+        self._kept: list[tuple[Place, Function]] = []
+        """Those of them that the program kept when they were removed."""
 
     def start(self) -> None:
         """Install the recording functions."""
-        if not self._places or not all(place.unchanged for place in self._places):
-            self._places = places()
-        for place in self._places:
-            function = self._replacement(place)
-            function.__module__, function.__qualname__ = place.path  # pickle looks for a function there
-            self._in_place.put(place, function)
-        let_pickle(self._in_place, self._places)
+        if not self._ours or not all(place.unchanged for place, _ in self._ours):
+            self._ours = [(place, self._replacement(place)) for place in places()]
+        self._in_place.put_all(self._ours)
+        for place, function in self._kept:
+            if place.holds(function):
+                function.__module__, function.__qualname__ = place.path  # pickle looks for a function there
+        let_pickle(self._in_place, [place for place, _ in self._ours])
 
     def stop(self) -> None:
         """Let the program pickle recording functions that it has kept."""
-        for place in self._places:
-            keep(self._replacement(place), place.path)
+        references = [sys.getrefcount(function) for _, function in self._ours]
+        least = min(references, default=0)  # no program keeps all of them
+        self._kept = [ours for ours, number in zip(self._ours, references, strict=True) if number > least]
+        for place, function in self._kept:
+            keep(function, place.path)
 
     def _replacement(self, place: Place) -> Function:
         key = (place.name, id(place.function))
@@ -67,6 +74,7 @@ class Calls:
             recording = self._recording if self._trials is None else self._trials.recording
             make = recording if self._wants(place.name) else self._silent
             known = self._known[key] = functools.update_wrapper(make(place.name, place.function), place.function)
+            known.__module__, known.__qualname__ = place.path
         return known
 
     def _wants(self, name: str) -> bool:

@@ -64,6 +64,8 @@ class Leaves:
 
         `op` and `category` name the files of stored tensors.
         """
+        if type(value) is dict and not value:  # most calls have no named arguments
+            return {}
         return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, Containers())
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
@@ -77,29 +79,26 @@ class Leaves:
         return self._keep_all or any(part in op for part in self._keep_parts)
 
     def _leaf(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
-        try:
-            return self._leaf_of(value, key, file, around)
-        except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
-            self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
-            return unrecordable(value)
-
-    def _leaf_of(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         kind = type(value)
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
-            return self._tensor(value, file)
-        if value is None:
-            return None
-        if key in _SPECIAL_KEYS:
-            special = _special(value, key)
-            if special is not None:
-                return special
-        if kind in PLAIN:
-            return {"type": kind.__name__, "value": value}
-        if kind is tuple or kind is list:
-            return self._items(value, enumerate(value), file, around, [])
-        if kind is dict:
-            return self._items(value, value.items(), file, around, {})
-        return self._unusual(value, file, around)
+        try:
+            if kind is torch.Tensor or kind is torch.nn.Parameter:
+                return self._tensor(value, file)
+            if value is None:
+                return None
+            if key in _SPECIAL_KEYS:
+                special = _special(value, key)
+                if special is not None:
+                    return special
+            if kind in PLAIN:
+                return {"type": kind.__name__, "value": value}
+            if kind is tuple or kind is list:
+                return self._items(value, enumerate(value), file, around, [])
+            if kind is dict:
+                return self._items(value, value.items(), file, around, {})
+            return self._unusual(value, file, around)
+        except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
+            self._failures.append(f"a {kind.__name__}: {type(error).__name__}: {error}")
+            return unrecordable(value)
 
     def _items(self, value: Any, items: Any, file: str | None, around: Containers, into: Any) -> Any:
         """Return the leaves of a container's members, in a list or dict. None if it is not to be entered."""

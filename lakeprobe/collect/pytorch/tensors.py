@@ -10,6 +10,7 @@ byte for byte, are kept once.
 """
 
 import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ _mean = torch.mean
 _norm = torch.linalg.vector_norm
 _stack = torch.stack
 
+_FLOAT32 = torch.float32
+_SINGLE = struct.Struct("f")
 _REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
 _NARROW = frozenset(
@@ -59,17 +62,17 @@ class Tensors:
 
     def measure(self, tensor: torch.Tensor) -> tuple[Statistics, Wide | None]:
         """Return the results of the functions `statistics` and `wide`, for float32 tensors on the CPU in one pass."""
-        if tensor.dtype is torch.float32 and tensor.is_cpu and tensor.dim() and tensor.numel():
-            address = tensor.data_ptr()
+        if tensor.dtype is _FLOAT32 and tensor.is_cpu and tensor.dim():
+            size = tensor.numel()
+            address = tensor.data_ptr() if size else 0
             if address:  # not freed, and no zeros without memory
-                return self._measured(tensor, address)
+                return self._measured(tensor, address, size)
         plain = _detached(tensor)
         known = statistics(plain)
         return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
 
-    def _measured(self, tensor: torch.Tensor, address: int) -> tuple[Statistics, Wide]:
-        size = tensor.numel()
-        if summary.is_native and not tensor.is_neg() and _is_dense(tensor):
+    def _measured(self, tensor: torch.Tensor, address: int, size: int) -> tuple[Statistics, Wide]:
+        if summary.is_native and (tensor.is_contiguous() or _is_dense(tensor)) and not tensor.is_neg():
             found = summary.at(address, size)
         else:
             found = summary.of(_in_place(_detached(tensor).resolve_neg()))
@@ -79,7 +82,7 @@ class Tensors:
             mean, norm = math.nan, math.nan if nans else _INF  # of no sign
         if minus:  # which of 0.0 and -0.0 is the higher one is for torch to say
             low, high = (end.item() for end in _aminmax(_detached(tensor)))
-        known = high, low, float(np.float32(mean)), _INF if norm >= _TOO_HIGH else float(np.float32(norm))
+        known = high, low, _rounded(mean), _INF if norm >= _TOO_HIGH else _rounded(norm)
         number = zeros if self._zeros or not norm < _INF or not low <= 0 <= high else None
         if self._exact or not (_NORMAL <= norm < _TOO_HIGH or not norm):
             return known, (mean, norm, nans, above, below, number)
@@ -106,15 +109,19 @@ class Tensors:
         self._kept.clear()
 
 
+def _rounded(number: float) -> float:
+    """Return a number that float32 can hold as float32 has it."""
+    rounded: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
+    return rounded
+
+
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor detached from the graph, so that our computations stay out of it."""
     return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether the elements fill a contiguous block of memory, in any order and each once."""
-    if tensor.is_contiguous():
-        return True
+    """Return whether the elements fill a block of memory, in any order and each once."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import overrides
-from torch._guards import TracingContext
+from torch._guards import _TLS
 from torch.autograd import forward_ad
 from torch.utils import _device
 
@@ -43,7 +43,7 @@ def traced() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
         or torch.compiler.is_compiling()
-        or TracingContext.try_get() is not None
+        or _TLS.__dict__.get("tracing_context") is not None  # TracingContext.try_get takes as long as all of this
         or torch._C._get_dispatch_mode(_proxy) is not None
         or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
     )

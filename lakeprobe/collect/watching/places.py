@@ -1,7 +1,7 @@
 """Locates the functions to record in a framework, so that ours can replace them and be removed again."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 Function = Callable[..., Any]
@@ -19,6 +19,12 @@ class Place:
     function: Function
     own: Any
     """What the owner itself holds under the attribute, or _INHERITED if a base class holds it."""
+    _held: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    """What the owner itself holds now."""
+
+    def __post_init__(self) -> None:
+        """Look into the owner once. It has hundreds of places, and each is asked several times in a step."""
+        object.__setattr__(self, "_held", vars(self.owner))
 
     @property
     def path(self) -> tuple[str, str]:
@@ -34,7 +40,7 @@ class Place:
 
     def holds(self, function: Any) -> bool:
         """Whether the owner itself has `function` there."""
-        return vars(self.owner).get(self.attribute, _INHERITED) is function
+        return self._held.get(self.attribute, _INHERITED) is function
 
     def put(self, function: Function) -> None:
         """Replace the function."""
@@ -59,8 +65,13 @@ class Replacements:
 
     def put(self, place: Place, function: Function) -> None:
         """Put a function in a place until `remove`."""
-        place.put(function)
-        self._made.append((place, function))
+        self.put_all([(place, function)])
+
+    def put_all(self, functions: Sequence[tuple[Place, Function]]) -> None:
+        """Put functions in places until `remove`."""
+        for place, function in functions:
+            setattr(place.owner, place.attribute, function)
+        self._made += functions
 
     def hide(self) -> None:
         """Restore the original functions temporarily, the last replaced first."""

@@ -38,11 +38,15 @@ class Leaves(Protocol):
         """Forget all tensors, because what is remembered of them is out of date."""
 
 
+_RECORDED, _OURS = 1, 2
+"""What runs in a thread: a recorded function, or our own code."""
+
+
 class Thread(threading.local):
     """The state of one thread."""
 
-    inside = False
-    """Whether a recorded function or our own code runs. Calls of functions are then not recorded."""
+    inside = 0
+    """0, _RECORDED or _OURS. Calls of functions inside of either are not recorded."""
 
 
 def guarded(method: Method) -> Method:
@@ -58,9 +62,9 @@ def guarded(method: Method) -> Method:
         recorder = self.recorder
         thread = recorder.thread
         before = thread.inside
-        thread.inside = True
+        thread.inside = _OURS
         try:
-            hidden = recorder.hidden()
+            hidden = None if before == _OURS else recorder.hidden()  # one of these in another is hidden already
             if hidden is None:
                 return method(self, *args)
             with hidden:
@@ -133,7 +137,7 @@ class Recorder:
     @property
     def idle(self) -> bool:
         """Whether a call that begins now is not recorded."""
-        return self.thread.inside or not self.running or self._traced()
+        return bool(self.thread.inside) or not self.running or self._traced()
 
     def count(self, key: str) -> int:
         """Return 0 for the first call under this key in the step, 1 for the second, …"""
@@ -160,7 +164,7 @@ class Recorder:
         Calls inside are not recorded.
         """
         thread = self.thread
-        thread.inside = True
+        thread.inside = _RECORDED
         try:
             return function(*args, **kwargs)
         except BaseException:
@@ -168,7 +172,7 @@ class Recorder:
                 self.breaks_off(op)
             raise
         finally:
-            thread.inside = False
+            thread.inside = 0
 
     @guarded
     def starts(
