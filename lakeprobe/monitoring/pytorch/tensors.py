@@ -96,7 +96,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _array(plain: torch.Tensor) -> Any:
     """Return the elements in the host's memory, in their logical order, as float32 or float64."""
     kept = plain if plain.dtype in (torch.float32, torch.float64) else plain.double()
-    return (kept if kept.is_cpu else kept.cpu()).numpy().reshape(-1)
+    return kept.numpy(force=True).reshape(-1)  # from a device, and zeros without memory and views with another sign
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:
