@@ -255,7 +255,7 @@ def test_doctor(lake: Path) -> None:
 
 
 def test_doctor_without_a_lake_and_with_one_that_is_damaged(tmp_path: Path) -> None:
-    assert "is not there yet" in lakeprobe("doctor", "--lake", tmp_path / "none").out
+    assert "does not exist yet" in lakeprobe("doctor", "--lake", tmp_path / "none").out
     (tmp_path / "lake.yaml").write_text("format: [")
     done = lakeprobe("doctor", "--lake", tmp_path)
     assert done.code == 0
