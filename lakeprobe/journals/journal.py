@@ -5,9 +5,9 @@ LAKE/.collecting/run=R,step=S,rank=K/unit/values-*    the tensors that the recor
 LAKE/.collecting/run=R,step=S,rank=K/set_aside        the reason why no unit can be made, if there is one
 
 A record is its length (8 bytes, little-endian) and that many bytes of msgpack: first a Head, then Batches. Each record
-is handed to the system in one write, so a killed process loses only the batch that it had not written yet. The collecting
-process locks the file (flock). If nobody holds a journal, it is finished or its process is gone, and any process may
-make a unit of it (`lakeprobe.journals.recovery`).
+is handed to the system in one write, so a killed process loses only the batch that it had not written yet. The
+collecting process locks the file (flock). If nobody holds a journal, it is finished or its process is gone, and any
+process may make a unit of it (`lakeprobe.journals.recovery`).
 """
 
 from __future__ import annotations
