@@ -2,7 +2,7 @@
 -- grain: one op of the target, or an op of golden that no op of the target is compared with
 -- parameters: the table view_levels
 -- golden_seq: of the golden ops that rows of the op are paired with, the one with most rows
--- level: the worst of its rows; error_in, error_out: the largest errors; NULL if unknown
+-- level: the worst of its rows; error_in, error_out: the largest errors of rows that were compared; NULL if unknown
 WITH
     partners AS (
         SELECT step, rank, target_seq, golden_seq, count(*) AS rows
@@ -34,8 +34,8 @@ WITH
             target_seq,
             golden_seq,
             max(level) AS level,
-            max(error) FILTER (WHERE is_input) AS error_in,
-            max(error) FILTER (WHERE NOT is_input) AS error_out
+            max(error) FILTER (WHERE is_input AND level > 0) AS error_in,
+            max(error) FILTER (WHERE NOT is_input AND level > 0) AS error_out
         FROM owned
         GROUP BY ALL
     )
