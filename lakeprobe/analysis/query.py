@@ -89,9 +89,7 @@ def is_made(stages: duckdb.DuckDBPyConnection, table: str, of: Hashable) -> bool
     return is_there
 
 
-def keep_shared(
-    stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Hashable]
-) -> None:
+def keep_shared(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Hashable]) -> None:
     """Create `table` as `keep` does, once for all analyses on the connection. It reads only views of the lake."""
     if not is_made(stages, table, tuple(parameters.items())):
         keep(stages, table, file, parameters)
