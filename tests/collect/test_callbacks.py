@@ -82,7 +82,10 @@ def test_the_calls_of_lightning_make_a_unit_a_step(tmp_path: Path) -> None:
     assert linears(tmp_path) == [(0, True, 2), (1, True, 2), (2, False, 1)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("transformers", "accelerate")),
+    reason="needs transformers and accelerate",
+)
 def test_a_trainer_of_transformers(tmp_path: Path) -> None:
     from transformers import Trainer, TrainingArguments
 
