@@ -213,8 +213,11 @@ def _load(connection: duckdb.DuckDBPyConnection, task: PairTask, target: UnitPla
         set_variable(connection, f"{side}_unit", file_pattern(unit.folder))
         connection.execute(f"SET VARIABLE {side}_held = $held", {"held": unit.condition})
     _create_table(connection, "comparison_kind", resources.sql("compare/kind"))
-    rows = int(str(_only_value(connection, "SELECT rows FROM comparison_kind")))
-    connection.execute(f"SET threads = {useful_threads(rows, task.threads)}")
+    rows = _rows(connection, "SELECT rows FROM comparison_kind WHERE rows IS NOT NULL")
+    if not rows:
+        folders = f"{target.folder} or of {golden.folder}"
+        raise LakeError(f"dumps.parquet of {folders} is damaged; read both dumps again with --replace")
+    connection.execute(f"SET threads = {useful_threads(rows[0][0], task.threads)}")
     for side, unit in (("target", target), ("golden", golden)):
         _load_side(connection, side, unit)
         connection.execute(f"CREATE VIEW {side} AS {both_tables(side)}")

@@ -465,7 +465,7 @@ def test_steps_are_goldens(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("runs", "options", "message"),
     [
-        ((), {}, "no run is given"),
+        ((), {}, "give a run to compare with golden"),
         (("golden",), {}, "run golden is given twice"),
         (("run", "run"), {}, "run run is given twice"),
         (("nun",), {}, "the lake has no run nun; it has empty, golden, run, strange"),

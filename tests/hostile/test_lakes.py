@@ -404,6 +404,7 @@ TABLE_LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a text": ("ops", lambda path: filled(path, b"PAR1 is all it has PAR1")),
     "another schema": ("tensors", lambda path: pq.write_table(pa.table({"a": [1, 2]}), path)),
     "no rows": ("dumps", lambda path: rewritten(path, lambda table: table.slice(0, 0))),
+    "no number of rows": ("dumps", lambda path: rewritten(path, nulls("tensor_rows"))),
     "two dumps": ("dumps", lambda path: rewritten(path, twice)),
     "no format": ("dumps", lambda path: rewritten(path, nulls("format", "task", "level", "framework", "head"))),
     "a head that is not JSON": ("dumps", lambda path: rewritten(path, column("head", "{{{"))),
