@@ -46,7 +46,9 @@ def golden(lake: str) -> str:
 def test_the_defect_is_the_first_difference_and_the_cause(lake: str, golden: str) -> None:
     assert golden != trained("target", "--defect", "--lake", lake)
     said = asked("compare", "target", "golden", "--lake", lake)
-    first = said.partition("The first op that differs in step 0 rank 0: ")[2].partition("\nOther steps")[0].split("\n  ")
+    first = (
+        said.partition("The first op that differs in step 0 rank 0: ")[2].partition("\nOther steps")[0].split("\n  ")
+    )
     assert first[0] == "Functional.layer_norm.5.forward"
     assert first[2].split() == ["input.4:", "0.001", "against", "1e-05"]
     assert "in Module.blocks.2.norm2.LayerNorm.forward.0" in first
