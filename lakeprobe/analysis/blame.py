@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, keep_shared, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
@@ -92,7 +92,7 @@ def blame(
         keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None
         _keep_repeat(stages, comparison, repeated)
-        keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": name})
+        keep_leaf_errors(stages, name)
         chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
         covered = coverage_of(comparison, outcomes_in_lake(stages, name), () if step is None else (step,))
         return _answer(connection, stages, comparison, chosen, most, covered)
@@ -117,7 +117,7 @@ def _keep_repeat(
     if repeat is None:
         keep(stages, "repeat_errors", "blame/no_repeat")
         return
-    keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": repeat.name})
+    keep_leaf_errors(stages, repeat.name)
     keep_units(stages, comparison)
     keep(stages, "repeat_errors", "blame/repeat", {"is_golden": comparison.golden == repeat.golden})
 

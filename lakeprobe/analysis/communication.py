@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, check_steps, keep, keep_shared, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, keep, keep_leaf_errors, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def changed_meetings(connection: duckdb.DuckDBPyConnection, run: str, comparison
 def _changed(
     connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: str
 ) -> duckdb.DuckDBPyRelation:
-    keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
+    keep_leaf_errors(stages, comparison)
     return answer(connection, stages, "communication/meetings_changed")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, keep_shared, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
@@ -91,7 +91,7 @@ def first_difference(
     with stage_connection(connection, run_steps, steps) as stages:
         set_thresholds(stages, comparison.thresholds)
         covered = _keep_verdicts(stages, comparison, steps, ranks)
-        keep_shared(stages, "leaf_errors", "leaf_errors", name)
+        keep_leaf_errors(stages, comparison.name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
         keep_transfers(stages, comparison.target)
         keep(stages, "late_digests", "first_difference/late_digests", name)

@@ -89,10 +89,10 @@ def is_made(stages: duckdb.DuckDBPyConnection, table: str, of: Hashable) -> bool
     return is_there
 
 
-def keep_shared(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: Mapping[str, Hashable]) -> None:
-    """Create `table` as `keep` does, once for all analyses on the connection. It reads only views of the lake."""
-    if not is_made(stages, table, tuple(parameters.items())):
-        keep(stages, table, file, parameters)
+def keep_leaf_errors(stages: duckdb.DuckDBPyConnection, comparison: str) -> None:
+    """Create leaf_errors, the errors of the leaves of a comparison, once for all analyses on the connection."""
+    if not is_made(stages, "leaf_errors", comparison):
+        keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
 
 
 def set_thresholds(

@@ -1,4 +1,4 @@
-"""Finds weights whose shards are interleaved differently than what is computed from them is taken apart.
+"""Finds weights whose shards are interleaved in another order than the one in which ops split their results.
 
 A fused weight of query, key and value has each rank's part of all three, so its shards lie in three blocks. A rank that
 was given the n-th part of the rows instead has a valid weight in another order. What shows it is the op that splits the

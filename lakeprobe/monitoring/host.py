@@ -41,7 +41,7 @@ def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bo
     if not array.size:
         return dict.fromkeys(metrics & {"norm", "nans"}, 0.0)
     if array.dtype == np.float32 and (exact or "mean" in metrics or summary.is_native):
-        found = of_summary(summary.of(array), array.size, OF_SUMMARIES)
+        found = of_summary(summary.of(array), array.size, metrics)
     else:
         found = _one_by_one(array, metrics, exact=exact)
     if "zeros" in metrics:
@@ -51,9 +51,9 @@ def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bo
 
 def of_summary(found: Sequence[float], size: int, metrics: frozenset[str]) -> dict[str, float]:
     """Return those of `metrics` that follow from a summary (`tensors/summary.py`) of `size` numbers, one or more."""
-    if metrics == _NORM:
-        return {"norm": math.sqrt(found[3])}
     high, low, total, squares, _, _, nans, *_ = found
+    if metrics == _NORM:  # as most monitors ask for
+        return {"norm": math.sqrt(squares)}
     every = {"norm": math.sqrt(squares), "mean": total / size, "min": low, "max": high, "nans": float(nans)}
     return {metric: number for metric, number in every.items() if metric in metrics}
 

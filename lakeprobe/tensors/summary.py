@@ -53,8 +53,9 @@ def at(address: int, size: int) -> tuple[Any, ...]:
 
     Only if `is_native`. A training step asks for thousands, so this makes no Summary of them.
     """
+    assert _at is not None
     result = _Memory()
-    _at(address, size, result)  # type: ignore[misc]
+    _at(address, size, result)
     return _LAYOUT.unpack(result)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
-from lakeprobe.analysis.query import keep, keep_shared, set_thresholds
+from lakeprobe.analysis.query import keep, keep_leaf_errors, set_thresholds
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout
@@ -71,7 +71,7 @@ def judge(stages: duckdb.DuckDBPyConnection, subject: Subject) -> None:
         overflowing.keep_levels(stages, subject.name)
         keep(stages, "view_levels", "../view/run_levels", {"run": subject.name})
     else:
-        keep_shared(stages, "leaf_errors", "leaf_errors", {"comparison": subject.name})
+        keep_leaf_errors(stages, subject.name)
         keep(stages, "view_levels", "../view/levels", {"comparison": subject.name})
     keep(stages, "view_ops", "../view/op_levels")
 

@@ -15,7 +15,7 @@ from lakeprobe.view.recompute import homes
 FOLDED = 4
 """The number of consecutive ops outside modules that become a group."""
 MOST_PHASES = 64
-"""Forward and backward become groups if they alternate at most so often."""
+"""The number of alternations up to which forward and backward become groups."""
 Row = Mapping[str, Any]
 
 

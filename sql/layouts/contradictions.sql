@@ -1,5 +1,5 @@
 -- contradictions: the ops of a merged run with copies that differ although no input of theirs does, or with weights
--- whose shards are interleaved differently than what uses them, in their order.
+-- whose shards are interleaved differently from what uses them, in their order.
 -- grain: one op
 -- parameters: $target, $step, $suspect, $most; the views of the lake
 -- suspect: an op that stands out of rounding noise; then only the ops before it whose inputs are equal on all ranks

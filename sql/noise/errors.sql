@@ -5,12 +5,13 @@
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
 --   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
 --   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
---   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless those are
---   equal to the last bit.
+--   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
+--   those are equal to the last bit.
 -- error_out, lower_out: the largest error of its float outputs, and the largest lower error
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
---   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, which counts by what the result is less than 1. A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
+--   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1.
+--   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
 --   of that. A normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element
@@ -83,7 +84,11 @@ WITH
             leaves.is_like,
             leaves.is_masked,
             leaves.differs,
-            if(leaves.target_norm <> leaves.golden_norm OR leaves.target_mean <> leaves.golden_mean, leaves.rounding, 0) AS unseen,
+            CASE
+                WHEN leaves.target_norm <> leaves.golden_norm OR leaves.target_mean <> leaves.golden_mean
+                    THEN leaves.rounding
+                ELSE 0
+            END AS unseen,
             greatest(
                 leaves.taken,
                 if(

@@ -21,7 +21,8 @@
 -- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
 --   but not with what ops that round have computed
 -- width, height: the sizes of the last dimension and of the one before it, 1 where there is none
--- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of integers
+-- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of
+--   integers
 -- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
 -- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
 -- differs: whether the statistics differ by more than another order of summation explains
@@ -289,7 +290,10 @@ SELECT
     END AS upper,
     greatest(least(upper, upper_by_factor), least_error) AS taken,
     scatter,
-    if(is_paired AND is_like AND is_float AND golden_norm > 0 AND NOT (max_is_mask OR min_is_mask), finite_part((target_norm - golden_norm) / golden_norm), NULL) AS shift,
+    CASE
+        WHEN is_paired AND is_like AND is_float AND golden_norm > 0 AND NOT is_masked
+            THEN finite_part((target_norm - golden_norm) / golden_norm)
+    END AS shift,
     CASE
         WHEN
             target_max = target_min

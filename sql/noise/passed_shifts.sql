@@ -11,9 +11,10 @@
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
 --   came in, forwards and backwards; after a step of the optimizer a tenth of the input error; what is left of golden's
 --   error beside a repeat; the precision of the statistics
--- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What a factor leaves of max and min shows them, from three members on, if the
---   op neither has a kink, at which elements appear as a whole, nor takes a mean away, as a softmax does. The gradient of a
---   softmax is p (g − Σ p g): its errors count by what is left of it beside the largest p times g
+-- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
+--   a factor leaves of max and min shows them, from three members on, if the op neither has a kink, at which elements appear
+--   as a whole, nor takes a mean away, as a softmax does. The gradient of a softmax is p (g − Σ p g): its errors count by
+--   what is left of it beside the largest p times g
 WITH
     tensors AS (
         SELECT
@@ -82,8 +83,8 @@ WITH
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
     ),
-    -- the largest of n normal numbers is about √(2 ln n) of their deviation, so norm and maximum tell how many elements there are
-    -- that matter
+    -- the largest of n normal numbers is about √(2 ln n) of their deviation, so norm and maximum tell how many elements
+    -- matter
     passed AS (
         SELECT
             made.* EXCLUDE (shift, magnitude, n, spacing),

@@ -29,7 +29,11 @@ WITH
             l.scatter,
             l.golden_norm,
             l.rounding,
-            if(is_softmax AND NOT l.is_input AND l.golden_mean <> 0, (l.target_mean - l.golden_mean) / l.golden_mean, l.shift) AS shift
+            CASE
+                WHEN is_softmax AND NOT l.is_input AND l.golden_mean <> 0
+                    THEN (l.target_mean - l.golden_mean) / l.golden_mean
+                ELSE l.shift
+            END AS shift
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE

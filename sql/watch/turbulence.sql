@@ -1,7 +1,7 @@
 -- turbulence: a norm, or a number of the script, that stays far above its own past for more than one value.
 -- grain: one value of the series, the first of two that are too large
--- Zeros do not count as past: a gradient may begin at zero, or be zero in every other step. A schedule that starts again comes
--- back to values that the series had before, which is why the largest of them counts too.
+-- Zeros do not count as past: a gradient may begin at zero, or be zero in every other step. A schedule that starts
+-- again comes back to values that the series had before, which is why the largest of them counts too.
 WITH
     limits AS (
         SELECT

@@ -1,4 +1,4 @@
-"""Weights whose shards are interleaved differently than what is computed from them, and the orders of blocks."""
+"""Weights whose shards are interleaved in another order than ops split their results, and the orders of blocks."""
 
 import numpy as np
 import pytest

@@ -70,7 +70,7 @@ class Replacements:
     def put_all(self, functions: Sequence[tuple[Place, Function]]) -> None:
         """Put functions in places until `remove`."""
         for place, function in functions:
-            setattr(place.owner, place.attribute, function)
+            place.put(function)
         self._made += functions
 
     def hide(self) -> None:

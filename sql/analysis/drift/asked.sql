@@ -1,8 +1,8 @@
 -- asked: the ops and rows that the user names.
 -- grain: one name that was asked for, and one op that it selects
 -- parameters: $names; the table drift_ops
--- A name is an op, a row, a module's path, or the beginning of one up to a dot, which selects everything inside. A name
--- that is none of these may end anywhere. A row's slot follows the op's name; NULL selects all rows.
+-- A name is an op, a row, a module's path, or the beginning of one up to a dot, which selects everything inside. Any other
+-- name selects all ops that begin with it. A row's slot follows the op's name; NULL selects all rows.
 WITH
     meanings AS (
         SELECT
