@@ -10,6 +10,7 @@ import glob
 import logging
 import os
 import shutil
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -122,6 +123,8 @@ def _attempt(function: Callable[[Any], Report], task: Any, settings: Mapping[str
         raise LakeError(f"the Ray cluster has lakeprobe {__version__}, and this is {version}; install the same on both")
     os.environ.update(settings)
     os.environ.pop("LAKEPROBE_ENGINE", None)
+    # Ray cancels a task by an interrupt, which workers ignore where the command does: a shell starts jobs that way
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parts = _parts(task)
     places = [(part.staged, part.staged.with_name(f".{part.staged.name}.{uuid.uuid4().hex}")) for part in parts]
     if not places:

@@ -126,6 +126,19 @@ def test_what_a_killed_attempt_at_a_batch_left_is_in_nobodys_way(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+def interrupted(tasks: tuple[Written, ...]) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_task_is_cancelled_where_interrupts_are_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a job that a shell runs in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _attempt(interrupted, (), {}, __version__)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @needs_ray
 def test_a_killed_worker_changes_nothing(
     on_ray: None, dumps: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
