@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -209,12 +210,12 @@ def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:
     if folder is None or isinstance(folder, PathInFile):
         return content_of
     top = source.folder if source.root in source.files else source.root  # a file that the user named is its own root
-    is_outside = leads_out(folder, top)
+    is_outside = cache(partial(leads_out, folder, top))
 
     def content_inside(tensor: str | TensorReference) -> tuple[str | None, str | None]:
         if isinstance(tensor, str):
             path = folder / tensor
-            if is_outside or (path.is_symlink() and leads_out(path, top)):
+            if is_outside() or (path.is_symlink() and leads_out(path, top)):
                 return None, f"{path} is a link that leads out of {top}; copy the file itself"
         return content_of(tensor)
 
