@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,16 @@ _AGAIN_AFTER = 0.05
 _LEAST = 32 * 2**20
 """Bytes of memory that the smallest comparison needs."""
 
+WhenOver = Callable[[], object]
+
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[kmgt]i?b)", re.IGNORECASE)
 
 
 @contextmanager
-def guarded(connection: duckdb.DuckDBPyConnection, seconds: float | None, origin: str) -> Iterator[None]:
-    """Let the block use `connection` for `seconds`, or without limit if that is None.
+def guarded(
+    connection: duckdb.DuckDBPyConnection, seconds: float | None, origin: str, when_over: WhenOver = lambda: None
+) -> Iterator[None]:
+    """Let the block use `connection` for `seconds`, or without limit if that is None. Calls `when_over` after these.
 
     Raises RuleError, which begins with `origin`, when the time is over, even if the block has finished by then. Turns
     the RuntimeError that DuckDB raises on Ctrl-C into KeyboardInterrupt.
@@ -40,7 +44,9 @@ def guarded(connection: duckdb.DuckDBPyConnection, seconds: float | None, origin
     import duckdb
 
     over, ended = threading.Event(), threading.Event()
-    watch = threading.Thread(target=_interrupt_when_over, args=(connection, seconds, over, ended), daemon=True)
+    watch = threading.Thread(
+        target=_interrupt_when_over, args=(connection, seconds, when_over, over, ended), daemon=True
+    )
     if seconds is not None:
         watch.start()
     try:
@@ -62,11 +68,16 @@ def guarded(connection: duckdb.DuckDBPyConnection, seconds: float | None, origin
 
 
 def _interrupt_when_over(
-    connection: duckdb.DuckDBPyConnection, seconds: float, over: threading.Event, ended: threading.Event
+    connection: duckdb.DuckDBPyConnection,
+    seconds: float,
+    when_over: WhenOver,
+    over: threading.Event,
+    ended: threading.Event,
 ) -> None:
     if ended.wait(seconds):
         return
     over.set()
+    when_over()
     while not ended.is_set():
         connection.interrupt()
         ended.wait(_AGAIN_AFTER)

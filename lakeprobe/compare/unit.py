@@ -35,7 +35,7 @@ from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.mapping.files import Mappings
 from lakeprobe.resources import file_pattern, quote_identifier, quote_text
 from lakeprobe.system import files, storage
-from lakeprobe.system.process_limits import process_limits
+from lakeprobe.system.process_limits import end_soon, process_limits
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,12 +109,12 @@ class PairReport:
 
 def compare_units_isolated(task: PairTask) -> PairReport:
     """Run `compare_units` within the limits of the task, in a process that does nothing else."""
-    with process_limits(task.seconds, task.memory):
-        return compare_units(task)
+    with process_limits(task.memory):
+        return compare_units(task, end_soon)
 
 
-def compare_units(task: PairTask) -> PairReport:
-    """Write the results of one pair of units. Raises RuleError and LakeError."""
+def compare_units(task: PairTask, when_over: limits.WhenOver = lambda: None) -> PairReport:
+    """Write the results of one pair of units. Calls `when_over` when time is over. Raises RuleError and LakeError."""
     import duckdb
 
     target, golden = task.target_place, task.golden_place
@@ -129,7 +129,7 @@ def compare_units(task: PairTask) -> PairReport:
         if task.memory is not None:
             limits.set_memory_limit(connection, task.memory)
             limits.set_memory_limit(writer, task.memory)
-        with limits.guarded(connection, task.seconds, origin):
+        with limits.guarded(connection, task.seconds, origin, when_over):
             rule, pending = _prepare(connection, task, target, golden)
             origin = rule.origin
             rules.run(connection, rule)

@@ -366,7 +366,7 @@ def test_a_rule_may_shadow_the_macros_of_the_judge(home: Path, tmp_path: Path) -
 def run_program(home: Path, rule: Path, *options: str) -> tuple[int, str, str]:
     words = ["compare", "ours", "theirs", "--lake", home / "lake", "--name", "kept", "--sql", rule, *options]
     command = [sys.executable, "-W", "error", "-m", "lakeprobe", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=rule.parent)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=rule.parent)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -190,30 +190,41 @@ import signal, resource, sys, time, duckdb
 from lakeprobe.system import process_limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
-process_limits._GRACE = 0.5
+process_limits._GRACE, process_limits._LONGEST_GRACE = 0.5, {grace}
 connection = duckdb.connect()
-with process_limits.process_limits({seconds}, {memory}):
+with process_limits.process_limits({memory}):
+    if {is_over}:
+        process_limits.end_soon()
     try:
         print(connection.execute({query!r}).fetchall())
     except duckdb.OutOfMemoryException as error:
         print("out of memory")
-print(signal.getitimer(signal.ITIMER_REAL), resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY)
+timers = [signal.getitimer(timer)[0] for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL)]
+print(timers, resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY)
 connection.close()
 """
 
 
-def ran(query: str, *, seconds: float | None = None, memory: int | None = None) -> tuple[int, list[str]]:
-    program = PROGRAM.format(seconds=seconds, memory=memory, query=query)
+def ran(query: str, *, is_over: bool = False, memory: int | None = None, grace: float = 30) -> tuple[int, list[str]]:
+    program = PROGRAM.format(is_over=is_over, memory=memory, query=query, grace=grace)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout.splitlines()
 
 
-RESTORED = "(0.0, 0.0) True"
+RESTORED = "[0.0, 0.0] True"
 
 
 def test_a_process_that_heeds_no_interrupt_is_killed() -> None:
     query = "SELECT jaro_similarity(repeat('ab', 5000000), repeat('ba', 5000000))"
-    assert ran(query, seconds=0.1) == (-signal.SIGALRM, [])
+    assert ran(query, is_over=True) == (-signal.SIGPROF, [])
+
+
+def test_a_process_that_only_waits_is_killed() -> None:
+    assert ran("SELECT sleep_ms(30000)", is_over=True, grace=0.3) == (-signal.SIGALRM, [])
+
+
+def test_a_process_that_gets_no_processor_time_has_time_to_heed_its_interrupt() -> None:
+    assert ran("SELECT sleep_ms(1000)", is_over=True) == (0, ["[(None,)]", RESTORED])
 
 
 def test_a_value_that_duckdb_does_not_count() -> None:
@@ -221,4 +232,4 @@ def test_a_value_that_duckdb_does_not_count() -> None:
 
 
 def test_a_process_within_its_limits() -> None:
-    assert ran("SELECT length(repeat('x', 1000))", seconds=30, memory=300 * 10**6) == (0, ["[(1000,)]", RESTORED])
+    assert ran("SELECT length(repeat('x', 1000))", memory=300 * 10**6, is_over=True) == (0, ["[(1000,)]", RESTORED])
