@@ -155,6 +155,7 @@ _EVIDENCE = {
     "missing": "rounding neither adds nor drops ops",
     "wiring": "rounding does not change which op an input comes from",
     "source": "rounding does not change values that no op computed",
+    "zeros": "some of its output is 0, and none of golden's is",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
     "shift": "the {statistic} of its output is off by more than rounding explains",

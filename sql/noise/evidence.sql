@@ -10,6 +10,7 @@
 --   made: the inputs agree to the last bit (between implementations those of a matrix product up to rounding), and the
 --     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds; or the norm
 --     of a sum moves far more than its terms
+--   zeros: an op that gives no zero in golden gives some
 -- row: the leaf that shows it
 WITH
     recorded AS (
@@ -368,6 +369,47 @@ WITH
         WHERE NOT is_input AND phase = 'forward' AND n > 1
         GROUP BY number
     ),
+    -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit, about
+    -- once in 2²⁵ elements; ops of a kind that do so more often tell nothing.
+    zeros AS (
+        SELECT
+            o.number,
+            any_value(o.kind) AS kind,
+            min(row) FILTER (WHERE NOT is_input AND target_zeros > 0) AS row,
+            max(n) FILTER (WHERE NOT is_input) AS n,
+            max(target_zeros) FILTER (WHERE NOT is_input) AS made,
+            max(golden_zeros) FILTER (WHERE NOT is_input) AS golden_made,
+            coalesce(
+                bool_and(
+                    coalesce(
+                        abs(target_zeros - golden_zeros) <= if(isinf(makes_zeros_from(o.api)), golden_zeros / 8, 0), false
+                    )
+                ) FILTER (WHERE is_input),
+                true
+            ) AS are_given_alike,
+            coalesce(max(magnitude) FILTER (WHERE is_input), 0) < makes_zeros_from(any_value(o.api)) AS is_regular
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE
+            o.side = 'pair'
+            AND o.is_leaf
+            AND o.op_kind <> 'module'
+            AND o.phase = 'forward'
+            AND l.is_float
+            AND makes_zeros_from(o.api) IS NOT NULL
+        GROUP BY o.number
+    ),
+    lost AS (
+        SELECT number, row
+        FROM zeros
+        QUALIFY
+            golden_made = 0
+            AND made > if(sum(n) OVER () < 2e6, 0, 3 + n / 1e6)
+            AND are_given_alike
+            AND is_regular
+            AND count(*) FILTER (WHERE made <> golden_made) OVER (PARTITION BY kind)
+            <= greatest(1, count(*) OVER (PARTITION BY kind) / 8)
+    ),
     found AS (
         SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
         UNION ALL
@@ -386,6 +428,8 @@ WITH
         SELECT number, 'source', row FROM gradients
         UNION ALL
         SELECT number, 'source', row FROM updates
+        UNION ALL
+        SELECT number, 'zeros', row FROM lost
         UNION ALL
         SELECT number, 'made', NULL
         FROM noise_errors

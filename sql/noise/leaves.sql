@@ -24,6 +24,7 @@
 -- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of
 --   integers
 -- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
+-- target_zeros, golden_zeros: how many elements are 0; NULL if a side did not count them
 -- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
 -- differs: whether the statistics differ by more than another order of summation explains
 WITH
@@ -264,6 +265,8 @@ SELECT
     rounding,
     max_is_mask OR min_is_mask AS is_masked,
     is_measured,
+    target_zeros,
+    golden_zeros,
     CASE
         WHEN known IS NOT NULL THEN known
         WHEN parts = 4 THEN least(2.0, greatest(least((second + third) / 2, error_by_factor), least_error))

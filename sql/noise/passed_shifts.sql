@@ -201,6 +201,41 @@ WITH
             (is_population OR NOT is_product OR is_low_precision(spacing))
             -- a normalisation that divides by next to nothing leaves no digit sure
             AND NOT (is_normalisation(api) AND condition * error_in > 0.5)
+    ),
+    measured AS (
+        SELECT
+            number,
+            row,
+            kind,
+            slot,
+            shift,
+            usual,
+            shift_unit(
+                spread,
+                cancelled * known_error,
+                n,
+                0.1 * (cancelled * abs(brought) + kept + abs(multiplied)),
+                if(getvariable('is_first_step'), 0, 0.1) * error_in,
+                replaced,
+                rounding
+            ) AS bound,
+            members
+        FROM explained
+    ),
+    calibrated AS (
+        SELECT
+            number,
+            row,
+            shift,
+            usual,
+            bound * calibration(
+                max(abs(shift - usual) / bound) OVER (
+                    PARTITION BY kind, slot ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
+                ),
+                members - 1
+            ) AS unit,
+            members
+        FROM measured
     )
 SELECT number, shift, usual, unit, score, members, is_law
 FROM (
@@ -209,19 +244,11 @@ FROM (
         row,
         shift,
         usual,
-        shift_unit(
-            spread,
-            cancelled * known_error,
-            n,
-            0.1 * (cancelled * abs(brought) + kept + abs(multiplied)),
-            if(getvariable('is_first_step'), 0, 0.1) * error_in,
-            replaced,
-            rounding
-        ) AS unit,
+        unit,
         abs(shift - usual) / unit / 2 - 1 AS score,
         members - 1 AS members,
         false AS is_law
-    FROM explained
+    FROM calibrated
     UNION ALL
     SELECT number, 0, shift, 0, unit, shift / unit / 2 - 1, 0, true
     FROM functions

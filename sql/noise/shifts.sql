@@ -87,13 +87,13 @@ WITH
         QUALIFY members >= 5
     ),
     views AS (
-        SELECT number, members, is_population, usual, spread, error_out FROM ops JOIN kinds USING (kind)
+        SELECT number, true AS is_whole, members, is_population, usual, spread, error_out FROM ops JOIN kinds USING (kind)
         UNION ALL BY NAME
-        FROM before
+        SELECT false AS is_whole, * FROM before
     ),
     explained AS (
         SELECT
-            ops.* EXCLUDE (kind),
+            ops.*,
             views.* EXCLUDE (number, error_out),
             error_in,
             coalesce(replaced, 0) AS replaced,
@@ -110,22 +110,31 @@ WITH
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE ops.n >= if(is_softmax, 8, 64)
+    ),
+    measured AS (
+        SELECT
+            *,
+            shift_unit(
+                spread,
+                greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
+                least(n, n_in),
+                if(is_normalisation, 0.01, 0.1) * brought,
+                if(getvariable('is_first_step'), 0, 0.1) * error_in,
+                replaced,
+                rounding
+            ) AS bound,
+            max(abs(shift - usual) / bound) OVER (
+                PARTITION BY kind, is_whole ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
+            ) AS largest
+        FROM explained
     )
 SELECT
     number,
     shift,
     usual,
-    shift_unit(
-        spread,
-        greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
-        least(n, n_in),
-        if(is_normalisation, 0.01, 0.1) * brought,
-        if(getvariable('is_first_step'), 0, 0.1) * error_in,
-        replaced,
-        rounding
-    ) AS unit,
+    bound * if(is_whole, calibration(largest, members - 1), 1) AS unit,
     abs(shift - usual) / unit / 2 - 1 AS score,
     members - 1 AS members,
     is_softmax AS is_law
-FROM explained
+FROM measured
 QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1

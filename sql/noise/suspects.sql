@@ -34,7 +34,7 @@ WITH
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
-                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'made'], evidence), row
+                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'zeros', 'made'], evidence), row
             ) = 1
     ),
     shifts AS (

@@ -97,6 +97,7 @@ WITH
                             WHEN 'missing' THEN 'only in ' || if(target_seq IS NULL, 'golden', 'target')
                             WHEN 'wiring' THEN 'taken'
                             WHEN 'source' THEN 'unrecorded'
+                            WHEN 'zeros' THEN 'made'
                             WHEN 'made' THEN 'made'
                             WHEN 'added' THEN 'made'
                             WHEN 'shift' THEN 'made'

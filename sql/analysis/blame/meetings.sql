@@ -40,7 +40,7 @@ WITH
     standing_out AS (
         SELECT step, rank, target_seq AS seq, output_error
         FROM blame_ops
-        SEMI JOIN (FROM blame_noise WHERE evidence IN ('added', 'shift')) AS made USING (step, rank, target_seq)
+        SEMI JOIN (FROM blame_noise WHERE evidence IN ('zeros', 'added', 'shift')) AS made USING (step, rank, target_seq)
     ),
     brought AS (
         SELECT
