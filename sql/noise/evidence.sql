@@ -370,7 +370,7 @@ WITH
         GROUP BY number
     ),
     -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit, about
-    -- once in 2²⁵ elements; ops of a kind that do so more often tell nothing.
+    -- once in 2²⁵ elements, but often where terms have few bits; ops of a kind that do so more often tell nothing.
     zeros AS (
         SELECT
             o.number,
@@ -387,7 +387,12 @@ WITH
                 ) FILTER (WHERE is_input),
                 true
             ) AS are_given_alike,
-            coalesce(max(magnitude) FILTER (WHERE is_input), 0) < makes_zeros_from(any_value(o.api)) AS is_regular
+            coalesce(max(magnitude) FILTER (WHERE is_input), 0) < makes_zeros_from(any_value(o.api))
+            AND NOT (
+                isinf(makes_zeros_from(any_value(o.api)))
+                AND is_low_precision(max(spacing))
+                AND NOT is_normalisation(any_value(o.api))
+            ) AS is_regular
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE

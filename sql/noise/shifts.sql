@@ -66,7 +66,8 @@ WITH
             members >= 5 AS is_population,
             if(is_population, median(shift), 0) AS usual,
             if(is_population, 1.4826 * mad(shift), 0) AS spread,
-            median(error_out) AS error_out
+            median(error_out) AS error_out,
+            median(scatter) AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
         GROUP BY kind
@@ -80,14 +81,15 @@ WITH
             true AS is_population,
             median(shift) OVER earlier AS usual,
             (1 + 8 / count(*) OVER earlier) * 1.4826 * mad(shift) OVER earlier AS spread,
-            median(error_out) OVER earlier AS error_out
+            median(error_out) OVER earlier AS error_out,
+            median(scatter) OVER earlier AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
         WINDOW earlier AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING)
         QUALIFY members >= 5
     ),
     views AS (
-        SELECT number, true AS is_whole, members, is_population, usual, spread, error_out FROM ops JOIN kinds USING (kind)
+        SELECT number, true AS is_whole, members, is_population, usual, spread, error_out, usual_scatter FROM ops JOIN kinds USING (kind)
         UNION ALL BY NAME
         SELECT false AS is_whole, * FROM before
     ),
@@ -99,7 +101,8 @@ WITH
             coalesce(replaced, 0) AS replaced,
             CASE
                 WHEN is_softmax THEN floor
-                WHEN is_population THEN greatest(views.error_out, condition * error_in)
+                WHEN is_population
+                    THEN least(greatest(views.error_out, condition * error_in), 3 * greatest(usual_scatter, coalesce(scatter, 0)))
                 WHEN is_low_precision(spacing) THEN greatest(floor, error_in)
                 ELSE floor
             END AS known_error
