@@ -29,8 +29,8 @@ COMPARISON_MACROS = (
 
 MACROS = (
     *COMPARISON_MACROS, "is_finding", "user_frames", "user_frame", "leaf_text", "farthest_statistic",
-    "statistic_text", "requires_grad_text", "run_of", "step_of", "rank_of", "comparison_of", "compared_step_of",
-    "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
+    "statistic_text", "requires_grad_text", "folder_of", "run_of", "step_of", "rank_of", "comparison_of",
+    "compared_step_of", "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""

@@ -1,4 +1,4 @@
 -- noise_of(filename): the noise that a file is of.
 -- parameters: lake_depth, how many slashes are in front of what lies in the lake
 CREATE OR REPLACE MACRO noise_of(filename) AS
-split_part(filename, '/', getvariable('lake_depth')::INTEGER + 2)[7:]
+folder_of(filename, 1, 'noise=')

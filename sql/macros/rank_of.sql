@@ -2,9 +2,4 @@
 -- The folder of a rank is below its step; in a compacted step it is below the folder of the publication.
 -- parameters: lake_depth, the number of slashes before the lake's contents
 CREATE OR REPLACE MACRO rank_of(filename) AS
-split_part(
-    filename,
-    '/',
-    getvariable('lake_depth')::INTEGER
-    + if(starts_with(split_part(filename, '/', getvariable('lake_depth')::INTEGER + 3), 'rank='), 3, 4)
-)[6:]::INTEGER
+folder_of(filename, 2, '(?:[^/]*/)?rank=')::INTEGER

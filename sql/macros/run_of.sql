@@ -1,4 +1,4 @@
 -- run_of(filename): the run of a unit's file. DuckDB opens no file that a condition on it excludes.
 -- parameters: lake_depth, the number of slashes before the lake's contents
 CREATE OR REPLACE MACRO run_of(filename) AS
-split_part(filename, '/', getvariable('lake_depth')::INTEGER + 1)[5:]
+folder_of(filename, 0, 'run=')
