@@ -25,9 +25,33 @@ WITH
         ORDER BY nth
         LIMIT $most
     ),
+    asked AS (
+        SELECT nth, step, rank, only_digests, unnest(if(reason = 'argument', arguments, [input_row])) AS row FROM listed
+    ),
+    asked_leaves AS (
+        SELECT
+            nth,
+            only_digests,
+            results.*,
+            -- not the whole row: for each field that the macro reads, DuckDB would make a struct of all columns
+            farthest_statistic({
+                'target_max': target_max,
+                'target_min': target_min,
+                'target_mean': target_mean,
+                'target_norm': target_norm,
+                'golden_max': golden_max,
+                'golden_min': golden_min,
+                'golden_mean': golden_mean,
+                'golden_norm': golden_norm,
+                'golden_shape': golden_shape
+            }) AS farthest
+        FROM asked
+        JOIN results USING (step, rank, row)
+        WHERE comparison = $comparison
+    ),
     shown AS (
         SELECT
-            listed.nth,
+            nth,
             string_agg(
                 substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2)
                 || ' is '
@@ -43,34 +67,34 @@ WITH
                 )
                 || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), ''),
                 ', '
-                ORDER BY results.row
+                ORDER BY row
             ) AS leaves
+        FROM asked_leaves
+        GROUP BY nth
+    ),
+    -- each op, and what made its input on either side
+    asked_ops AS (
+        SELECT nth, 'own' AS what, $target AS run, step, rank, target_seq AS seq FROM listed WHERE side <> 'golden'
+        UNION ALL
+        SELECT nth, 'own', $golden, golden_step, golden_rank, golden_seq
         FROM listed
-        JOIN (
-            SELECT *, farthest_statistic(results) AS farthest
-            FROM results
-            WHERE
-                comparison = $comparison
-                AND row IN (SELECT unnest(list_append(coalesce(arguments, []), input_row)) FROM listed)
-        ) AS results
-            ON results.step = listed.step
-            AND results.rank = listed.rank
-            AND list_contains(if(reason = 'argument', arguments, [input_row]), results.row)
-        GROUP BY ALL
+        JOIN compared_units USING (step, rank)
+        WHERE side = 'golden'
+        UNION ALL
+        SELECT nth, 'target maker', $target, step, rank, target_maker FROM listed
+        UNION ALL
+        SELECT nth, 'golden maker', $golden, golden_step, golden_rank, golden_maker
+        FROM listed
+        JOIN compared_units USING (step, rank)
+    ),
+    found_ops AS (
+        SELECT nth, what, run, step, rank, op, parent, stack FROM asked_ops JOIN ops USING (run, step, rank, seq)
     ),
     places AS (
-        SELECT listed.nth, ops.parent AS module, user_frame(frames) AS code
-        FROM listed
-        JOIN ops
-            ON ops.run = if(listed.side = 'golden', $golden, $target)
-            AND ops.step = listed.step
-            AND ops.rank = listed.rank
-            AND ops.seq = if(listed.side = 'golden', listed.golden_seq, listed.target_seq)
-        LEFT JOIN stacks
-            ON stacks.run = ops.run
-            AND stacks.step = ops.step
-            AND stacks.rank = ops.rank
-            AND stacks.stack = ops.stack
+        SELECT nth, parent AS module, user_frame(frames) AS code
+        FROM found_ops
+        LEFT JOIN stacks USING (run, step, rank, stack)
+        WHERE what = 'own'
     ),
     said AS (
         SELECT
@@ -91,25 +115,11 @@ WITH
     ),
     makers AS (
         SELECT
-            listed.nth,
-            any_value(ops.op) FILTER (WHERE run = $golden AND seq = golden_maker) AS golden_maker,
-            any_value(ops.op) FILTER (WHERE run = $target AND seq = target_maker) AS target_maker
-        FROM listed
-        JOIN compared_units AS units USING (step, rank)
-        JOIN ops
-            ON (
-                run = $golden
-                AND ops.step = units.golden_step
-                AND ops.rank = units.golden_rank
-                AND ops.seq = listed.golden_maker
-            )
-            OR (
-                run = $target
-                AND ops.step = listed.step
-                AND ops.rank = listed.rank
-                AND ops.seq = listed.target_maker
-            )
-        GROUP BY ALL
+            nth,
+            any_value(op) FILTER (WHERE what = 'golden maker') AS golden_maker,
+            any_value(op) FILTER (WHERE what = 'target maker') AS target_maker
+        FROM found_ops
+        GROUP BY nth
     )
 SELECT
     row_number() OVER (ORDER BY nth) AS nth,
