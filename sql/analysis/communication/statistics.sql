@@ -3,6 +3,7 @@
 -- parameters: after parts, expected and tensors_moved
 -- The sum of elements is linear, so the mean of a sum is the sum of means; a sum's largest element lies between bounds
 -- that each member's largest and smallest set; its norm is at most the sum of norms (triangle inequality).
+-- expected, found: of a result that breaks its law: the statistic that is farthest outside
 -- Slack: a statistic is rounded to its tensor's dtype, and float32 sums of n numbers err by about sqrt(n) roundings,
 -- n for certain; the error of a sum of k numbers is at most k roundings of the sum of their sizes.
 WITH
@@ -13,12 +14,24 @@ WITH
         FROM parts
         WHERE by_statistics AND NOT by_contents AND problem IS NULL
     ),
+    -- total, total_slack, sizes, squares and norm_slack are what sums are made of
     measured AS (
         SELECT
-            * REPLACE (abs(norm) AS norm),
+            step,
+            rank,
+            row,
+            elements,
+            epsilon,
+            high,
+            low,
             greatest(abs(high), abs(low)) AS size,
-            coalesce(abs(norm) / sqrt(elements), greatest(abs(high), abs(low))) AS usual_size,
+            coalesce(abs(norm) / sqrt(elements), size) AS usual_size,
             2.0 ** -23 * (8 + sqrt(elements)) AS rounding,
+            mean * elements AS total,
+            elements * (epsilon * abs(mean) + rounding * usual_size) AS total_slack,
+            elements * usual_size AS sizes,
+            abs(norm) * abs(norm) AS squares,
+            abs(norm) * (epsilon + rounding) AS norm_slack,
             isfinite(CAST(high AS DOUBLE)) AND isfinite(CAST(low AS DOUBLE)) AS finite
         FROM tensors_moved
     ),
@@ -35,28 +48,63 @@ WITH
         FROM expected
         JOIN (SELECT DISTINCT step, meeting, law, part, whole FROM judged) AS judged USING (step, meeting, law, part)
     ),
+    -- most layers are one piece, and most results one tensor: these need no sums, which take lists
+    piece_counts AS (
+        SELECT step, meeting, law, whole, layer, count(*) AS pieces FROM pieces GROUP BY ALL
+    ),
+    laid AS (
+        SELECT pieces.step, meeting, law, whole, layer, reduction, pieces, measured.* EXCLUDE (step, rank, row)
+        FROM pieces
+        JOIN piece_counts USING (step, meeting, law, whole, layer)
+        JOIN measured USING (step, rank, row)
+    ),
     layers AS (
         SELECT
             step,
             meeting,
             law,
             whole,
-            layer,
-            any_value(reduction) AS reduction,
-            sum(elements) AS elements,
-            max(high) AS high,
-            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)) AS low,
-            max(size) AS size,
-            if(count(mean) = count(*), ordered_sum(mean * elements), NULL) AS total,
-            ordered_sum(elements * (epsilon * abs(mean) + rounding * usual_size)) AS total_slack,
-            ordered_sum(elements * usual_size) AS sizes,
-            if(count(norm) = count(*), sqrt(ordered_sum(norm * norm)), NULL) AS norm,
-            ordered_sum(norm * (epsilon + rounding)) AS norm_slack,
-            bool_and(finite) AS finite,
-            max(epsilon) AS epsilon
-        FROM pieces
-        JOIN measured USING (step, rank, row)
-        GROUP BY ALL
+            reduction,
+            elements,
+            high,
+            low,
+            size,
+            total,
+            total_slack,
+            sizes,
+            sqrt(squares) AS norm,
+            norm_slack,
+            finite,
+            epsilon
+        FROM laid
+        WHERE pieces = 1
+        UNION ALL
+        SELECT
+            step,
+            meeting,
+            law,
+            whole,
+            any_value(reduction),
+            sum(elements),
+            max(high),
+            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)),
+            max(size),
+            if(count(total) = count(*), ordered_sum(total), NULL),
+            ordered_sum(total_slack),
+            ordered_sum(sizes),
+            if(count(squares) = count(*), sqrt(ordered_sum(squares)), NULL),
+            ordered_sum(norm_slack),
+            bool_and(finite),
+            max(epsilon)
+        FROM laid
+        WHERE pieces > 1
+        GROUP BY step, meeting, law, whole, layer
+    ),
+    layer_counts AS (
+        SELECT step, meeting, law, whole, count(*) AS layers FROM layers GROUP BY ALL
+    ),
+    counted AS (
+        SELECT * FROM layers JOIN layer_counts USING (step, meeting, law, whole)
     ),
     sources AS (
         SELECT
@@ -64,28 +112,58 @@ WITH
             meeting,
             law,
             whole,
-            any_value(reduction) AS reduction,
-            count(*) AS layers,
-            max(elements) AS elements,
-            max(high) AS greatest_high,
-            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)) AS least_low,
-            min(high) AS least_high,
-            max(low) AS greatest_low,
-            ordered_sum(high) AS highs,
-            ordered_sum(low) AS lows,
-            max(high - low) AS span,
-            ordered_sum(size) AS size,
-            if(count(total) = count(*), ordered_sum(total), NULL) AS total,
-            max(total) AS greatest_total,
-            min(total) AS least_total,
-            ordered_sum(total_slack) AS total_slack,
-            ordered_sum(sizes) AS sizes,
-            if(count(norm) = count(*), ordered_sum(norm), NULL) AS norm,
-            max(norm) AS greatest_norm,
-            ordered_sum(norm_slack) AS norm_slack,
-            bool_and(finite) AS finite,
-            max(epsilon) AS epsilon
-        FROM layers
+            reduction,
+            layers,
+            elements,
+            high AS greatest_high,
+            low AS least_low,
+            high AS least_high,
+            low AS greatest_low,
+            high AS highs,
+            low AS lows,
+            high - low AS span,
+            size,
+            total,
+            total AS greatest_total,
+            total AS least_total,
+            total_slack,
+            sizes,
+            norm,
+            norm AS greatest_norm,
+            norm_slack,
+            finite,
+            epsilon
+        FROM counted
+        WHERE layers = 1
+        UNION ALL
+        SELECT
+            step,
+            meeting,
+            law,
+            whole,
+            any_value(reduction),
+            any_value(layers),
+            max(elements),
+            max(high),
+            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)),
+            min(high),
+            max(low),
+            ordered_sum(high),
+            ordered_sum(low),
+            max(high - low),
+            ordered_sum(size),
+            if(count(total) = count(*), ordered_sum(total), NULL),
+            max(total),
+            min(total),
+            ordered_sum(total_slack),
+            ordered_sum(sizes),
+            if(count(norm) = count(*), ordered_sum(norm), NULL),
+            max(norm),
+            ordered_sum(norm_slack),
+            bool_and(finite),
+            max(epsilon)
+        FROM counted
+        WHERE layers > 1
         GROUP BY ALL
     ),
     members AS (
@@ -97,11 +175,12 @@ WITH
             if(cut, NULL, rank) AS rank,
             if(cut, NULL, seq) AS seq,
             if(cut, NULL, slot) AS slot,
+            NOT cut AND len(rows) = 1 AS is_alone,
             rank AS owner,
             unnest(rows) AS row
         FROM judged
     ),
-    results AS (
+    taken AS (
         SELECT
             members.step,
             meeting,
@@ -110,20 +189,57 @@ WITH
             members.rank,
             seq,
             slot,
-            count(DISTINCT owner) AS takers,
-            sum(elements) AS elements,
-            max(high) AS high,
-            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)) AS low,
-            max(size) AS size,
-            if(count(mean) = count(*), ordered_sum(mean * elements), NULL) AS total,
-            ordered_sum(elements * (epsilon * abs(mean) + rounding * usual_size)) AS total_slack,
-            if(count(norm) = count(*), sqrt(ordered_sum(norm * norm)), NULL) AS norm,
-            ordered_sum(norm * (epsilon + rounding)) AS norm_slack,
-            bool_and(finite) AS finite,
-            max(epsilon) AS epsilon
+            is_alone,
+            owner,
+            measured.* EXCLUDE (step, rank, row)
         FROM members
         JOIN measured ON measured.step = members.step AND measured.rank = members.owner AND measured.row = members.row
-        GROUP BY ALL
+    ),
+    results AS (
+        SELECT
+            step,
+            meeting,
+            law,
+            whole,
+            rank,
+            seq,
+            slot,
+            1 AS takers,
+            elements,
+            high,
+            low,
+            size,
+            total,
+            total_slack,
+            sqrt(squares) AS norm,
+            norm_slack,
+            finite,
+            epsilon
+        FROM taken
+        WHERE is_alone
+        UNION ALL
+        SELECT
+            step,
+            meeting,
+            law,
+            whole,
+            rank,
+            seq,
+            slot,
+            count(DISTINCT owner),
+            sum(elements),
+            max(high),
+            if(bool_or(isnan(CAST(low AS DOUBLE))), 'NaN'::DOUBLE, min(low)),
+            max(size),
+            if(count(total) = count(*), ordered_sum(total), NULL),
+            ordered_sum(total_slack),
+            if(count(squares) = count(*), sqrt(ordered_sum(squares)), NULL),
+            ordered_sum(norm_slack),
+            bool_and(finite),
+            max(epsilon)
+        FROM taken
+        WHERE NOT is_alone
+        GROUP BY step, meeting, law, whole, rank, seq, slot
     ),
     -- share: what an average divides by; noise: roundings of a reduction, as a share of the sum of sizes
     held AS (
@@ -291,11 +407,9 @@ WITH
             any_value(takers) AS takers,
             bool_or(excess > slack) AS is_broken,
             max(if(excess = 0, 0, excess / if(scale > 0, scale, 1))) AS error,
-            -- the statistic that is farthest outside
             first(
-                {'statistic': statistic, 'least': least, 'most': most, 'found': found}
-                ORDER BY excess > slack DESC, excess - slack DESC, statistic
-            ) AS farthest
+                {'statistic': statistic, 'least': least, 'most': most, 'found': found} ORDER BY excess - slack DESC, statistic
+            ) FILTER (WHERE excess > slack) AS farthest
         FROM weighed
         GROUP BY ALL
     )
