@@ -207,11 +207,16 @@ def head(path: Path) -> Head | None:
 
 def batches(path: Path) -> Iterator[Batch]:
     """Yield the complete batches of the journal at `path`. Raises DumpError for one that cannot be read."""
-    for record in islice(_records(path), 1, None):
+    for record in encoded_batches(path):
         try:
             yield msgspec.msgpack.decode(record, type=Batch)
         except (msgspec.DecodeError, RecursionError) as error:
             raise DumpError(f"{path} holds what no lakeprobe writes: {error}") from None
+
+
+def encoded_batches(path: Path) -> Iterator[bytes]:
+    """Yield the complete batches of the journal at `path` as msgpack."""
+    return islice(_records(path), 1, None)
 
 
 def _records(path: Path) -> Iterator[bytes]:

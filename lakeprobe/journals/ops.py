@@ -20,7 +20,7 @@ import msgspec
 from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Batch
 from lakeprobe.readers import names
-from lakeprobe.readers.leaves import Leaves, Varying
+from lakeprobe.readers.leaves import Leaves, VariedRows, Varying
 from lakeprobe.readers.linked import Links
 from lakeprobe.readers.skeletons import Known, Placeholders, are_exact
 from lakeprobe.readers.tables import Tables
@@ -130,11 +130,31 @@ _VARYING = {
 }
 
 
+def split(text: bytes) -> tuple[bytes, dict[str, list[Any]]]:
+    """Return ops of journals without their numbers, and the numbers by what they are of."""
+    numbers: dict[str, list[Any]] = {}
+    for column, varying in _VARYING.items():
+        text, numbers[column] = varying.split(text)
+    return text, numbers
+
+
+def varying_of(numbers: dict[str, list[Any]]) -> Varying | None:
+    """Return the numbers that `split` found as columns take them. None if a statistic is not exact in a double."""
+    statistics = numbers["statistics"]
+    is_floats = set(map(type, statistics)) <= {float}
+    if not is_floats and not are_exact(statistics):
+        return None
+    values = json.dumps(numbers["value"])[1:-1].split(", ") if numbers["value"] else []
+    return Varying(statistics, is_floats, wides=numbers["wide"], values=values)
+
+
 class Skeletons:
     """The skeletons of journals of a run. Their units share the numbers of the places of leaves."""
 
     def __init__(self) -> None:
         self._known: Known | None = None
+        self.varied: VariedRows | None = None
+        """The rows of the numbers of the unit whose ops were taken last."""
 
     @property
     def leaves(self) -> Leaves | None:
@@ -149,13 +169,10 @@ class Skeletons:
         if self._known is None:
             self._known = Known(tables, _entry_of, _FREE)
         named = [op.op for op in ops]
-        numbers: dict[str, list[Any]] = {}
-        text = _SEPARATOR.join([op.body for op in ops])
-        for column, varying in _VARYING.items():
-            text, numbers[column] = varying.split(text)
+        text, numbers = split(_SEPARATOR.join([op.body for op in ops]))
         bodies = text.split(_SEPARATOR)
-        is_floats = set(map(type, numbers["statistics"])) <= {float}
-        if len(bodies) != len(ops) or not tables.are_new(named) or not (is_floats or are_exact(numbers["statistics"])):
+        varying = varying_of(numbers)
+        if varying is None or len(bodies) != len(ops) or not tables.are_new(named):
             return False
         parsed = [*map(name_of, named)]
         alike = self._known.find(bodies, [name.kind for name in parsed])
@@ -172,13 +189,9 @@ class Skeletons:
             ),
             self._known.learner,
             alike,
-            Varying(
-                numbers["statistics"],
-                is_floats,
-                wides=numbers["wide"],
-                values=json.dumps(numbers["value"])[1:-1].split(", "),
-            ),
+            varying,
         )
+        self.varied = tables.varied
         return True
 
 

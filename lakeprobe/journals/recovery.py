@@ -29,9 +29,10 @@ import xxhash
 from lakeprobe import diagnostics
 from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
-from lakeprobe.journals import journal
+from lakeprobe.journals import journal, repeats
 from lakeprobe.journals.journal import Head
 from lakeprobe.journals.ops import FinalOps, Op, Skeletons, add
+from lakeprobe.journals.repeats import UnitTables
 from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -209,17 +210,13 @@ def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -
         return made
 
 
-_Tables = dict[str, list["pa.RecordBatch"]]
-"""The rows of the tables of a unit."""
-
-
-def _write_rank(folder: Path, rank: str, units: Mapping[UnitKey, _Tables]) -> dict[str, Path]:
+def _write_rank(folder: Path, rank: str, units: Mapping[UnitKey, UnitTables]) -> dict[str, Path]:
     """Write units as a compacted rank below `folder`. Returns its folder by its name."""
     compaction.write_rank(folder / "rank", units)
     return {rank: folder / "rank"}
 
 
-def _write_units(folder: Path, units: Mapping[UnitKey, _Tables]) -> dict[str, Path]:
+def _write_units(folder: Path, units: Mapping[UnitKey, UnitTables]) -> dict[str, Path]:
     """Write units below `folder`. Returns the folder of each by its name."""
     put = {}
     for key, tables in units.items():
@@ -246,32 +243,50 @@ def _are_new(snapshot: Snapshot, heads: Sequence[Head]) -> bool:
     return len(keys) == len(heads) and not any(layout.has_unit(snapshot, key) for key in keys)
 
 
-def _read_alike(journals: Sequence[tuple[Path, Head]]) -> list[tuple[Path, Head, dict[str, Any], _Tables]]:
+def _read_alike(journals: Sequence[tuple[Path, Head]]) -> list[tuple[Path, Head, dict[str, Any], UnitTables]]:
     """Return the paths, heads, rows of dumps and tables of journals, read by skeletons.
 
     Returns nothing if the units must not share the numbers of places. Raises DumpError and what else is malformed.
     """
-    skeletons = Skeletons()
-    read = [(path, head, *_tables_of(path, head, skeletons)) for path, head in journals]
+    skeletons, known = Skeletons(), repeats.Repeats()
+    read = [(path, head, *_tables_like(path, head, skeletons, known)) for path, head in journals]
     leaves = skeletons.leaves
     return read if leaves is None or leaves.can_be_shared else []
 
 
-def _tables_of(path: Path, head: Head, skeletons: Skeletons | None = None) -> tuple[dict[str, Any], _Tables]:
+def _tables_like(
+    path: Path, head: Head, skeletons: Skeletons, known: repeats.Repeats
+) -> tuple[dict[str, Any], UnitTables]:
+    """Return what `_tables_of` does, without reading ops if the step repeats an earlier one."""
+    step = repeats.read(path, head)
+    found = known.of(step)
+    if found is None:
+        row, tables = _tables_of(path, head, skeletons)
+        known.learn(step, row, tables, skeletons.varied)
+        return row, tables
+    row = found[0] | {"dump_bytes": path.stat().st_size}
+    return row, found[1] | {"dumps": [_dumps(path, row)]}
+
+
+def _tables_of(path: Path, head: Head, skeletons: Skeletons | None = None) -> tuple[dict[str, Any], UnitTables]:
     """Return the row of dumps of a journal's unit, and the rows of all of its tables."""
     left_out: dict[int, str] = {}
     while True:
-        tables: _Tables = {}
+        tables: UnitTables = {}
         try:
             row = _write_without(left_out, path.parent, path, head, partial(_append, tables), skeletons)
         except _RefusedError as refused:
             left_out[refused.place] = refused.reason
             continue
-        _append(tables, "dumps", as_rows("dumps", [row | {"fingerprint": _hash(path)}]))
-        return row, tables
+        return row, tables | {"dumps": [_dumps(path, row)]}
 
 
-def _append(tables: _Tables, name: str, batch: pa.RecordBatch) -> None:
+def _dumps(path: Path, row: dict[str, Any]) -> pa.RecordBatch:
+    """Return the table dumps of the unit of a journal."""
+    return as_rows("dumps", [row | {"fingerprint": _hash(path)}])
+
+
+def _append(tables: UnitTables, name: str, batch: pa.RecordBatch) -> None:
     tables.setdefault(name, []).append(batch)
 
 

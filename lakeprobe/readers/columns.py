@@ -110,6 +110,17 @@ def placed(values: Sequence[Any], rows: Sequence[int], length: int, type: pa.Dat
     return fixed(column, type, present)
 
 
+def refilled(column: pa.Array, rows: Sequence[int], values: Sequence[float | None]) -> pa.Array:
+    """The float64 `column` with other values at these rows, which are null where they were."""
+    import numpy as np
+    import pyarrow as pa
+
+    validity, old = column.buffers()
+    new = np.frombuffer(old, np.float64, len(column), column.offset * 8).copy()
+    new[rows] = [0.0 if value is None else value for value in values]
+    return pa.Array.from_buffers(column.type, len(column), [validity, pa.py_buffer(new)])
+
+
 def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:
     """The column of `length` rows that holds `values` at their rows and null elsewhere."""
     import pyarrow as pa

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import DEEPEST_VALUE, MOST_LEAVES, MOST_PLACES
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.columns import Codes, fixed, lists, numbers, placed, sparse, texts
+from lakeprobe.readers.columns import Codes, fixed, lists, numbers, placed, refilled, sparse, texts
 from lakeprobe.readers.source import ContentOf
 from lakeprobe.schema import arrow_schema
 
@@ -48,6 +48,8 @@ _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
 _NO_NUMBER = frozenset("n-")
+_RENUMBERED = {letter: kind for kind, letter in _LETTERS.items() if letter in "fin"}
+"""The types, by their letters, of the statistics that others may take the place of."""
 _PLAIN = ("type", "dtype", "shape", *_STATISTICS, "requires_grad")
 _TENSOR_FIELDS = frozenset(("type", "dtype", "shape", *_STATISTICS, "requires_grad", "md5", "data_name"))
 _SCALAR_PREFIXES = ("int", "uint", "float", "bool", "complex", "str")
@@ -118,6 +120,14 @@ class Varying(NamedTuple):
     values: Sequence[str] = ()
 
 
+class VariedRows(NamedTuple):
+    """The rows of the table tensors that got what differs among entries that are alike, in the text's order."""
+
+    statistics: array[int]
+    wides: array[int]
+    values: array[int]
+
+
 class Leaves:
     """Collects the leaves of one dump's entries as columns of the table tensors."""
 
@@ -144,6 +154,8 @@ class Leaves:
         self._taken = 0
         self.varying = array("i")
         """For learners only: see Alike."""
+        self.varied = VariedRows(array("i"), array("i"), array("i"))
+        """The rows that `add_alike` filled in."""
         self._reset()
 
     def _reset(self) -> None:
@@ -221,6 +233,7 @@ class Leaves:
         leaves = copy(self)
         leaves._where, leaves._part, leaves._content_of = where, part, content_of
         leaves._taken = 0
+        leaves.varied = VariedRows(array("i"), array("i"), array("i"))
         leaves._reset()
         return leaves
 
@@ -275,9 +288,12 @@ class Leaves:
             return rows
 
         if varying.wides:
-            self._wide_rows.extend(rows_of([one.wides for one in alike]).tolist())
+            rows = rows_of([one.wides for one in alike])
+            self._wide_rows.extend(rows.tolist())
             self._wides += varying.wides
+            self.varied.wides.extend((rows + self._taken).tolist())
         rows = rows_of([one.statistics for one in alike])
+        self.varied.statistics.extend((rows + self._taken).tolist())
         if len(rows):
             numbers = varying.statistics if varying.is_floats else self._as_doubles(rows.tolist(), varying.statistics)
             values = np.array(numbers, dtype=np.float64).reshape(-1, 4)
@@ -295,6 +311,7 @@ class Leaves:
                 sparse["digest"][begin + leaf] = next(digests)
             for leaf in one.values:
                 sparse["value"][begin + leaf] = next(values)
+                self.varied.values.append(begin + leaf + self._taken)
             if one.files:
                 self._op = op
                 for leaf, number in one.files:
@@ -637,6 +654,46 @@ class Leaves:
     def _wrong(self, place: _Place, what: str) -> DumpError:
         name = f"{self._op}.{place.slot}".removesuffix(".")
         return DumpError(f"{self._where}: {name} has {what}; the dump is damaged or not msprobe's")
+
+
+class Renumbering:
+    """Makes the rows of dumps that differ from one in their numbers only, without looking at their leaves again."""
+
+    def __init__(self, batch: pa.RecordBatch, varied: VariedRows) -> None:
+        """`batch` has all leaves of the one dump, the first one in row 0, and its rows `varied` have the numbers."""
+        self._batch, self._varied = batch, varied
+        letters = batch.column("stat_types").to_pylist()
+        self._types = [_RENUMBERED.get(letter, object) for row in varied.statistics for letter in letters[row] or ""]
+
+    def batch(self, varying: Varying) -> pa.RecordBatch | None:
+        """Return the rows with other numbers. None if there are more or fewer of them, or some of another type."""
+        import pyarrow as pa
+
+        numbers = (len(self._varied.wides) * len(WIDE), len(self._varied.values))
+        if (len(varying.wides), len(varying.values)) != numbers or [*map(type, varying.statistics)] != self._types:
+            return None
+        columns = dict(zip(self._batch.schema.names, self._batch.columns, strict=True))
+        of_leaves = [varying.statistics[position::4] for position in range(4)]
+        for column, found in zip(("max", "min", "mean", "norm"), of_leaves, strict=True):
+            columns[column] = refilled(columns[column], self._varied.statistics, found)
+        if not varying.is_floats:
+            for column, found in zip(("max_int", "min_int"), of_leaves, strict=False):
+                rows = zip(self._varied.statistics, found, strict=True)
+                whole = {row: number for row, number in rows if number.__class__ is int}
+                columns[column] = sparse(_present_in(columns[column]) | whole, len(self._batch), columns[column].type)
+        if self._varied.wides:
+            for position, column in enumerate(WIDE):
+                found = varying.wides[position :: len(WIDE)]
+                columns[column] = placed(found, self._varied.wides, len(self._batch), columns[column].type)
+        if self._varied.values:
+            texts = dict(zip(self._varied.values, varying.values, strict=True))
+            columns["value"] = sparse(_present_in(columns["value"]) | texts, len(self._batch), columns["value"].type)
+        return pa.record_batch(list(columns.values()), names=list(columns))
+
+
+def _present_in(column: pa.Array) -> dict[int, Any]:
+    """Return the values of a column by their rows."""
+    return {row: value for row, value in enumerate(column.to_pylist()) if value is not None}
 
 
 def _expanded(ranges: Sequence[range]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import LONGEST_OP
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.leaves import BARE, SECTIONS, Alike, Leaves, Varying
+from lakeprobe.readers.leaves import BARE, SECTIONS, Alike, Leaves, VariedRows, Varying
 from lakeprobe.readers.linked import LinkedOps, Links
 from lakeprobe.readers.names import OpName
 from lakeprobe.readers.source import ContentOf, Emit, Source, Summary
@@ -66,6 +66,11 @@ class Tables:
     def first_tensor_type(self) -> str | None:
         """The type of the first tensor leaf, for dumps that do not name their framework."""
         return self._leaves.first_tensor_type
+
+    @property
+    def varied(self) -> VariedRows:
+        """The rows of tensors with the numbers that `add_alike` took."""
+        return self._leaves.varied
 
     def stack(self, frames: Sequence[str]) -> int:
         """The number of the call stack `frames` (innermost first)."""

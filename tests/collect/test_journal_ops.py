@@ -15,6 +15,7 @@ from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import UnitSink
 from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.ops import Skeletons
+from lakeprobe.journals.repeats import Repeats, UnitTables
 
 NUMBERS = (0.5, -2.0, 3, None, True, math.nan, -math.inf, 2**53, -(2**40), 200, 70000, -3, 1e-320)
 
@@ -55,9 +56,13 @@ def read(folders: list[Path], skeletons: Skeletons | None) -> list[Any]:
         head = journal.head(folder / "journal")
         assert head is not None
         row, tables = recovery._tables_of(folder / "journal", head, skeletons)
-        rows = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in tables.items()}
-        found.append((row, {name: repr(rows[name]) for name in sorted(rows)}))  # NaN is not equal to itself
+        found.append((row, contents(tables)))
     return found
+
+
+def contents(tables: UnitTables) -> dict[str, str]:
+    """The rows of each table as text, because NaN is not equal to itself."""
+    return {name: repr([row for batch in tables[name] for row in batch.to_pylist()]) for name in sorted(tables)}
 
 
 def taken(folders: list[Path]) -> list[bool]:
@@ -115,6 +120,72 @@ def test_text_that_looks_like_numbers_or_marks_is_text(tmp_path: Path) -> None:
 )
 def test_what_is_unusual_is_read_op_by_op(tmp_path: Path, body: Any) -> None:
     assert not any(taken(written(tmp_path, 2, body)))
+
+
+def repeated(folders: list[Path]) -> list[bool]:
+    """Whether each step was read as one that repeats an earlier one. All rows are as when each is read by itself."""
+    found: list[bool] = []
+    of = Repeats.of
+
+    def noting(*args: Any) -> Any:
+        result = of(*args)
+        found.append(result is not None)
+        return result
+
+    journals = [(folder / "journal", journal.head(folder / "journal")) for folder in folders]
+    with patch.object(Repeats, "of", noting):
+        together = [(row, contents(tables)) for _, _, row, tables in recovery._read_alike(journals)]  # type: ignore[arg-type]
+    assert together == read(folders, None)
+    return found
+
+
+def test_steps_that_differ_in_their_numbers_only_are_not_read_by_ops(tmp_path: Path) -> None:
+    folders = written(
+        tmp_path,
+        4,
+        lambda step: {
+            "input_args": [tensor(step) | {"Max": 0.5 * step, "Min": 7.0, "Mean": None, "Norm": -0.0}],
+            "output": [tensor(0) | {"Max": step, "Min": -300 * step, "Mean": None, "Norm": None}, scalar(step)],
+        },
+        lambda step: {
+            "input_args": [scalar(0.1 * step), scalar("0.5"), scalar(True)],
+            "output": [tensor(0, wide=(None, 1.5 * step, 0, step, 300 * step, None if step else 1))],
+        },
+    )
+    assert repeated(folders) == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (lambda step: {"output": [tensor(0) | {"Max": 1 if step == 2 else 1.0}]}, [False, True, False, False]),
+        (lambda step: {"output": [tensor(0) | {"Max": True}]}, [False] * 4),
+        (lambda step: {"output": [tensor(0) | {"Max": math.nan}]}, [False] * 4),
+        (lambda step: {"output": [tensor(0, shape=(1 + step // 2,))]}, [False, True, False, True]),
+        (lambda step: {"output": [tensor(0)] * (1 + step // 2)}, [False, True, False, True]),
+        (lambda step: {"output": [tensor(0, md5=f"{step // 2:08x}")]}, [False, True, False, True]),
+    ],
+)
+def test_steps_that_differ_in_more_are_read_by_ops(tmp_path: Path, body: Any, expected: list[bool]) -> None:
+    assert (
+        repeated(written(tmp_path, 4, lambda step: {"input_args": [tensor(0) | {"Min": 0.5 * step}]}, body)) == expected
+    )
+
+
+def test_steps_whose_ops_came_again_are_read_by_ops(tmp_path: Path) -> None:
+    sink = UnitSink(tmp_path, "run", Settings())
+    sink._start_builder = lambda: None  # type: ignore[method-assign]
+    folders = []
+    for step in range(3):
+        sink.begin(step, 0)
+        for number, again in ((1.0, False), (2.0, True)):
+            leaves = {"input": [tensor(0) | {"Max": number * step}]}
+            sink.add("Torch.tanh.0.backward", leaves, parent=None, began=0, stack=None, again=again)
+        sink.end()
+        assert sink._writer is not None
+        folders.append(sink._writer.folder)
+        sink.finish()
+    assert repeated(folders) == [False] * 3
 
 
 def test_a_saved_value_has_its_rows(tmp_path: Path) -> None:
