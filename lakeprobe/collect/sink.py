@@ -48,7 +48,7 @@ class Sink(Protocol):
           what it calls, and numbers may be skipped. It is None without a tree, for gradients of parameters and for
           saved points.
         - `again` says that an op of this name came before, because backward went through it again. This one replaces
-          it in its place. A module moves to the last place.
+          it, in the last place.
         - `stack` is the call stack as in stack.json, innermost frame first. Equal stacks are the same tuple object,
           which the capture keeps alive, so `id` is a cheap key. It is None for backward and gradients, or if stacks are
           off.

@@ -27,7 +27,6 @@ from lakeprobe.readers.tables import Tables
 
 _CONTAINERS = frozenset((list, dict))
 _PLAIN = frozenset((bool, int, float, str, type(None)))
-_MODULES = ("Module.", "Cell.")
 _SEPARATOR = b"\xc1op\xc1"
 """Stands between two bodies. 0xc1 is not a type of msgpack and no byte of UTF-8; inside numbers it is improbable."""
 _FREE = 1024
@@ -47,36 +46,20 @@ class Op(msgspec.Struct, array_like=True):
 
 
 class FinalOps:
-    """The ops of a journal. Backward may have gone through an op again: then the last record counts.
-
-    As in a dump.json of msprobe, it is where the first record was, and that of a module where the last one was.
-    """
+    """The ops of a journal. Backward may have gone through an op again: then the last record counts, in its place."""
 
     def __init__(self, path: Path) -> None:
-        again = {name for batch in journal.batches(path) for name in batch.again}
-        records = [op for batch in journal.batches(path) for op in _decoded(batch) if op.op in again] if again else []
-        self._last = {op.op: op for op in records}
-        self._left = Counter(op.op for op in records)
-        """The number of records of each of these ops that are still to come."""
-        self._given: set[str] = set()
+        self._to_come = Counter(name for batch in journal.batches(path) for name in batch.again)
+        """How many records of an op are still to come after the next one."""
 
     def of(self, batch: Batch) -> list[Op]:
-        """Return the ops whose place is in the next batch."""
+        """Return the ops of the next batch."""
         ops = _decoded(batch)
-        return [final for op in ops if (final := self._final(op)) is not None] if self._last else ops
+        return [op for op in ops if self._is_last(op)] if self._to_come else ops
 
-    def _final(self, op: Op) -> Op | None:
-        """Return what is in the place of a record, if anything."""
-        last = self._last.get(op.op)
-        if last is None:
-            return op
-        self._left[op.op] -= 1
-        if op.op.startswith(_MODULES):
-            return None if self._left[op.op] else op
-        if op.op in self._given:
-            return None
-        self._given.add(op.op)
-        return Op(op.op, last.body, op.parent, op.stack, op.began)
+    def _is_last(self, op: Op) -> bool:
+        self._to_come[op.op] -= 1
+        return self._to_come[op.op] < 0
 
 
 def _decoded(batch: Batch) -> list[Op]:

@@ -44,8 +44,7 @@ class Memory:
     ) -> None:  # fmt: skip
         step = self.steps[-1]
         assert (op in step.bodies) is again, f"{op} came twice"
-        if again and op.startswith(("Module.", "Cell.")):
-            del step.bodies[op]
+        step.bodies.pop(op, None)  # what comes again is in the last place
         step.bodies[op], step.parents[op], step.stacks[op], step.began[op] = body, parent, stack, began
 
     def note(self, text: str) -> None:

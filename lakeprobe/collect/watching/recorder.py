@@ -241,15 +241,11 @@ class Recorder:
                 op.body["input"] = self.leaves.of(incoming, name, "input")
             if self.scope.outputs:
                 op.body["output"] = self.leaves.of(outgoing, name, "output")
-        is_module = name.startswith(MODULES)
-        if op.body and is_module:
+        if op.body and name.startswith(MODULES):
             self.modules_with_backward.add(name.rsplit(".", 2)[0])
         if name in self._went_back:
             self.repeated.append(name)
             earlier = self.entries.find(name)
             op.again = earlier is None or earlier.again
-            if earlier is not None and not is_module:
-                earlier.body = op.body
-                return
         self._went_back.add(name)
-        self._finish(op, moves=is_module)
+        self._finish(op, moves=True)
