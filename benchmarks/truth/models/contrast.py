@@ -108,13 +108,28 @@ def _norm_after(module: nn.Module, forward: Callable[..., torch.Tensor]) -> Call
 DEFECTS = (
     Defect("temperature", "argument", call("__truediv__|div"), _network(temperature=0.25)),
     Defect("pace", "argument", call("mul_|add_"), _network(pace=0.99)),
-    Defect("into_targets", "wiring", (*call("mul_|add_"), *within("slow", r"\w+"), *within("online", r"\w+")), _network(stops=False)),
+    Defect(
+        "into_targets",
+        "wiring",
+        (*call("mul_|add_"), *within("slow", r"\w+"), *within("online", r"\w+")),
+        _network(stops=False),
+    ),
     defects.setting("dimension", "online", "dimension", 0, "normalize|linalg_vector_norm|norm|div|expand_as|clamp_min"),
     defects.setting("eps", "online.stages.1.norm2", "eps", 1e-3, "batch_norm"),
     defects.setting("momentum", "online.project.1", "momentum", 0.01, "batch_norm"),
-    defects.changed_forward("norm_after", "wiring", "online.stages.1", _norm_after, within("online.stages.1", "relu|batch_norm")),
-    defects.other_data("channels", (*inside("online.stages.0.conv1", "conv2d"), *within("online.stages.0", "conv2d")), _channels_last),
-    defects.changed_weight("transposed", "online.stages.0.conv2", "conv2d", lambda weight: weight.transpose(0, 1)),
+    defects.changed_forward(
+        "norm_after", "wiring", "online.stages.1", _norm_after, within("online.stages.1", "relu|batch_norm")
+    ),
+    defects.other_data(
+        "channels", (*inside("online.stages.0.conv1", "conv2d"), *within("online.stages.0", "conv2d")), _channels_last
+    ),
+    defects.changed_weight(
+        "transposed",
+        "online.stages.0.conv2",
+        "conv2d",
+        lambda weight: weight.transpose(0, 1),
+        shows=call("add_"),
+    ),
     defects.optimizer("no_nesterov", r"add|add_", nesterov=False),
     defects.optimizer("decay", r"add|add_", weight_decay=1e-3),
     defects.faulty_kernel(

@@ -66,7 +66,12 @@ class Molecule(nn.Module):
         self.out = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, 1))
 
     def forward(
-        self, kinds: torch.Tensor, places: torch.Tensor, edges: torch.Tensor, energies: torch.Tensor, forces: torch.Tensor
+        self,
+        kinds: torch.Tensor,
+        places: torch.Tensor,
+        edges: torch.Tensor,
+        energies: torch.Tensor,
+        forces: torch.Tensor,
     ) -> torch.Tensor:
         places = places.detach().requires_grad_()
         heard, by = edges
@@ -85,7 +90,9 @@ def build() -> Training:
     generator = torch.Generator().manual_seed(61)
     batches: list[Batch] = []
     count = MOLECULES * ATOMS
-    pairs = [(m * ATOMS + i, m * ATOMS + j) for m in range(MOLECULES) for i in range(ATOMS) for j in range(ATOMS) if i != j]
+    pairs = [
+        (m * ATOMS + i, m * ATOMS + j) for m in range(MOLECULES) for i in range(ATOMS) for j in range(ATOMS) if i != j
+    ]
     for _ in range(2):
         batches.append({
             "kinds": torch.randint(0, KINDS, (count,), generator=generator),
@@ -132,9 +139,11 @@ DEFECTS = (
     defects.setting("sharpness", "radii", "sharpness", 8.0, "__mul__|mul|exp"),
     Defect("mean", "op", call("mean|sum"), _mean),
     Defect("weight", "argument", call("__mul__|mul"), _weight),
-    defects.changed_forward("detached", "wiring", "layers.1", _without_gradient, within("layers.1", r"detach|\w+") + call("detach")),
+    defects.changed_forward(
+        "detached", "wiring", "layers.1", _without_gradient, within("layers.1", r"detach|\w+") + call("detach")
+    ),
     defects.changed_forward("overwrites", "op", "layers.0", _overwrites, within("layers.0", "index_copy|index_add")),
-    defects.other_data("missed", call("__getitem__"), _missed),
+    defects.other_data("missed", call("__sub__"), _missed),
     defects.replaced("relu", "layers.2.activation", lambda module: nn.ReLU(), "relu|silu"),
     defects.changed_weight("one_weight", "layers.1.filter.2", "linear", defects.one_element),
     defects.optimizer("amsgrad", r"maximum|max|_?foreach_maximum_|sqrt", amsgrad=True),

@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.truth import defects
-from benchmarks.truth.defects import call, inside, within
+from benchmarks.truth.defects import call, within
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
-from benchmarks.truth.planted import Defect, Model
+from benchmarks.truth.planted import Model
 from benchmarks.truth.training import Batch, Training
 
 FRAMES, HOP, OVERTONES, WIDTH, BATCH = 16, 32, 8, 24, 3
@@ -96,7 +96,11 @@ def build() -> Training:
     generator = torch.Generator().manual_seed(71)
     batches: list[Batch] = []
     for _ in range(2):
-        pitch = 0.05 + 0.1 * torch.rand(BATCH, 1, generator=generator) + 0.01 * torch.rand(BATCH, FRAMES, generator=generator)
+        pitch = (
+            0.05
+            + 0.1 * torch.rand(BATCH, 1, generator=generator)
+            + 0.01 * torch.rand(BATCH, FRAMES, generator=generator)
+        )
         level = torch.rand(BATCH, FRAMES, generator=generator)
         wanted = torch.sin(pitch.repeat_interleave(HOP, 1).cumsum(1)) * level.repeat_interleave(HOP, 1)
         batches.append({"pitch": pitch, "level": level, "wanted": wanted})
