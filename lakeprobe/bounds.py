@@ -121,6 +121,9 @@ MOST_ELEMENTS = 1_000_000
 MOST_TEXTS = 2_000_000
 """Rows or shared texts of a part of a workbook. Excel allows 1 048 576 rows."""
 
+LAST_ROW = 1 << 20
+"""The number of the last row of a sheet, as in Excel. Up to there, rows that a workbook leaves out are empty ones."""
+
 # ---- configurations ---------------------------------------------------------------------------------------
 
 LARGEST_CONFIGURATION = 16_000_000

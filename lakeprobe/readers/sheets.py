@@ -17,6 +17,7 @@ from lakeprobe.bounds import (
     DEEPEST_ELEMENT,
     LARGEST_PART,
     LARGEST_ZIP_DIRECTORY,
+    LAST_ROW,
     LONGEST_CELL,
     LONGEST_ROW,
     MIB,
@@ -86,7 +87,7 @@ class _Watched(io.RawIOBase):
         self._depth = self._outside = self._inside = self._texts = 0
         self._closes_at = -1
         """The depth of the row or shared text that is open; -1 while none is."""
-        self._row_began = self._taken = self._since_tag = 0
+        self._row = self._row_began = self._taken = self._since_tag = 0
         self._has_ended = False
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.StartElementHandler = self._start
@@ -120,7 +121,7 @@ class _Watched(io.RawIOBase):
         if longest > LONGEST_CELL:
             raise self._refused(f"{self._name:.80} has a cell of more than {LONGEST_CELL // MIB} MiB")
 
-    def _start(self, name: str, attributes: object) -> None:
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > DEEPEST_ELEMENT:
             raise self._refused(f"{self._name:.80} is nested more than {DEEPEST_ELEMENT} levels deep")
@@ -129,6 +130,10 @@ class _Watched(io.RawIOBase):
             self._texts += 1
             if self._texts > MOST_TEXTS:
                 raise self._refused(f"{self._name:.80} has more than {MOST_TEXTS} rows or texts")
+            if name.endswith("row"):
+                self._row = int(attributes.get("r", self._row + 1))
+                if self._row > LAST_ROW:
+                    raise self._refused(f"{self._name:.80} has rows after row {LAST_ROW}")
         if self._closes_at < 0:
             self._outside += 1
             if self._outside > MOST_ELEMENTS:

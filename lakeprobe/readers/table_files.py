@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
-from lakeprobe.bounds import LONGEST_ROW
+from lakeprobe.bounds import LAST_ROW, LONGEST_ROW
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.sheets import no_warnings, opened_workbook, readable
 from lakeprobe.system.files import open_regular
@@ -24,7 +24,7 @@ Row = list[str | None]
 ENDINGS = (".csv", ".csv.gz", ".xlsx")
 MOST_COLUMNS = 1024
 _LONGEST_HEAD = 1 << 20
-_MOST_SHEET_ROWS, _SHEET_ROWS_AT_ONCE = 1 << 20, 500
+_SHEET_ROWS_AT_ONCE = 500
 
 
 def heads(path: Path) -> dict[str, tuple[str, ...]]:
@@ -85,13 +85,18 @@ def _head(sheet: Any) -> tuple[str, ...]:
 
 def _sheet_rows(path: Path, sheet: Any, width: int) -> Iterator[Row]:
     """Yield the rows of a sheet that are not empty: `width` cells, or more if a row is longer."""
-    rows = sheet.iter_rows(max_row=_MOST_SHEET_ROWS, max_col=MOST_COLUMNS, values_only=True)
+    rows = sheet.iter_rows(max_row=LAST_ROW, max_col=MOST_COLUMNS, values_only=True)
+    empty: object = None  # openpyxl has one row for all that are left out, and there may be a million of them
     while True:
         with readable(path), no_warnings():
             some = list(islice(rows, _SHEET_ROWS_AT_ONCE))
         for row in some:
+            if row is empty:
+                continue
             if filled := _filled(row):
                 yield [_cell(value) for value in row[: max(filled, width)]]
+            else:
+                empty = row
         if not some:
             return
 

@@ -133,7 +133,7 @@ def _storages(file: IO[bytes], keys: Any, dtypes: dict[str, str], start: int, si
 
     Only their element types, which the tensors name, say how long they are.
     """
-    if not isinstance(keys, list) or not dtypes.keys() <= set(filter(_is_text, keys)):
+    if not isinstance(keys, list) or not all(map(_is_text, keys)) or not dtypes.keys() <= set(keys):
         raise TensorError(f"{path} does not list its storages; {_AGAIN}")
     spans: dict[str, Span] = {}
     for key in keys:

@@ -171,6 +171,18 @@ def test_stand_ins_of_one_file_do_not_change_the_next(tmp_path: Path) -> None:
     assert holds(read_state_dict(tmp_path / "good.pt"), {"w": torch.ones(2)})
 
 
+def test_storages_whose_keys_are_no_texts(tmp_path: Path) -> None:
+    path = tmp_path / "bad.pt"
+    torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
+    good = path.read_bytes()
+    keys = good.rindex(b"\x80\x02]q\x00")
+    path.write_bytes(
+        good[:keys] + pickle.dumps([[], *pickle.loads(good[keys:])], 2) + good[good.index(b".", keys) + 1 :]
+    )
+    with pytest.raises(TensorError, match="does not list its storages"):
+        read_state_dict(path)
+
+
 def test_containers_that_name_each_other_end(tmp_path: Path) -> None:
     tree: Any = [1]
     for _ in range(40):

@@ -7,6 +7,7 @@ import gzip
 import io
 import math
 import os
+import re
 import time
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -525,6 +526,34 @@ def test_workbook_with_wild_cell_addresses(tmp_path: Path) -> None:
     book.write_bytes(content.getvalue())
     with suppress(DumpError):
         assert len(rows_of(only(tmp_path))[1]) <= 2
+
+
+def with_last_row(folder: Path, row: str) -> Path:
+    """A workbook of one table whose rows have no numbers, but for the last: `row`."""
+    book = write_workbook(folder / "compare_result.xlsx", {"Sheet1": [COMPARE, ["x"] * 9]})
+    content = io.BytesIO()
+    with zipfile.ZipFile(book) as old, zipfile.ZipFile(content, "w") as new:
+        for part in old.infolist():
+            text = old.read(part)
+            if part.filename.endswith("sheet1.xml"):
+                text = re.sub(rb' r="[A-Z]*[0-9]+"', b"", text).replace(b"</sheetData>", row.encode() + b"</sheetData>")
+            new.writestr(part, text)
+    book.write_bytes(content.getvalue())
+    return folder
+
+
+def test_a_million_rows_that_are_left_out_take_no_time(tmp_path: Path) -> None:
+    """They took half a minute; what is behind the last row that Excel has was left out without a word."""
+    began = time.process_time()
+    _, rows = rows_of(only(with_last_row(tmp_path, '<row r="1048576"><c><v>1</v></c></row>')))
+    assert time.process_time() - began < 10
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("row", ['<row r="1048577"><c><v>1</v></c></row>', '<row r="1048576"></row><row></row>'])
+def test_rows_behind_the_last_row(tmp_path: Path, row: str) -> None:
+    with pytest.raises(DumpError, match=r"sheet1.xml has rows after row 1048576; let the tool write csv"):
+        found_under(with_last_row(tmp_path, row))
 
 
 # ---- any text, any bytes
