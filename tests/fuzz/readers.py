@@ -2,7 +2,7 @@
 
     python tests/fuzz/readers.py SECONDS [READER...]      (make fuzz SECONDS=600)
 
-Those that are named, or have had fewer than ENOUGH inputs, take turns, the one with the fewest inputs first.
+Those that are named, or all, take turns, the one with the fewest inputs first; those that have had ENOUGH drop out.
 .fuzz/tally.json adds up those of all runs; what a reader stumbles over is kept beside it. Seeds are small sound files;
 damage cuts, doubles, replaces and inserts.
 
@@ -707,14 +707,15 @@ def main() -> int:
     """Give the readers their turns."""
     seconds = float(sys.argv[1])
     tally = json.loads(TALLY.read_text()) if TALLY.is_file() else {}
-    unfinished = [name for name in TARGETS if tally.get(name, {}).get("inputs", 0) < ENOUGH]
-    names = sys.argv[2:] or unfinished or list(TARGETS)
+    names = sys.argv[2:] or list(TARGETS)
     stumbled, turns = 0, Counter[str]()
     signal.signal(signal.SIGALRM, _too_long)
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        name = min(names, key=lambda name: (turns[name], tally.get(name, {}).get("inputs", 0)))
+        had = {name: tally.get(name, {}).get("inputs", 0) for name in names}
+        unfinished = [name for name in names if had[name] < ENOUGH] or names
+        name = min(unfinished, key=lambda name: (turns[name], had[name]))
         turns[name] += 1
         count = fuzz(name, min(left, SECONDS_A_TURN), secrets.randbits(32))
         stumbled += count["stumbled"]
