@@ -1,5 +1,5 @@
--- value_at(api, x): what a function gives for a number x of a part of its domain in which it rises; NULL of other functions, and
--- elsewhere. gelu needs the normal distribution, here to 1e-7 (M. Abramowitz and I. Stegun, Handbook of Mathematical
+-- value_at(api, x): what a function gives for a number x of a part of its domain in which it only rises, or only falls; NULL of
+-- other functions, and elsewhere. gelu needs the normal distribution, here to 1e-7 (M. Abramowitz and I. Stegun, Handbook of Mathematical
 -- Functions, 26.2.17).
 CREATE OR REPLACE MACRO value_at(api, x) AS
 CASE
@@ -7,6 +7,7 @@ CASE
     WHEN regexp_matches(api, '(?i)^sigmoid_?$') THEN 1 / (1 + exp(-x))
     WHEN regexp_matches(api, '(?i)^exp_?$') THEN exp(x)
     WHEN regexp_matches(api, '(?i)^softplus$') THEN ln(1 + exp(x))
+    WHEN regexp_matches(api, '(?i)^rsqrt_?$') AND x > 0 THEN 1 / sqrt(x)
     WHEN x <= 0.1 THEN NULL
     WHEN regexp_matches(api, '(?i)^(leaky_?)?relu_?$') THEN x
     WHEN regexp_matches(api, '(?i)^sqrt_?$') THEN sqrt(x)

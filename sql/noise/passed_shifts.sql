@@ -14,7 +14,8 @@
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
 --   a factor leaves of max and min shows them, from three members on, if the op neither has a kink, at which elements appear
 --   as a whole, nor takes a mean away, as a softmax does. The gradient of a softmax is p (g − Σ p g): its errors count by
---   what is left of it beside the largest p times g
+--   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: in each row an error of x counts as a whole,
+--   by the size of x beside the result
 WITH
     tensors AS (
         SELECT
@@ -29,6 +30,7 @@ WITH
             l.slot,
             l.is_input,
             l.n,
+            l.width,
             l.magnitude,
             l.scatter,
             l.golden_norm,
@@ -100,7 +102,7 @@ WITH
             if(
                 regexp_matches(api, '(?i)^softmax$'),
                 greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm),
-                1
+                if(regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward', 3 * sqrt(made.width) * incoming.norm / made.golden_norm, 1)
             ) AS cancelled
         FROM tensors AS made
         JOIN incoming USING (number)
@@ -114,13 +116,17 @@ WITH
             AND made.n >= 64
             AND CASE
                 WHEN made.phase = 'backward' THEN is_product OR made.n = incoming.n OR (is_activation(api) AND made.n = 2 * incoming.n)
+                WHEN regexp_matches(api, '(?i)^log_softmax$') THEN made.n = incoming.n AND inputs = 1
                 ELSE is_activation(api) AND made.n = incoming.n AND inputs = 1 AND made.golden_norm > 0.2 * incoming.norm
             END
     ),
-    rising AS (
-        SELECT api FROM (SELECT DISTINCT api FROM noise_ops) WHERE value_at(api, 1) IS NOT NULL
+    monotone AS (
+        SELECT api, value_at(api, 2) < value_at(api, 1) AS falls
+        FROM (SELECT DISTINCT api FROM noise_ops)
+        WHERE value_at(api, 1) IS NOT NULL
     ),
-    -- the largest element of a function that rises is the function of the largest that it took, and the smallest likewise
+    -- the largest element of a function that rises is the function of the largest that it took, and the smallest likewise; of
+    -- one that falls that of the smallest
     extremes AS (
         SELECT
             made.number,
@@ -135,8 +141,8 @@ WITH
                 made.api,
                 if(
                     is_target,
-                    if(is_largest, taken.target_max, taken.target_min),
-                    if(is_largest, taken.golden_max, taken.golden_min)
+                    if(is_largest <> falls, taken.target_max, taken.target_min),
+                    if(is_largest <> falls, taken.golden_max, taken.golden_min)
                 )
             ) AS quotient
         FROM tensors AS made
@@ -144,8 +150,9 @@ WITH
         JOIN tensors AS input ON input.number = made.number AND input.is_input AND input.n = made.n
         JOIN paired AS given ON given.row = made.row
         JOIN paired AS taken ON taken.row = input.row
+        JOIN monotone ON monotone.api = made.api
         CROSS JOIN (VALUES (true, true), (true, false), (false, true), (false, false)) AS ends(is_target, is_largest)
-        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1 AND made.api IN (FROM rising)
+        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1
     ),
     -- what golden does not compute so is another function, as where it has other arguments; an element in 16 bits rounds
     -- visibly, so both have to tell
@@ -208,6 +215,7 @@ WITH
             row,
             kind,
             slot,
+            has_kink(api) AS has_kink,
             shift,
             usual,
             shift_unit(
@@ -232,7 +240,7 @@ WITH
                 max(abs(shift - usual) / bound) OVER (
                     PARTITION BY kind, slot ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
                 ),
-                members - 1
+                if(has_kink, 0, members - 1)
             ) AS unit,
             members
         FROM measured

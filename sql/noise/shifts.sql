@@ -1,12 +1,14 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in the forward pass
+-- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
+--   the forward pass
 -- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind; 0 for a small number of normalisations. Behind a defect all ops of the kind may
+-- usual: the median shift of its kind; 0 for a small number of normalisations, or of
+--   products in 16 bits, where nothing is cut. Behind a defect all ops of the kind may
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
@@ -23,6 +25,7 @@ WITH
             o.kind,
             regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
+            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|attention') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
             l.n,
             l.error,
@@ -49,6 +52,7 @@ WITH
             kind,
             is_softmax,
             is_normalisation,
+            bool_and(is_one_product) AS is_one_product,
             coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
@@ -71,7 +75,7 @@ WITH
         FROM ops
         JOIN noise_errors USING (number)
         GROUP BY kind
-        HAVING is_population OR bool_and(is_normalisation)
+        HAVING is_population OR bool_and(is_normalisation OR (is_one_product AND is_low_precision(spacing)))
     ),
     -- few members may lie together by chance
     before AS (
@@ -102,8 +106,8 @@ WITH
             CASE
                 WHEN is_softmax THEN floor
                 WHEN is_population
-                    THEN least(greatest(views.error_out, condition * error_in), 3 * greatest(usual_scatter, coalesce(scatter, 0)))
-                WHEN is_low_precision(spacing) THEN greatest(floor, error_in)
+                    THEN greatest(floor, least(greatest(views.error_out, condition * error_in), 3 * greatest(usual_scatter, scatter)))
+                WHEN is_low_precision(spacing) THEN greatest(floor, condition * error_in)
                 ELSE floor
             END AS known_error
         FROM ops
