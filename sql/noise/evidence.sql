@@ -370,7 +370,8 @@ WITH
         GROUP BY number
     ),
     -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit, about
-    -- once in 2²⁵ elements, but often where terms have few bits; ops of a kind that do so more often tell nothing.
+    -- once in 2²⁵ elements, but often where terms have few bits; ops of a kind that do so more often tell nothing. Another
+    -- implementation may leave out what a mask hides.
     zeros AS (
         SELECT
             o.number,
@@ -401,6 +402,8 @@ WITH
             AND o.op_kind <> 'module'
             AND o.phase = 'forward'
             AND l.is_float
+            AND l.is_like
+            AND getvariable('cross_framework') = 0
             AND makes_zeros_from(o.api) IS NOT NULL
         GROUP BY o.number
     ),
