@@ -25,7 +25,7 @@ WITH
             o.kind,
             regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
-            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
+            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|attention') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
             l.n,
             l.error,
