@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sys
 import textwrap
 import unicodedata
@@ -88,6 +87,8 @@ def aligned(
     table = [[_text(value) for value in row] for row in cells]
     tables = _apart.get()
     if tables is not None:
+        import secrets
+
         mark = secrets.token_hex(16)
         tables[mark] = Table(names, table, numeric)
         return f"{mark}\n"

@@ -29,10 +29,10 @@ import xxhash
 from lakeprobe import diagnostics
 from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError, LakeError, LakeprobeError
-from lakeprobe.journals import journal, repeats
+from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head
 from lakeprobe.journals.ops import FinalOps, Op, Skeletons, add
-from lakeprobe.journals.repeats import UnitTables
+from lakeprobe.journals.repeats import Repeats, UnitTables, read_step
 from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -171,13 +171,16 @@ def _recovered(path: Path, head: Head, row: dict[str, Any]) -> Recovered:
     return Recovered(head.key, row["complete"], row["ops"], is_going_on)
 
 
-def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -> list[Recovered]:
+def build_together(
+    lake: Path, folders: Sequence[Path], *, wait: bool = False, known: Repeats | None = None
+) -> list[Recovered]:
     """Make units of journals of one rank in one publication, and remove their folders.
 
     Many are written as a compacted rank, unless the lake has one already. Journals that need a closer look, such as
-    those with contents, stay for `build`, and those that a process holds, unless it `wait`s for them. Raises DumpError
-    and LakeError.
+    those with contents, stay for `build`, and those that a process holds, unless it `wait`s for them. `known` has a
+    step that they may repeat, and gets another. Raises DumpError and LakeError.
     """
+    earlier = Repeats() if known is None else known
     with staging.unchanged(lake), ExitStack() as held:
         paths = [held.enter_context(journal.taken(folder, wait)) for folder in folders]
         journals = [(path, head) for path in paths if path is not None and (head := _plain_head(path))]
@@ -186,7 +189,7 @@ def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -
         if len(ranks) != 1 or not _are_new(log.read(lake), heads):
             return []
         try:
-            read = _read_alike(journals) or [(path, head, *_tables_of(path, head)) for path, head in journals]
+            read = _read_alike(journals, earlier) or [(path, head, *_tables_of(path, head)) for path, head in journals]
         except _MALFORMED:
             return []
         units = {head.key: tables for _, head, row, tables in read if row["ops"]}
@@ -203,7 +206,8 @@ def build_together(lake: Path, folders: Sequence[Path], *, wait: bool = False) -
                 if not _are_new(snapshot, heads) or (is_rank and rank in snapshot.places):
                     raise LakeError(f"{rank} came into {lake} while it was collected")
 
-            staging.publish(session, f"collect {len(units)} steps of {rank}", put, before=check)
+            what = f"{len(units)} steps of {rank}" if len(units) > 1 else str(*units)
+            staging.publish(session, f"collect {what}", put, before=check)
         made = [_recovered(path, head, row) for path, head, row, _ in read if head.key in units]
         for path, *_ in read:
             shutil.rmtree(path.parent)
@@ -243,22 +247,25 @@ def _are_new(snapshot: Snapshot, heads: Sequence[Head]) -> bool:
     return len(keys) == len(heads) and not any(layout.has_unit(snapshot, key) for key in keys)
 
 
-def _read_alike(journals: Sequence[tuple[Path, Head]]) -> list[tuple[Path, Head, dict[str, Any], UnitTables]]:
+def _read_alike(
+    journals: Sequence[tuple[Path, Head]], known: Repeats
+) -> list[tuple[Path, Head, dict[str, Any], UnitTables]]:
     """Return the paths, heads, rows of dumps and tables of journals, read by skeletons.
 
     Returns nothing if the units must not share the numbers of places. Raises DumpError and what else is malformed.
     """
-    skeletons, known = Skeletons(), repeats.Repeats()
+    skeletons = Skeletons()
     read = [(path, head, *_tables_like(path, head, skeletons, known)) for path, head in journals]
     leaves = skeletons.leaves
-    return read if leaves is None or leaves.can_be_shared else []
+    if leaves is None or leaves.can_be_shared:
+        return read
+    known.forget()
+    return []
 
 
-def _tables_like(
-    path: Path, head: Head, skeletons: Skeletons, known: repeats.Repeats
-) -> tuple[dict[str, Any], UnitTables]:
+def _tables_like(path: Path, head: Head, skeletons: Skeletons, known: Repeats) -> tuple[dict[str, Any], UnitTables]:
     """Return what `_tables_of` does, without reading ops if the step repeats an earlier one."""
-    step = repeats.read(path, head)
+    step = read_step(path, head)
     found = known.of(step)
     if found is None:
         row, tables = _tables_of(path, head, skeletons)
@@ -466,10 +473,11 @@ def main() -> int:
     gc.disable()  # there are many objects and no cycles
     code = 0
     built: Counter[tuple[str, int]] = Counter()
+    known = Repeats()
     for folders in _portions(_due(_lines())):
-        if len(folders) > 1:
-            with suppress(LakeprobeError):  # building them one by one tells of it
-                built.update((unit.key.run, unit.key.rank) for unit in build_together(lake, folders, wait=True))
+        with suppress(LakeprobeError):  # building them one by one tells of it
+            made = build_together(lake, folders, wait=True, known=known)
+            built.update((unit.key.run, unit.key.rank) for unit in made)
         for folder in folders:
             try:
                 if unit := build_or_set_aside(lake, folder, wait=True):

@@ -40,7 +40,7 @@ class Step(NamedTuple):
         return self.text == other.text and replace(self.head, step=other.head.step) == other.head
 
 
-def read(path: Path, head: Head) -> Step:
+def read_step(path: Path, head: Head) -> Step:
     """Return the step of a journal. Raises DumpError."""
     text, numbers = split(_SEPARATOR.join(journal.encoded_batches(path)))
     return Step(head, text, varying_of(numbers))
@@ -60,12 +60,16 @@ class Repeats:
         batch = renumbering.batch(step.varying)
         return None if batch is None else (row, tables | {"tensors": [batch]})
 
+    def forget(self) -> None:
+        """Forget the earlier step: others may not share the numbers of its places."""
+        self._earlier = None
+
     def learn(self, step: Step, row: dict[str, Any], tables: UnitTables, varied: VariedRows | None) -> None:
         """Take a step that was read in full. It counts if its own numbers, put where `varied` says, give its rows.
 
         They do not if something else looks like a number, or if an op was recorded again.
         """
-        self._earlier = None
+        self.forget()
         batches = tables.get("tensors", [])
         if varied is None or step.varying is None or len(batches) != 1:
             return

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, unknown
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
@@ -90,6 +87,8 @@ _UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))
 
 def describe(path: Path, described: dict[str, Any]) -> None:
     """Write comparison.yaml into the folder `path`."""
+    import yaml
+
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(described, Dumper=dumper, sort_keys=False, allow_unicode=True)
     (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
@@ -104,6 +103,8 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
     if folder is None:
         snapshot = layout.snapshot_of(lake)
         raise unknown(snapshot.lake, "comparison", name, layout.comparisons(snapshot))
+    from lakeprobe import strict_yaml  # PyYAML, which most processes that use a lake need not import
+
     path = folder / DESCRIPTION_FILE
     try:
         described = strict_yaml.read_record(path)

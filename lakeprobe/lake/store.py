@@ -7,9 +7,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-import yaml
-
-from lakeprobe import strict_yaml
+from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, log
 from lakeprobe.schema import FORMAT_VERSION, READABLE_VERSIONS
@@ -20,6 +18,8 @@ from lakeprobe.system.storage import RemotePath
 ENVIRONMENT_VARIABLE = "LAKEPROBE_LAKE"
 DEFAULT = "lake"
 FILE = "lake.yaml"
+_DESCRIPTION = f"format: {FORMAT_VERSION}\n".encode()
+"""What this release writes into it."""
 
 
 def choose(path: str | os.PathLike[str] | None) -> Path:
@@ -99,7 +99,7 @@ def create(path: Path) -> Path:
     try:
         if isinstance(path, RemotePath):
             log.begin(path)
-            storage.write(path / FILE, _description().encode())
+            storage.write(path / FILE, _DESCRIPTION)
             return path
         changed = files.make_folders(layout.staging_folder(path))
         log.begin(path)
@@ -114,15 +114,11 @@ def _describe(path: Path) -> None:
     """Write lake.yaml. The draft's name contains the owner, so that it is removed if the process is killed."""
     draft = layout.staging_folder(path) / f"{FILE}.{uuid.uuid4().hex}.{owner.me()}"
     try:
-        draft.write_text(_description(), encoding="utf-8")
+        draft.write_bytes(_DESCRIPTION)
         files.sync(draft)
         draft.replace(path / FILE)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _description() -> str:
-    return yaml.safe_dump({"format": FORMAT_VERSION})
 
 
 def adopt(path: Path) -> None:
@@ -146,6 +142,10 @@ def check(path: Path) -> Path:
 
 def _version(path: Path) -> object:
     try:
+        if files.read_bounded(path / FILE, LARGEST_RECORD) == _DESCRIPTION:  # as nearly always
+            return FORMAT_VERSION
+        from lakeprobe import strict_yaml
+
         return strict_yaml.read_record(path / FILE)["format"]
     except FileNotFoundError:
         raise LakeError(

@@ -134,7 +134,7 @@ def repeated(folders: list[Path]) -> list[bool]:
 
     journals = [(folder / "journal", journal.head(folder / "journal")) for folder in folders]
     with patch.object(Repeats, "of", noting):
-        together = [(row, contents(tables)) for _, _, row, tables in recovery._read_alike(journals)]  # type: ignore[arg-type]
+        together = [(row, contents(tables)) for _, _, row, tables in recovery._read_alike(journals, Repeats())]  # type: ignore[arg-type]
     assert together == read(folders, None)
     return found
 

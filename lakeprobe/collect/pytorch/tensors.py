@@ -28,7 +28,7 @@ _norm = torch.linalg.vector_norm
 _stack = torch.stack
 
 _FLOAT32 = torch.float32
-_SINGLE = struct.Struct("f")
+_SINGLES = struct.Struct("2f")
 _REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
 _NARROW = frozenset(
@@ -66,23 +66,22 @@ class Tensors:
             size = tensor.numel()
             address = tensor.data_ptr() if size else 0
             if address:  # not freed, and no zeros without memory
-                return self._measured(tensor, address, size)
+                if summary.is_native and (tensor.is_contiguous() or _is_dense(tensor)) and not tensor.is_neg():
+                    return self._numbers_of(tensor, size, summary.at(address, size))
+                return self._numbers_of(tensor, size, summary.of(_in_place(_detached(tensor).resolve_neg())))
         plain = _detached(tensor)
         known = statistics(plain)
         return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
 
-    def _measured(self, tensor: torch.Tensor, address: int, size: int) -> tuple[Statistics, Wide]:
-        if summary.is_native and (tensor.is_contiguous() or _is_dense(tensor)) and not tensor.is_neg():
-            found = summary.at(address, size)
-        else:
-            found = summary.of(_in_place(_detached(tensor).resolve_neg()))
+    def _numbers_of(self, tensor: torch.Tensor, size: int, found: tuple[Any, ...]) -> tuple[Statistics, Wide]:
+        """Return the numbers of a tensor of which a summary was `found`."""
         high, low, total, squares, zeros, minus, nans, above, below = found
         mean, norm = total / size, math.sqrt(squares)
         if nans or (above and below):
             mean, norm = math.nan, math.nan if nans else _INF  # of no sign
         if minus:  # which of 0.0 and -0.0 is the higher one is for torch to say
             low, high = (end.item() for end in _aminmax(_detached(tensor)))
-        known = high, low, _rounded(mean), _INF if norm >= _TOO_HIGH else _rounded(norm)
+        known = high, low, *_SINGLES.unpack(_SINGLES.pack(mean, _INF if norm >= _TOO_HIGH else norm))
         number = zeros if self._zeros or not norm < _INF or not low <= 0 <= high else None
         if self._exact or not (_NORMAL <= norm < _TOO_HIGH or not norm):
             return known, (mean, norm, nans, above, below, number)
@@ -107,12 +106,6 @@ class Tensors:
     def forget_all(self) -> None:
         """Forget all contents."""
         self._kept.clear()
-
-
-def _rounded(number: float) -> float:
-    """Return a number that float32 can hold as float32 has it."""
-    rounded: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
-    return rounded
 
 
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
