@@ -41,6 +41,10 @@ _MOST_NAMES = 12
 class DumpError(LakeprobeError):
     """A dump file cannot be read in the format that it claims to have."""
 
+    def __init__(self, message: str) -> None:
+        """Keep the message on one line, whatever line breaks a name from the file has."""
+        super().__init__(message.replace("\n", "\\n"))
+
 
 class TensorError(DumpError):
     """A tensor file cannot be read. While a unit is ingested, this is recorded with the row and not raised."""

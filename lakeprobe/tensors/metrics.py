@@ -85,7 +85,7 @@ def measure(target: TensorReference, golden: TensorReference, threads: int = 1) 
     """Return the metrics of one pair. Raises TensorError if a side cannot be read or does not fit its file."""
     metrics = measure_pairs([target], [golden], threads)[0]
     if metrics.status == "unreadable":
-        raise TensorError(metrics.detail)
+        raise TensorError(str(metrics.detail))
     return metrics
 
 

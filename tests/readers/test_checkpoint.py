@@ -183,6 +183,17 @@ def test_storages_whose_keys_are_no_texts(tmp_path: Path) -> None:
         read_state_dict(path)
 
 
+def test_a_storage_whose_key_has_a_line_break(tmp_path: Path) -> None:
+    path = tmp_path / "bad.pt"
+    torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
+    good = path.read_bytes()
+    keys = good.rindex(b"\x80\x02]q\x00")
+    rest = good[good.index(b".", keys) + 1 :]
+    path.write_bytes(good[:keys] + pickle.dumps(["a\nb", *pickle.loads(good[keys:])], 2) + rest)
+    with pytest.raises(TensorError, match=r"ends before its storage a\\nb, or names it in no tensor"):
+        read_state_dict(path)
+
+
 def test_containers_that_name_each_other_end(tmp_path: Path) -> None:
     tree: Any = [1]
     for _ in range(40):
