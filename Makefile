@@ -63,7 +63,8 @@ faults: $(VENV)/ready
 	cc -shared -fPIC -O1 -Wall -o $(VENV)/shim.so tests/faults/shim.c -ldl
 	LD_PRELOAD=$(CURDIR)/$(VENV)/shim.so $(BIN)/python tests/faults/points.py $(if $(SAMPLE),--sample $(SAMPLE))
 
-# Every process that a test starts is traced, but for those that are killed, such as the workers of verify.
+# Every process that a traced test starts is traced too, but for those that are killed, such as the workers of verify.
+# tests/conftest.py says which tests are.
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: environments
 	rm -rf .coverage

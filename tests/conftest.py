@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -24,6 +26,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).pare
 
 os.environ.pop("COLUMNS", None)  # xdist sets it, and tables would be folded to the width of nobody's terminal
 os.environ.pop("LAKEPROBE_LAKE", None)  # the lake of whoever runs the tests is not theirs
+
+
+STARTS_A_TRACE = "COVERAGE_PROCESS_START"
+"""The environment variable that lets each process of Python say which lines it runs."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,6 +65,41 @@ def no_wait_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
     path = request.path.relative_to(Path(__file__).parent).as_posix()
     with patch.dict(os.environ, {files.NO_SYNC: "" if path.startswith(SYNCED) else "1"}):
         yield
+
+
+UNTRACED = (
+    "docs/", "faults/", "noise/", "peer/", "sql/", "truth/", "view/test_page.py",
+    *(f"collect/test_{name}" for name in (
+        "boundaries", "demo_train", "fsdp", "killed_rank", "mindspore_peer", "overflow_check", "tensor_parallel",
+        "torch_collectives",
+    )),
+    *(f"compare/test_{name}" for name in (
+        "fuzzy", "layer", "mappings", "npy_pairs", "pairing", "verdict_on_the_whole", "verdicts",
+    )),
+    "commands/test_full_disk", "lake/test_audits",
+)  # fmt: skip
+"""Tests that take long, and run hardly a line that no other test runs."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def traced_if_it_tells_something(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep `make coverage` from tests that run hardly a further line: tracing takes up to half as much time again.
+
+    With MindSpore only what needs it is traced, since all else runs with PyTorch too.
+    """
+    path = request.path.relative_to(Path(__file__).parent).as_posix()
+    is_told = not path.startswith(UNTRACED) and ("mindspore" in path or not find_spec("mindspore"))
+    if STARTS_A_TRACE not in os.environ or is_told:
+        yield
+        return
+    trace = sys.modules["coverage"].Coverage.current()
+    with patch.dict(os.environ):
+        del os.environ[STARTS_A_TRACE]
+        trace.stop()
+        try:
+            yield
+        finally:
+            trace.start()
 
 
 @pytest.fixture(scope="session", autouse=True)
