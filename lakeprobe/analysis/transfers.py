@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 _SIGNATURES = "collectives"
 """The CSV file with the positions of the arguments of each API."""
 
-_OF_RUN = ("leaves", "places")
-_STAGES = (
-    "leaves", "ways", "samples", "parts", "arguments", "counts", "groups", "single", "batched", "places",
-)  # fmt: skip
+_OF_RUN = ("ways", "parts", "places")
+_STAGES = ("ways", "samples", "parts", "arguments", "counts", "groups", "single", "batched", "places")
 """The stages after transfer_calls, and those of them that read the tables of the run."""
 
 

@@ -1,7 +1,7 @@
 -- transfer_parts: the leaves of the sampled calls, by the argument or output that they belong to.
 -- grain: one leaf of one call
 -- key: position or keyword of the argument (or position of the output) of the leaf; rest: its path inside
--- parameters: the tables transfer_leaves and transfer_samples
+-- parameters: $run; the view tensors, the table transfer_samples
 SELECT
     recorded.step,
     recorded.rank,
@@ -16,5 +16,6 @@ SELECT
     strpos(recorded.path, ',') > 0 AS in_list,
     trim(split_part(recorded.path, ',', 1), '["]') AS key,
     if(samples.kind = 'batch', recorded.path[strpos(recorded.path, ',') + 1:-2], NULL) AS rest
-FROM transfer_leaves AS recorded
+FROM tensors AS recorded
 JOIN transfer_samples AS samples USING (step, rank, seq)
+WHERE recorded.run = $run AND recorded.role IN ('input', 'output')
