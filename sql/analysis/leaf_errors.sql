@@ -37,8 +37,9 @@ WITH
         FROM results
         WHERE
             comparison = $comparison
+            AND difference IS DISTINCT FROM 'equal'
             AND outcome NOT IN ('skipped', 'unrecorded', 'inside', 'structure')
-            AND (difference <> 'equal' OR (outcome = 'unmatched' AND verdict <> 'skipped'))
+            AND (difference IS NOT NULL OR (outcome = 'unmatched' AND verdict <> 'skipped'))
     ),
     scaled AS (
         SELECT

@@ -20,6 +20,7 @@ WITH
             END AS golden_seq,
             role IN ('input', 'parameters') AS is_input,
             is_passed_on,
+            leaf_errors.target_seq IS NOT NULL AND leaf_errors.golden_seq IS NOT NULL AS is_pair,
             difference <> 'unmatched' AND is_tensor AND NOT coalesce(is_other_tensor, false) AS is_value,
             error
         FROM leaf_errors
@@ -44,6 +45,7 @@ WITH
             target_seq,
             golden_seq,
             bool_and(is_passed_on) AS is_passing_on,
+            bool_or(is_pair) AS is_pair,
             bool_or(is_input) AS input_differs,
             bool_or(is_input AND is_value) AS tensor_differs,
             coalesce(max(error) FILTER (WHERE is_input), 0) AS input_error,
@@ -53,16 +55,23 @@ WITH
     ),
     paired_ops AS (
         SELECT DISTINCT step, rank, target_seq FROM op_pairs
+    ),
+    before AS (
+        SELECT sides.step, sides.rank, sides.golden_seq, partners.target_seq AS target_before, partners.golden_seq AS golden_before
+        FROM sides
+        ASOF JOIN partners
+            ON partners.step = sides.step AND partners.rank = sides.rank AND partners.golden_seq <= sides.golden_seq
+        WHERE sides.target_seq IS NULL
     )
 SELECT
-    sides.* EXCLUDE (is_passing_on),
+    sides.* EXCLUDE (is_passing_on, is_pair),
     CASE
         WHEN sides.target_seq IS NULL THEN 'only in golden'
-        WHEN paired_ops.target_seq IS NULL THEN 'only in target'
+        WHEN NOT is_pair AND paired_ops.target_seq IS NULL THEN 'only in target'
         ELSE 'different'
     END AS finding,
     finding = 'different' AND is_passing_on AS is_passing_on,
-    coalesce(early_gradients.late_place, sides.target_seq, place_after(before.target_seq, before.golden_seq, sides.golden_seq)) AS place,
+    coalesce(early_gradients.late_place, sides.target_seq, place_after(target_before, golden_before, sides.golden_seq)) AS place,
     if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
 FROM sides
 LEFT JOIN paired_ops
@@ -71,5 +80,8 @@ LEFT JOIN early_gradients
     ON early_gradients.step = sides.step
     AND early_gradients.rank = sides.rank
     AND early_gradients.target_seq = sides.target_seq
-ASOF LEFT JOIN partners AS before
-    ON before.step = sides.step AND before.rank = sides.rank AND before.golden_seq <= sides.golden_seq
+LEFT JOIN before
+    ON sides.target_seq IS NULL
+    AND before.step = sides.step
+    AND before.rank = sides.rank
+    AND before.golden_seq = sides.golden_seq

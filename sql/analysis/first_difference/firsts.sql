@@ -41,17 +41,24 @@ WITH
             AND changed_ops.target_seq = standing_ops.target_seq
     ),
     every AS (
-        SELECT * EXCLUDE (is_passing_on), row_number() OVER (ORDER BY is_passing_on, place) AS turn
-        FROM changed_ops
-        ANTI JOIN noise_ends USING (step, rank)
+        SELECT *, place AS turn FROM changed_ops ANTI JOIN noise_ends USING (step, rank)
         UNION ALL BY NAME
-        SELECT * EXCLUDE (nth), nth AS turn FROM outstanding SEMI JOIN noise_ends USING (step, rank)
+        SELECT * EXCLUDE (nth), false AS is_passing_on, nth AS turn FROM outstanding SEMI JOIN noise_ends USING (step, rank)
+    ),
+    asked AS (
+        SELECT *
+        FROM every
+        WHERE
+            (NOT $paired OR finding = 'different')
+            AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
+    ),
+    paired AS (
+        SELECT step, rank, arg_min(target_seq, (is_passing_on, turn)) AS paired_seq
+        FROM asked
+        WHERE finding = 'different'
+        GROUP BY ALL
     )
-SELECT
-    * EXCLUDE (turn),
-    arg_min(target_seq, turn) FILTER (WHERE finding = 'different') OVER (PARTITION BY step, rank) AS paired_seq
-FROM every
-WHERE
-    (NOT $paired OR finding = 'different')
-    AND (len($steps::INTEGER[]) = 0 OR list_contains($steps::INTEGER[], step))
-QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY turn) = 1
+SELECT asked.* EXCLUDE (is_passing_on, turn), paired_seq
+FROM asked
+LEFT JOIN paired USING (step, rank)
+QUALIFY row_number() OVER (PARTITION BY step, rank ORDER BY is_passing_on, turn) = 1
