@@ -29,8 +29,10 @@ WITH
             law,
             part
         FROM takings
+        WHERE len(rows) > 1
     ),
-    shown AS (
+    -- most results are one tensor, which needs no group
+    several AS (
         SELECT
             results.step,
             results.rank,
@@ -39,9 +41,7 @@ WITH
             law,
             part,
             bool_and(content IS NOT NULL) AS has_contents,
-            bool_and(high IS NOT NULL) AS has_statistics,
-            if(count(*) = 1, any_value(digest), NULL) AS digest,
-            if(count(*) = 1, any_value(content), NULL) AS content
+            bool_and(high IS NOT NULL) AS has_statistics
         FROM results
         LEFT JOIN tensors_moved USING (step, rank, row)
         GROUP BY ALL
@@ -54,16 +54,22 @@ SELECT
         ELSE sources.problem
     END AS problem,
     coalesce(cut, false) AS cut,
-    coalesce(sources.has_contents AND shown.has_contents, false) AS by_contents,
-    coalesce(sources.has_statistics AND shown.has_statistics, false) AS by_statistics,
-    sources.digest = shown.digest AS same_digest,
-    sources.content = shown.content AS same_content
+    coalesce(sources.has_contents AND if(len(rows) = 1, alone.content IS NOT NULL, several.has_contents), false) AS by_contents,
+    coalesce(sources.has_statistics AND if(len(rows) = 1, alone.high IS NOT NULL, several.has_statistics), false) AS by_statistics,
+    sources.digest = alone.digest AS same_digest,
+    sources.content = alone.content AS same_content
 FROM takings
 LEFT JOIN sources USING (step, meeting, law, part)
-LEFT JOIN shown
-    ON shown.step = takings.step
-    AND shown.rank = takings.rank
-    AND shown.seq = takings.seq
-    AND shown.slot IS NOT DISTINCT FROM takings.slot
-    AND shown.law = takings.law
-    AND shown.part = takings.part
+LEFT JOIN tensors_moved AS alone
+    ON len(takings.rows) = 1
+    AND alone.step = takings.step
+    AND alone.rank = takings.rank
+    AND alone.row = takings.rows[1]
+LEFT JOIN several
+    ON len(takings.rows) > 1
+    AND several.step = takings.step
+    AND several.rank = takings.rank
+    AND several.seq = takings.seq
+    AND several.slot IS NOT DISTINCT FROM takings.slot
+    AND several.law = takings.law
+    AND several.part = takings.part

@@ -15,38 +15,44 @@ WITH
             unnest(if(len(given) > 0, given, [NULL])) AS row
         FROM transfers
     ),
-    groups AS (
+    met AS (
         SELECT
-            shares.step,
-            shares.kind,
+            step,
+            kind,
             members,
-            count(DISTINCT meeting) AS meetings,
-            count(DISTINCT meeting) FILTER (WHERE is_complete) AS complete,
-            count(DISTINCT meeting) FILTER (WHERE overwritten) AS overwritten,
-            CAST(sum(elements) AS BIGINT) AS elements,
-            CAST(sum(elements * coalesce(TRY_CAST(regexp_extract(dtype, '\d+') AS INTEGER), 8) / 8) AS BIGINT) AS bytes
+            meeting,
+            bool_or(is_complete) AS is_complete,
+            bool_or(overwritten) AS overwritten,
+            sum(elements) AS elements,
+            sum(elements * coalesce(TRY_CAST(regexp_extract(dtype, '\d+') AS INTEGER), 8) / 8) AS bytes
         FROM shares
         LEFT JOIN tensors_moved USING (step, rank, row)
         GROUP BY ALL
     ),
-    meetings AS (
-        SELECT DISTINCT
+    groups AS (
+        SELECT
             step,
-            meeting,
+            kind,
             members,
-            kind AS called
-        FROM shares
+            count(meeting) AS meetings,
+            count(meeting) FILTER (WHERE is_complete) AS complete,
+            count(meeting) FILTER (WHERE overwritten) AS overwritten,
+            CAST(sum(elements) AS BIGINT) AS elements,
+            CAST(sum(bytes) AS BIGINT) AS bytes
+        FROM met
+        GROUP BY ALL
     ),
     verdicts AS (
         SELECT
             step,
-            called AS kind,
+            met.kind,
             members,
             count(DISTINCT meeting) FILTER (WHERE verdict = 'broken') AS broken,
             count(DISTINCT meeting) FILTER (WHERE verdict = 'cannot tell') AS undecided,
             list(DISTINCT law ORDER BY law) FILTER (WHERE verdict = 'broken') AS broken_laws
         FROM laws
-        JOIN meetings USING (step, meeting)
+        JOIN met USING (step, meeting)
+        WHERE verdict <> 'holds'
         GROUP BY ALL
     )
 SELECT
