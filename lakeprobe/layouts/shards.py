@@ -61,7 +61,8 @@ def carried(connection: duckdb.DuckDBPyConnection, compared: StoredComparison, o
     `connection` has the views of the lake.
     """
     unit = next((unit for unit in compared.units if unit.step == step), None)
-    if unit is None:
+    is_merged = connection.execute("FROM layouts WHERE run = $run LIMIT 1", {"run": compared.target}).fetchall()
+    if unit is None or not is_merged:
         return None
     asked = {
         "comparison": compared.name, "op": op, "step": step, "target": compared.target, "golden": compared.golden,

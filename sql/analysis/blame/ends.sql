@@ -49,13 +49,17 @@ WITH
         WHERE side <> 'golden' AND output_touched
     ),
     last_ops AS (
-        SELECT step, rank, seq, op, is_before AND is_scalar AS is_loss, output_error AS error
+        SELECT
+            step,
+            rank,
+            unnest(
+                arg_max(
+                    {'seq': seq, 'op': op, 'is_loss': is_before AND is_scalar, 'error': output_error},
+                    (is_before, is_before AND is_scalar, seq)
+                )
+            )
         FROM candidates
-        QUALIFY
-            row_number() OVER (
-                PARTITION BY step, rank
-                ORDER BY is_before DESC, is_before AND is_scalar DESC, seq DESC
-            ) = 1
+        GROUP BY step, rank
     )
 SELECT
     row_number() OVER (

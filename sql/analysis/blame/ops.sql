@@ -11,7 +11,7 @@
 -- arguments: the rows of arguments that differ (blame_leaves.is_argument)
 -- api_key, call, is_forward: what identifies a backward op and its forward op, and which of them it is
 WITH
-    seen AS (
+    measured AS (
         SELECT
             step,
             rank,
@@ -24,10 +24,25 @@ WITH
             coalesce(bool_or(difference <> 'noise') FILTER (WHERE NOT is_input), false) AS output_differs,
             coalesce(bool_or(NOT is_input), false) AS output_touched,
             bool_and(only_digest) AS only_digests,
-            bool_or(is_other_tensor) AS other_tensors,
-            list(row ORDER BY row) FILTER (WHERE is_input AND is_argument) AS arguments
+            bool_or(is_other_tensor) AS other_tensors
         FROM blame_leaves
         GROUP BY ALL
+    ),
+    -- apart, because lists take longer than the rest, and few ops have other arguments
+    argued AS (
+        SELECT step, rank, target_seq, golden_seq, list(row ORDER BY row) AS arguments
+        FROM blame_leaves
+        WHERE is_input AND is_argument
+        GROUP BY ALL
+    ),
+    seen AS (
+        SELECT measured.*, arguments
+        FROM measured
+        LEFT JOIN argued
+            ON argued.step = measured.step
+            AND argued.rank = measured.rank
+            AND argued.target_seq IS NOT DISTINCT FROM measured.target_seq
+            AND argued.golden_seq IS NOT DISTINCT FROM measured.golden_seq
     ),
     golden_alone AS (
         SELECT * FROM seen WHERE target_seq IS NULL
@@ -58,12 +73,11 @@ WITH
         WHERE run = $target AND kind = 'module' AND direction = 'backward'
         GROUP BY ALL
     ),
-    known AS (
+    target_known AS (
         SELECT
             ops.step,
             ops.rank,
-            ops.seq AS target_seq,
-            NULL AS golden_seq,
+            ops.seq,
             op,
             kind,
             parent,
@@ -78,19 +92,18 @@ WITH
             AND backwards.rank = ops.rank
             AND backwards.api = ops.api
         WHERE run = $target
-        UNION ALL
+    ),
+    golden_known AS (
         SELECT
             units.step,
             units.rank,
-            NULL,
             seq,
             op,
             kind,
             parent,
-            hash(api_type, api),
+            hash(api_type, api) AS api_key,
             call,
-            direction,
-            NULL
+            direction
         FROM ops
         JOIN compared_units AS units ON units.golden_step = ops.step AND units.golden_rank = ops.rank
         WHERE run = $golden AND EXISTS (FROM golden_alone)
@@ -151,10 +164,10 @@ SELECT
     call,
     direction
 FROM placed
-JOIN known
+JOIN target_known AS known
     ON known.step = placed.step
     AND known.rank = placed.rank
-    AND known.target_seq = placed.target_seq
+    AND known.seq = placed.target_seq
 UNION ALL
 SELECT
     placed.step,
@@ -179,11 +192,11 @@ SELECT
     call,
     direction
 FROM placed
-JOIN known
+JOIN golden_known AS known
     ON placed.target_seq IS NULL
     AND known.step = placed.step
     AND known.rank = placed.rank
-    AND known.golden_seq = placed.golden_seq
+    AND known.seq = placed.golden_seq
 UNION ALL
 SELECT
     unseen.step,

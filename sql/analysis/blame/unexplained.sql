@@ -35,20 +35,28 @@ WITH
     first_seen AS (
         SELECT step, rank, target_key, min(target_seq) AS seq FROM known GROUP BY ALL
     ),
+    inputs AS (
+        SELECT known.*
+        FROM known
+        JOIN first_seen USING (step, rank, target_key)
+        WHERE
+            is_input
+            AND known.golden_seq IS NOT NULL
+            AND difference = 'different'
+            AND first_seen.seq = known.target_seq
+    ),
     buffers AS (
-        SELECT step, rank, seq, flatten(list(coalesce(given, []))) AS given FROM transfers GROUP BY ALL
+        SELECT step, rank, seq, flatten(list(coalesce(given, []))) AS given
+        FROM transfers
+        SEMI JOIN inputs
+            ON inputs.step = transfers.step AND inputs.rank = transfers.rank AND inputs.target_seq = transfers.seq
+        GROUP BY ALL
     )
-SELECT known.*
-FROM known
-JOIN first_seen USING (step, rank, target_key)
+SELECT inputs.*
+FROM inputs
 LEFT JOIN buffers
-    ON buffers.step = known.step
-    AND buffers.rank = known.rank
-    AND buffers.seq = known.target_seq
-WHERE
-    is_input
-    AND known.golden_seq IS NOT NULL
-    AND difference = 'different'
-    AND first_seen.seq = known.target_seq
-    AND (buffers.given IS NULL OR list_contains(buffers.given, known.row))
-QUALIFY dense_rank() OVER (PARTITION BY known.step, known.rank ORDER BY known.target_seq) <= 64
+    ON buffers.step = inputs.step
+    AND buffers.rank = inputs.rank
+    AND buffers.seq = inputs.target_seq
+WHERE buffers.given IS NULL OR list_contains(buffers.given, inputs.row)
+QUALIFY dense_rank() OVER (PARTITION BY inputs.step, inputs.rank ORDER BY inputs.target_seq) <= 64
