@@ -54,8 +54,10 @@ SELECT
         ELSE sources.problem
     END AS problem,
     coalesce(cut, false) AS cut,
-    coalesce(sources.has_contents AND if(len(rows) = 1, alone.content IS NOT NULL, several.has_contents), false) AS by_contents,
-    coalesce(sources.has_statistics AND if(len(rows) = 1, alone.high IS NOT NULL, several.has_statistics), false) AS by_statistics,
+    coalesce(sources.has_contents AND if(len(rows) = 1, alone.content IS NOT NULL, several.has_contents), false)
+        AS by_contents,
+    coalesce(sources.has_statistics AND if(len(rows) = 1, alone.high IS NOT NULL, several.has_statistics), false)
+        AS by_statistics,
     sources.digest = alone.digest AS same_digest,
     sources.content = alone.content AS same_content
 FROM takings

@@ -408,7 +408,8 @@ WITH
             bool_or(excess > slack) AS is_broken,
             max(if(excess = 0, 0, excess / if(scale > 0, scale, 1))) AS error,
             first(
-                {'statistic': statistic, 'least': least, 'most': most, 'found': found} ORDER BY excess - slack DESC, statistic
+                {'statistic': statistic, 'least': least, 'most': most, 'found': found}
+                ORDER BY excess - slack DESC, statistic
             ) FILTER (WHERE excess > slack) AS farthest
         FROM weighed
         GROUP BY ALL

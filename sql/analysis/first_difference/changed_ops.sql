@@ -57,7 +57,12 @@ WITH
         SELECT DISTINCT step, rank, target_seq FROM op_pairs
     ),
     before AS (
-        SELECT sides.step, sides.rank, sides.golden_seq, partners.target_seq AS target_before, partners.golden_seq AS golden_before
+        SELECT
+            sides.step,
+            sides.rank,
+            sides.golden_seq,
+            partners.target_seq AS target_before,
+            partners.golden_seq AS golden_before
         FROM sides
         ASOF JOIN partners
             ON partners.step = sides.step AND partners.rank = sides.rank AND partners.golden_seq <= sides.golden_seq
@@ -71,7 +76,9 @@ SELECT
         ELSE 'different'
     END AS finding,
     finding = 'different' AND is_passing_on AS is_passing_on,
-    coalesce(early_gradients.late_place, sides.target_seq, place_after(target_before, golden_before, sides.golden_seq)) AS place,
+    coalesce(
+        early_gradients.late_place, sides.target_seq, place_after(target_before, golden_before, sides.golden_seq)
+    ) AS place,
     if(input_differs OR finding <> 'different', place, place + 0.25) AS moment
 FROM sides
 LEFT JOIN paired_ops

@@ -43,7 +43,9 @@ WITH
     every AS (
         SELECT *, place AS turn FROM changed_ops ANTI JOIN noise_ends USING (step, rank)
         UNION ALL BY NAME
-        SELECT * EXCLUDE (nth), false AS is_passing_on, nth AS turn FROM outstanding SEMI JOIN noise_ends USING (step, rank)
+        SELECT * EXCLUDE (nth), false AS is_passing_on, nth AS turn
+        FROM outstanding
+        SEMI JOIN noise_ends USING (step, rank)
     ),
     asked AS (
         SELECT *
