@@ -7,15 +7,19 @@
 --   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
 --   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
 --   those are equal to the last bit.
--- error_out, lower_out: the largest error of its float outputs, and the largest lower error
+-- error_out, lower_out, extreme_out: the largest error of its float outputs, the largest lower error, and the furthest that one
+--   of their extremes moves
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
---   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1.
+--   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1, and
+--   an error of its smallest element, which may be that of the largest, by the ratio of both; so does its gradient.
 --   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
 --   of that. A normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element
 --   tells the smallest of them: an error of what was normalised counts by that backwards, and where the result is taken
+-- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
+--   product no further than if all of its terms were the largest ones (ibid.)
 WITH
     leaves AS (
         SELECT l.*, o.api, o.module_key, o.op_kind, o.direction, o.is_leaf
@@ -67,6 +71,7 @@ WITH
             max(lower) AS lower_out,
             max(upper) AS upper_out,
             max(taken) AS taken_out,
+            max(extreme) AS extreme_out,
             max(golden_norm) AS norm,
             max(spacing) AS spacing,
             max(n) AS n,
@@ -79,6 +84,7 @@ WITH
         SELECT
             leaves.number,
             leaves.magnitude,
+            leaves.smallest,
             greatest(leaves.target_norm, leaves.golden_norm) AS norm,
             leaves.is_float,
             leaves.is_like,
@@ -131,7 +137,8 @@ WITH
             max(if(is_float AND is_like, unseen, 0)) AS unseen,
             sqrt(ordered_sum((if(is_float, greatest(taken, unseen), NULL) * given.norm / outputs.norm) ** 2)) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
-            max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude
+            max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude,
+            max(given.magnitude / given.smallest) AS range
         FROM given
         LEFT JOIN outputs USING (number)
         GROUP BY given.number
@@ -143,9 +150,10 @@ WITH
             first(width ORDER BY row) AS terms,
             first((golden_mean * sqrt(n) / golden_norm) ** 2 ORDER BY row) AS evenness,
             first(height ORDER BY row) AS rows_together,
-            product(golden_norm / sqrt(n)) AS size
+            product(golden_norm / sqrt(n)) AS size,
+            product(magnitude) AS largest_term
         FROM (
-            SELECT number, row, width, height, golden_norm, golden_mean, n
+            SELECT number, row, width, height, golden_norm, golden_mean, magnitude, n
             FROM leaves
             WHERE is_float AND is_input AND NOT is_masked AND direction = 'forward' AND is_product(api) AND golden_norm > 0
             QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= 2
@@ -164,6 +172,7 @@ WITH
             lower_out,
             upper_out,
             taken_out,
+            extreme_out,
             spacing,
             n,
             is_normalisation(o.api) AS is_normalisation,
@@ -177,7 +186,7 @@ WITH
                     THEN greatest(coalesce(inputs.magnitude, 1), 1)
                 WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(log_softmax|logsumexp|logaddexp|log|log2|log10)_?$')
                     THEN
-                        if(regexp_matches(api, '(?i)^log(2|10)?_?$'), 1, greatest(coalesce(inputs.magnitude, 1), 1))
+                        if(divides_gradients(api), coalesce(inputs.range, 1), greatest(coalesce(inputs.magnitude, 1), 1))
                         / coalesce(least(1, nullif(outputs.norm / sqrt(outputs.n), 0)), 1)
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
@@ -185,7 +194,12 @@ WITH
                         * sqrt(1 + factors.evenness * (factors.rows_together - 1))
                 ELSE 1
             END AS condition,
+            least(
+                getvariable('outright_factor') * condition,
+                if(outputs.magnitude > 0 AND factors.terms > 0, greatest(1, factors.terms * largest_term / outputs.magnitude), NULL)
+            ) AS extreme_condition,
             inputs.magnitude,
+            if(divides_gradients(o.api), inputs.range, NULL) AS range,
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
             coalesce(
                 if(
@@ -210,7 +224,7 @@ WITH
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),
     saved AS (
-        SELECT call_key, max(greatest(own_error_in, taken_out)) AS error, max(magnitude) AS magnitude
+        SELECT call_key, max(greatest(own_error_in, taken_out)) AS error, max(magnitude) AS magnitude, max(range) AS range
         FROM known
         WHERE phase = 'forward' AND direction = 'forward'
         GROUP BY call_key
@@ -265,9 +279,11 @@ SELECT
     error_out,
     lower_out,
     upper_out,
+    extreme_out,
     spacing,
     n,
-    if(known.direction = 'backward', coalesce(divided.condition, known.condition), known.condition) AS condition
+    if(known.direction = 'backward', coalesce(divided.condition, saved.range, known.condition), known.condition) AS condition,
+    extreme_condition
 FROM known
 LEFT JOIN hidden ON hidden.number = known.number
 LEFT JOIN saved ON saved.call_key = known.call_key

@@ -8,8 +8,8 @@
 --   source: an input that no recorded op made differs by more than another order of summation explains, or is another
 --     constant
 --   made: the inputs agree to the last bit (between implementations those of a matrix product up to rounding), and the
---     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds; or the norm
---     of a sum moves far more than its terms
+--     output does not, although such outputs are equal elsewhere, or by more than the coarsest chip rounds; or an
+--     extreme of a product moves further than its terms round, or the norm of a sum far more than its terms
 --   zeros: an op that gives no zero in golden gives some
 -- row: the leaf that shows it
 WITH
@@ -458,6 +458,19 @@ WITH
                 WHEN is_low_precision(spacing) THEN spacing
                 ELSE getvariable('noise_factor') * spacing
             END
+        UNION ALL
+        -- no element of a product moves further than its terms round, as it does where the rows of a factor are in another order
+        SELECT number, 'made', NULL
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        JOIN noise_floors USING (rounding)
+        WHERE
+            is_leaf
+            AND side = 'pair'
+            AND phase = 'forward'
+            AND rounding = 'matmul'
+            AND error_in <= most / 100
+            AND extreme_out > extreme_condition * most
         UNION ALL
         -- the norm of a sum moves no further than its terms err and it rounds, as where the rows of one are in another order
         SELECT number, 'made', NULL

@@ -16,6 +16,8 @@
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
 --   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
 -- upper: the root mean square of the estimates: the error that an op may have taken in
+-- smallest: the smallest magnitude of an element, where all have one sign
+-- extreme: how far the max or the min moves, whichever moves further, relative to the larger magnitude of both sides
 -- is_other_constant: all elements are one number on each side, written into the program, and the two differ; a single
 --   element by more than 1 %, as a computed number may have few digits by chance
 -- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
@@ -262,6 +264,7 @@ SELECT
     target_mean,
     golden_mean,
     magnitude,
+    nullif(greatest(least(target_min, golden_min), -greatest(target_max, golden_max), 0), 0) AS smallest,
     rounding,
     max_is_mask OR min_is_mask AS is_masked,
     is_measured,
@@ -293,6 +296,7 @@ SELECT
     END AS upper,
     greatest(least(upper, upper_by_factor), least_error) AS taken,
     scatter,
+    greatest(by_max, by_min) AS extreme,
     CASE
         WHEN is_paired AND is_like AND is_float AND golden_norm > 0 AND NOT is_masked
             THEN finite_part((target_norm - golden_norm) / golden_norm)

@@ -189,7 +189,7 @@ WITH
             kinds.* EXCLUDE (kind, slot),
             error_in,
             coalesce(replaced, 0) AS replaced,
-            if(is_normalisation(api), condition, 1) * error_in AS magnified,
+            if(is_normalisation(api) OR divides_gradients(api), condition, 1) * error_in AS magnified,
             greatest(
                 if(is_low_precision(spacing), floor, 0),
                 usual_scatter,
