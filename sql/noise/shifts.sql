@@ -105,6 +105,8 @@ WITH
             coalesce(replaced, 0) AS replaced,
             CASE
                 WHEN is_softmax THEN floor
+                -- where the deviation is next to the epsilon, a normalisation gives some of what came in
+                WHEN is_population AND is_normalisation THEN greatest(views.error_out, condition * error_in)
                 WHEN is_population
                     THEN greatest(floor, least(greatest(views.error_out, condition * error_in), 3 * greatest(usual_scatter, scatter)))
                 WHEN is_low_precision(spacing) THEN greatest(floor, condition * error_in)
