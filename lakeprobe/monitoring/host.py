@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +19,6 @@ OF_ARRAYS = frozenset(("signs", "shares"))
 
 OF_SUMMARIES = frozenset(("norm", "mean", "min", "max", "nans"))
 """The metrics that one pass through float32 numbers gives."""
-
-_NORM = frozenset(("norm",))
 
 _CHUNK = 8192
 """The number of elements that are widened at once: too few for BLAS to start threads."""
@@ -51,11 +50,22 @@ def numbers(array: np.ndarray, metrics: frozenset[str], eps: float, *, exact: bo
 
 def of_summary(found: Sequence[float], size: int, metrics: frozenset[str]) -> dict[str, float]:
     """Return those of `metrics` that follow from a summary (`tensors/summary.py`) of `size` numbers, one or more."""
-    high, low, total, squares, _, _, nans, *_ = found
-    if metrics == _NORM:  # as most monitors ask for
-        return {"norm": math.sqrt(squares)}
-    every = {"norm": math.sqrt(squares), "mean": total / size, "min": low, "max": high, "nans": float(nans)}
-    return {metric: number for metric, number in every.items() if metric in metrics}
+    return {metric: _OF_SUMMARY[metric](found, size) for metric in _among_summaries(metrics)}
+
+
+_OF_SUMMARY: dict[str, Callable[[Sequence[float], int], float]] = {
+    "norm": lambda found, _: math.sqrt(found[3]),
+    "mean": lambda found, size: found[2] / size,
+    "min": lambda found, _: found[1],
+    "max": lambda found, _: found[0],
+    "nans": lambda found, _: float(found[6]),
+}
+"""How each metric follows from the fields of a summary and the number of elements."""
+
+
+@cache
+def _among_summaries(metrics: frozenset[str]) -> tuple[str, ...]:
+    return tuple(metric for metric in _OF_SUMMARY if metric in metrics)
 
 
 def _one_by_one(array: np.ndarray, metrics: frozenset[str], *, exact: bool) -> dict[str, float]:

@@ -106,10 +106,12 @@ class Meter:
         if not (isinstance(scale, float) and scale == 1):
             found |= {metric: found[metric] / scale for metric in _SCALED_METRICS & found.keys()}
         if signs is not None:
-            self._rows.append(Row(self._step, micro_step, Key(name, point, "signs"), float(size), None, signs))
+            self._rows.append((self._step, micro_step, Key(name, point, "signs"), float(size), None, signs))
         self.numbers(name, point, found, micro_step)
-        for metric, text in texts.items():
-            self.text(_key(name, point, metric), text, micro_step)
+        step = self._step
+        self._rows += [
+            (step, micro_step, _key(name, point, metric), None, text, None) for metric, text in texts.items()
+        ]
 
     def numbers(self, name: str, point: str, found: Mapping[str, Any], micro_step: int | None) -> None:
         """Keep numbers by the names of their metrics. Those on a device are fetched when the step is over."""
@@ -117,13 +119,13 @@ class Meter:
             key = _key(name, point, metric)
             kept = number if isinstance(number, float) else self._tensors.number(number)
             if isinstance(kept, float):
-                self._rows.append(Row(self._step, micro_step, key, kept, None))
+                self._rows.append((self._step, micro_step, key, kept, None, None))
             else:
                 self._waiting.append((micro_step, key, kept))
 
     def text(self, key: Key, text: str, micro_step: int | None) -> None:
         """Keep a text."""
-        self._rows.append(Row(self._step, micro_step, key, None, text))
+        self._rows.append((self._step, micro_step, key, None, text, None))
 
     def count(self, name: str, point: str) -> int:
         """Return how often this point of `name` was reached before in this step."""
@@ -139,7 +141,7 @@ class Meter:
         self.scale = 1.0
         values = self._tensors.fetched([number for _, _, number in waiting]) if waiting else []
         rows += (
-            Row(self._step, micro_step, key, value, None)
+            (self._step, micro_step, key, value, None, None)
             for (micro_step, key, _), value in zip(waiting, values, strict=True)
         )
         self._measured += self.on

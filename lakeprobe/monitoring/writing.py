@@ -32,15 +32,11 @@ class Key(NamedTuple):
     metric: str
 
 
-class Row(NamedTuple):
-    """One measured value: a number or a text, or as a number of elements and their signs."""
+Row = tuple[int, int | None, Key, float | None, str | None, bytes | None]
+"""One measured value: step, micro step and key, then a number or a text, or as a number of elements and their signs.
 
-    step: int
-    micro_step: int | None
-    key: Key
-    value: float | None
-    text: str | None
-    signs: bytes | None = None
+A step makes hundreds of them, and a plain tuple takes a tenth of the time of one with names.
+"""
 
 
 class SeriesWriter:

@@ -32,7 +32,7 @@ def measured(
     found: Numbers
     if metrics <= _OF_PLAIN and _is_plain(tensor):
         size = tensor.numel()
-        found = {**host.of_summary(summary.at(tensor.data_ptr(), size), size, metrics)}
+        found = host.of_summary(summary.at(tensor.data_ptr(), size), size, metrics)
         return Measured(found, _plain_texts(tensor.shape, metrics), None, size)
     plain = _plain(tensor)
     texts = {metric: text(plain) for metric, text in _TEXTS.items() if metric in metrics}
