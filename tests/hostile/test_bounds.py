@@ -18,7 +18,8 @@ def rows() -> list[str]:
         section = found["section"] or section
         if found["name"]:
             number = getattr(bounds, found["name"])
-            shown = f"{number >> 20} MiB" if number % bounds.MIB == 0 else f"{number:,}".replace(",", " ")
+            is_mib = number % bounds.MIB == 0 and not found["text"].startswith("The number")
+            shown = f"{number >> 20} MiB" if is_mib else f"{number:,}".replace(",", " ")
             lines.append(f"| {section} | {shown} | {' '.join(found['text'].split()).rstrip('.')} |")
     return lines
 
