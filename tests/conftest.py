@@ -88,7 +88,8 @@ def traced_if_it_tells_something(request: pytest.FixtureRequest) -> Iterator[Non
     With MindSpore only what needs it is traced, since all else runs with PyTorch too.
     """
     path = request.path.relative_to(Path(__file__).parent).as_posix()
-    is_told = not path.startswith(UNTRACED) and ("mindspore" in path or not find_spec("mindspore"))
+    needs_mindspore = path.endswith(("test_preflight.py", "mindspore.py")) or "test_mindspore" in path
+    is_told = not path.startswith(UNTRACED) and (needs_mindspore or not find_spec("mindspore"))
     if STARTS_A_TRACE not in os.environ or is_told:
         yield
         return
