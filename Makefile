@@ -22,10 +22,11 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
 
 .PHONY: environments demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
 
+# Without a bound pip tries older releases of s3fs, and then a torch with CUDA: 5 GB, and 0.2 s for each process that imports it.
 $(VENV)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' 's3fs>=2026.2'
 	touch $@
 
 demo: $(VENV)/ready
