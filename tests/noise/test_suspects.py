@@ -72,7 +72,7 @@ PLANTED = {
     "missing": (Network(without_gelu=2), "Functional.gelu.2.forward", "missing"),
     "wiring": (Network(residual_from={3: "norm"}), "Functional.add.3.forward", "wiring"),
     "one element of a weight": (Network(weights=one_element), "Functional.linear.3.forward", "source"),
-    "a weight of the same statistics": (Network(weights=transposed), "Functional.linear.3.forward", "added"),
+    "a weight of the same statistics": (Network(weights=transposed), "Functional.linear.3.forward", "made"),
     "the batch": (Network(batch=lambda batch: batch + 0.03), "Functional.layer_norm.0.forward", "source"),
     "a kernel": (
         Network(kernel=off_by("linear.2.forward", lambda output: output * 1.001)),
@@ -137,7 +137,9 @@ def test_a_factor_common_to_all_elements_hides_no_error_behind_it(lake: Lake) ->
 def test_a_value_that_is_turned_is_no_other_wire(lake: Lake) -> None:
     """In layer 1 the half that is not negated has the extremes of the target, which alone seem to be their maker's."""
     golden, target = Network(turned=True), Network(seed=1, turned=True, matmul=0.03)
-    assert named(compared(lake, target, golden)) == (None, None, None)
+    compared(lake, target, golden)
+    found = lake.sql("SELECT DISTINCT op, evidence FROM suspects WHERE evidence NOT IN ('added', 'shift')").fetchall()
+    assert found == [("Functional.linear.0.forward", "made")]  # no chip rounds by 3 %
 
 
 @pytest.mark.parametrize("coarse", [1e-6, 1e-3])
