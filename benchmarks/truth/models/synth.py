@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.truth import defects
-from benchmarks.truth.defects import call, within
+from benchmarks.truth.defects import inside, within
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
 from benchmarks.truth.planted import Model
 from benchmarks.truth.training import Batch, Training
@@ -128,7 +128,7 @@ DEFECTS = (
     defects.setting("nearest", "oscillators", "mode", "nearest", "interpolate"),
     defects.setting("dimension", "controls", "dimension", 1, "softmax"),
     defects.changed_forward("low_phase", "dtype", "oscillators", _low_phase, within("oscillators", "to|cumsum")),
-    defects.other_data("late", call("stack"), _late),
+    defects.other_data("late", inside("controls.enter.0", "linear"), _late),
     defects.setting("slope", "controls.enter.2", "negative_slope", 0.02, "leaky_relu"),
     defects.changed_weight("bias", "controls.loudness", "linear", lambda tensor: tensor + 0.01, "bias"),
     defects.changed_weight("recurrent", "controls.memory", "gru|GRU", defects.one_element, "weight_hh_l0"),
