@@ -20,7 +20,7 @@ HEADINGS = ("first", "beyond_noise", "worst")
 """The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
 _MACROS = (
-    "finite_part", "magnitude", "is_finding", "user_frames", "user_frame", "leaf_text", "root_elements",
+    "finite_part", "magnitude", "is_finding", "is_of_values", "user_frames", "user_frame", "leaf_text", "root_elements",
     "farthest_statistic", "statistic_text", "requires_grad_text", "compared_step_of", "compared_rank_of", "is_module",
     "place_after",
 )  # fmt: skip

@@ -13,7 +13,7 @@ WITH
         FROM suspects
         JOIN units USING (step, rank)
         -- where nothing rounds differently, the differences themselves show what was made
-        WHERE comparison = $comparison AND (is_rounding OR evidence NOT IN ('zeros', 'made', 'added', 'shift'))
+        WHERE comparison = $comparison AND (is_rounding OR NOT is_of_values(evidence))
     ),
     repeated AS (
         SELECT step, rank, golden_seq, max(error) FILTER (WHERE role NOT IN ('input', 'parameters')) AS error, bool_or(stands_out) AS stands_out
