@@ -155,7 +155,7 @@ class Modules:
     def _ended(self, call: Call, output: Any) -> None:
         parameters = None
         if self.recorder.settings.task != "structure":
-            parameters = dict(call.module.named_parameters(recurse=False))
+            parameters = _parameters(call.module)
         if self._calls.end(call, output, parameters) and parameters:
             self._watch_parameters(call.prefix, parameters)
 
@@ -265,6 +265,17 @@ def _parts(models: Any) -> Iterator[tuple[str, Any]]:
             path = ".".join(part for part in path.split(".") if part != _COMPILED)
             if path and type(module).__name__ not in _WRAPPERS:
                 yield f"{within}{path}.{getattr(module, 'original_name', type(module).__name__)}", module
+
+
+def _parameters(module: Any) -> dict[str, Any]:
+    """Return the module's own parameters by name. One that has several names has the first."""
+    if getattr(module.named_parameters, "__func__", None) is not torch.nn.Module.named_parameters:
+        return dict(module.named_parameters(recurse=False))
+    names: dict[int, str] = {}
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            names.setdefault(id(parameter), name)
+    return {name: module._parameters[name] for name in names.values()}
 
 
 def accumulator(parameter: Any) -> Any:

@@ -136,6 +136,7 @@ class Capture:
         self._restore_depth()
         self._watcher.stop()
         self.recorder.leaves.forget_all()
+        self.recorder.thread.around = None
 
     def give_up(self) -> None:
         """Stop recording for good. What was recorded but not yet handed to the sink is lost."""

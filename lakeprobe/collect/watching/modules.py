@@ -10,6 +10,7 @@ from typing import Any
 
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.recorder import Recorder, guarded
+from lakeprobe.collect.watching.stacks import Around
 
 
 @dataclass
@@ -28,6 +29,8 @@ class Call:
     """What the framework's part stores for the backward of this call."""
     error: BaseException | None = None
     """The exception that was being handled when the call began."""
+    around: Around | None = None
+    """The module around it."""
 
     @property
     def backward_name(self) -> str:
@@ -41,6 +44,7 @@ class ModuleCalls(threading.local):
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._open: list[Call] = []
+        recorder.thread.around = None
 
     def begin(self, prefix: str, module: Any, args: Any, kwargs: Any, frame: Any) -> Call:
         """Record the start of a forward."""
@@ -50,7 +54,9 @@ class ModuleCalls(threading.local):
         parent = recorder.tree.enter(name)
         recorder.scope.open_module(name)
         parent = parent if recorder.settings.extra_info else None
-        call = Call(module, prefix, number, name, parent, recorder.starts(name, args, kwargs, frame, parent))
+        around = recorder.thread.around
+        op = recorder.starts(name, args, kwargs, frame, parent)
+        call = Call(module, prefix, number, name, parent, op, around=around)
         self._open.append(call)
         return call
 
@@ -60,6 +66,7 @@ class ModuleCalls(threading.local):
             if self._open[index].module is module:
                 call = self._open[index]
                 del self._open[index:]
+                self.recorder.thread.around = call.around
                 return call
         return None
 

@@ -15,7 +15,7 @@ from lakeprobe.collect.sink import Sink
 from lakeprobe.collect.watching.births import Births
 from lakeprobe.collect.watching.entries import Entries, Op
 from lakeprobe.collect.watching.scope import MODULES, Scope
-from lakeprobe.collect.watching.stacks import Stack, Stacks
+from lakeprobe.collect.watching.stacks import Around, Stack, Stacks
 from lakeprobe.collect.watching.tree import Tree
 from lakeprobe.errors import OverflowFoundError
 
@@ -47,6 +47,8 @@ class Thread(threading.local):
 
     inside = 0
     """0, _RECORDED or _OURS. Calls of functions inside of either are not recorded."""
+    around: Around | None = None
+    """The innermost module that runs."""
 
 
 def guarded(method: Method) -> Method:
@@ -62,9 +64,11 @@ def guarded(method: Method) -> Method:
         recorder = self.recorder
         thread = recorder.thread
         before = thread.inside
-        thread.inside = _OURS
         try:
-            hidden = None if before == _OURS else recorder.hidden()  # one of these in another is hidden already
+            if before == _OURS:  # one of these in another, which has hidden it
+                return method(self, *args)
+            thread.inside = _OURS
+            hidden = recorder.hidden()
             if hidden is None:
                 return method(self, *args)
             with hidden:
@@ -75,7 +79,8 @@ def guarded(method: Method) -> Method:
             recorder.failures.append(f"{type(error).__name__}: {error}")
             return None
         finally:
-            thread.inside = before
+            if before != _OURS:
+                thread.inside = before
 
     return call  # type: ignore[return-value]
 
@@ -181,7 +186,7 @@ class Recorder:
         """Record the start and the inputs of a forward. Returns None if the op is not wanted."""
         if not self.scope.wants(name):
             return None
-        stack = self._stacks.of(frame) if self.settings.extra_info else None
+        stack = self._stack_at(frame, is_module=name.startswith(MODULES)) if self.settings.extra_info else None
         op = Op(name, {}, module_parent, stack, self.began(name))
         op.moves = name.startswith(MODULES) and self.scope.outputs and not self.settings.scope
         if self.scope.forward and self.scope.inputs and not self._structure:
@@ -190,6 +195,13 @@ class Recorder:
         if (op.body or self._structure) and self.births is None:
             self.entries.put(op)
         return op
+
+    def _stack_at(self, frame: FrameType, *, is_module: bool) -> Stack:
+        thread = self.thread
+        if not is_module:
+            return self._stacks.of(frame, thread.around)
+        stack, thread.around = self._stacks.within(frame, thread.around)
+        return stack
 
     @guarded
     def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
