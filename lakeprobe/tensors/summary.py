@@ -22,6 +22,9 @@ _BLOCK = 1 << 16
 _at = native.function("lakeprobe_summary", native.ADDRESS, native.SIZE, native.ADDRESS)
 _LAYOUT = struct.Struct("4d5q")
 _Memory = native.memory(_LAYOUT.size)
+_whole_at = native.function("lakeprobe_whole", native.ADDRESS, native.SIZE, native.ADDRESS)
+_WHOLE = struct.Struct("5q")
+_WholeMemory = native.memory(_WHOLE.size)
 
 
 class Summary(NamedTuple):
@@ -57,6 +60,29 @@ def at(address: int, size: int) -> tuple[Any, ...]:
     result = _Memory()
     _at(address, size, result)
     return _LAYOUT.unpack(result)
+
+
+knows_integers = _whole_at is not None
+"""Whether `of_integers_at` can be called."""
+
+
+class Whole(NamedTuple):
+    """What a pass through integers tells."""
+
+    high: int
+    low: int
+    sum: int
+    squares: int
+    """The sum of the squares. Below 0 if it may be more than 2^53, and `sum` is then 0."""
+    zeros: int
+
+
+def of_integers_at(address: int, size: int) -> Whole:
+    """Return the summary of `size` integers of 64 bits from `address` on. Only if `knows_integers`."""
+    assert _whole_at is not None
+    result = _WholeMemory()
+    _whole_at(address, size, result)
+    return Whole._make(_WHOLE.unpack(result))
 
 
 def of(array: np.ndarray[Any, Any]) -> Summary:

@@ -9,6 +9,7 @@ with torch's hooks. A node of ours is added only where no existing node separate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class Boundaries:
     """The module calls that backward is passing through at the moment."""
 
     def __init__(self) -> None:
+        self.sums = Sums()
         self._ending: list[Boundary] = []
         self._begun: dict[int, list[Boundary]] = {}
 
@@ -76,11 +78,48 @@ class Boundaries:
         self._end([boundary for boundary in self._ending if boundary in begun])
         for boundary in begun:
             boundary.ends()
+        self.sums.forget()
 
     def _end(self, boundaries: list[Boundary]) -> None:
         for boundary in boundaries:
             self._ending.remove(boundary)
             boundary.ends()
+
+
+class Sums:
+    """Adds gradients, and takes memory for that which an earlier sum no longer needs.
+
+    Memory that is new to the process costs as much time as the addition.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[Any, list[torch.Tensor]] = {}
+
+    def of(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return the sum of two gradients in a tensor that is nobody else's."""
+        one, other = one.detach(), other.detach()
+        kind = _kind(one)
+        if kind is not None and kind == _kind(other):
+            with suppress(LookupError):
+                return torch.add(one, other, out=self._free[kind].pop())
+        return one + other
+
+    def give_back(self, total: torch.Tensor) -> None:
+        """Take back a sum that is not needed any more."""
+        kind = _kind(total)
+        if kind is not None:
+            self._free.setdefault(kind, []).append(total)
+
+    def forget(self) -> None:
+        """Free the memory."""
+        self._free.clear()
+
+
+def _kind(tensor: torch.Tensor) -> Any:
+    """Return what tensors have in common that can take each other's memory. None if it takes more than that to know."""
+    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
+        return None
+    return (tensor.dtype, tensor.shape) if tensor.is_contiguous() else None
 
 
 class Boundary:
@@ -211,7 +250,9 @@ class Boundary:
         elif index in self._summed and so_far.dtype is part.dtype and so_far.shape == part.shape:
             so_far.add_(part.detach())
         else:
-            self._outgoing[index] = so_far.detach() + part.detach()
+            self._outgoing[index] = self._boundaries.sums.of(so_far, part)
+            if index in self._summed:
+                self._boundaries.sums.give_back(so_far)
             self._summed.add(index)
 
     def ends(self) -> None:
@@ -222,6 +263,8 @@ class Boundary:
             self._incoming = self._outgoing = []
             if self._took or not self._arguments:
                 self._on_end(incoming, outgoing)
+            for index in self._summed:
+                self._boundaries.sums.give_back(outgoing[index])
 
 
 def _edge(tensor: torch.Tensor) -> Edge:

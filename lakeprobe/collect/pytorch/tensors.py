@@ -28,6 +28,7 @@ _norm = torch.linalg.vector_norm
 _stack = torch.stack
 
 _FLOAT32 = torch.float32
+_INT64 = torch.int64
 _SINGLES = struct.Struct("2f")
 _REAL = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
@@ -69,6 +70,10 @@ class Tensors:
                 if summary.is_native and (tensor.is_contiguous() or _is_dense(tensor)) and not tensor.is_neg():
                     return self._numbers_of(tensor, size, summary.at(address, size))
                 return self._numbers_of(tensor, size, summary.of(_in_place(_detached(tensor).resolve_neg())))
+        elif tensor.dtype is _INT64 and summary.knows_integers and tensor.is_cpu and tensor.is_contiguous():
+            found = self._numbers_of_integers(tensor)
+            if found is not None:
+                return found
         plain = _detached(tensor)
         known = statistics(plain)
         return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
@@ -86,6 +91,21 @@ class Tensors:
         if self._exact or not (_NORMAL <= norm < _TOO_HIGH or not norm):
             return known, (mean, norm, nans, above, below, number)
         return known, (None, None, 0, 0, 0, number)
+
+    def _numbers_of_integers(self, tensor: torch.Tensor) -> tuple[Statistics, Wide] | None:
+        """Return the numbers of a tensor of int64, if float64 has every sum on the way to them.
+
+        Mean and norm are then rounded once, in whatever order torch would add.
+        """
+        size = tensor.numel()
+        address = tensor.data_ptr() if size and tensor.dim() else 0
+        if not address:
+            return None
+        high, low, total, squares, zeros = summary.of_integers_at(address, size)
+        if squares < 0:
+            return None
+        number = 0 if low > 0 or high < 0 else zeros if self._zeros else None
+        return (high, low, None, None), (total / size, math.sqrt(squares), 0, 0, 0, number)
 
     def copy(self, tensor: torch.Tensor) -> "np.ndarray[Any, Any] | None":
         """Return the result of the function `copy`.
