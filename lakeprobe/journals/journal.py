@@ -156,7 +156,7 @@ class Journal:
         self.write(head)
 
     def write(self, record: Head | Batch) -> None:
-        """Append `record`. Raises OSError, and the journal is then as before."""
+        """Append `record`. Raises OSError; whatever it raises, the journal is then as before."""
         if not files.is_still(self.folder / "journal", self._file):
             raise LakeError(f"{self.folder} was removed while it was collected")
         payload = _encoder.encode(record)
@@ -165,7 +165,7 @@ class Journal:
         try:
             while data:  # the system may write only part of a large record
                 data = data[self._file.write(data) or 0 :]
-        except OSError:
+        except BaseException:  # KeyboardInterrupt, too
             self._file.truncate(end)
             self._file.seek(end)
             raise

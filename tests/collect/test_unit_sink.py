@@ -435,7 +435,7 @@ def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Pa
     sink._builder.kill()
     sink._builder.communicate()
     assert recovery.recover(lake) == ([], [])  # while it is held nobody touches it
-    fcntl.flock(sink._writer._journal._file, fcntl.LOCK_UN)  # as the system does when the process dies
+    sink._writer._journal.close()  # as the system does when the process dies
     assert recovery.recover(lake) == ([recovery.Recovered(key, complete=False, ops=OPS_PER_BATCH)], [])
     assert recovery.recover(lake) == ([], [])
     assert not list((lake / ".collecting").iterdir())

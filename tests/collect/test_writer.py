@@ -1,4 +1,4 @@
-"""The thread that writes batches: nobody waits without need, and nothing is lost or torn when something fails."""
+"""Writing batches: nobody waits without need, and nothing is lost or torn when something fails."""
 
 from __future__ import annotations
 
@@ -130,9 +130,51 @@ def test_closing_raises_an_error_and_closes(tmp_path: Path, monkeypatch: pytest.
     writer.write(batch_of(np.ones(3)))
     with pytest.raises(OSError, match="No space left"):
         writer.close()
-    assert not writer._thread.is_alive()
+    assert writer._thread is not None and not writer._thread.is_alive()
     with journal.taken(writer.folder, wait=False) as path:
         assert path is not None
+
+
+def test_a_batch_without_tensors_is_written_at_once(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = threading.active_count()
+    writer.write(batch_of(text="first"))
+    assert written(writer) == [["first", []]]
+    writer.write(batch_of(np.ones(3)))
+    writer.write(batch_of(text="last"))  # not before the one that the thread writes
+    assert [text for text, _ in written(writer)] == ["first", "", "last"]
+    assert threading.active_count() == threads + 1
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "write", full)
+    writer.write(batch_of())
+    with pytest.raises(OSError, match="No space left"):
+        writer.wait()
+    writer.wait()  # it is said once
+
+
+def test_ctrl_c_in_the_middle_of_a_write_leaves_the_journal_whole(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Torn:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def write(self, data: memoryview) -> int:
+            self.file.write(data[: len(data) // 2])
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    writer.write(batch_of(text="first"))
+    with monkeypatch.context() as patched:
+        patched.setattr(writer._journal, "_file", Torn(writer._journal._file))
+        with pytest.raises(KeyboardInterrupt):
+            writer.write(batch_of(text="torn"))
+    writer.write(batch_of(text="last"))
+    assert [text for text, _ in written(writer)] == ["first", "last"]
 
 
 def test_ctrl_c_while_waiting_loses_nothing(

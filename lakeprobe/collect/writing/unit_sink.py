@@ -1,7 +1,7 @@
 """A sink that makes units. The training process appends to a journal, and the builder process turns it into a unit.
 
-Adding an op costs the step its encoding as msgpack. A thread writes batches of ops. It also hashes tensors and writes
-the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake when its
+Adding an op costs the step its encoding as msgpack. Batches of ops are written at once, those with tensors by a thread,
+which hashes them and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake when its
 step has ended and the builder process has made it (`lakeprobe.journals.recovery`). `close` waits for that.
 """
 
@@ -244,7 +244,11 @@ class UnitSink:
         assert self._writer is not None, "add and end come after begin"
         self._wait()
         batch, self._batch = self._batch, Batch()
-        self._writer.write(batch)
+        try:
+            self._writer.write(batch)
+        except BaseException:  # KeyboardInterrupt: without this batch no other may follow
+            self._failed = True
+            raise
 
     def _wait(self) -> None:
         """Wait until what was handed to the writer is in the journal.

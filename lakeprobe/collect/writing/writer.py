@@ -1,4 +1,6 @@
-"""Writes the batches of a unit in a separate thread, so that training goes on while tensors are hashed and written.
+"""Writes the batches of a unit: those with tensors in a separate thread, so that training goes on while they are hashed.
+
+Without tensors a batch is one small write into the system's memory, which takes less than handing it to a thread.
 
 The training step encodes ops at once, because what it hands over may change later. But an op refers to its tensors by
 content hash, which is known only after the thread has read them. Until then a unique placeholder of 32 characters takes
@@ -59,22 +61,32 @@ class Writer:
     """Writes into one journal. The thread has at most one batch, and the next `write` waits for it."""
 
     def __init__(self, journal: Journal) -> None:
-        """Start the thread."""
+        """Write into `journal`, and close it at the end."""
         self.folder = journal.folder
         self._journal = journal
+        self._contents = _Contents(journal)
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
         self._busy = False
-        # A daemon thread, because Python joins other threads before exit handlers such as Collector.close run.
-        self._thread = Thread(target=self._run, name="lakeprobe writer", daemon=True)
-        self._thread.start()
+        self._error: BaseException | None = None
+        self._thread: Thread | None = None
 
     def write(self, batch: Batch) -> None:
-        """Hand over a batch to write, which must not change any more.
+        """Write a batch, or hand it to the thread, so it must not change any more.
 
         Waits for the previous one, and raises its error.
         """
         self.wait()
+        if not batch.tensors:
+            try:
+                self._journal.write(self._contents.put_into(batch))
+            except Exception as error:  # noqa: BLE001  `wait` raises it, as one of the thread
+                self._error = error
+            return
+        if self._thread is None:
+            # A daemon thread, because Python joins other threads before exit handlers such as Collector.close run.
+            self._thread = Thread(target=self._run, name="lakeprobe writer", daemon=True)
+            self._thread.start()
         self._busy = True
         self._batches.put(batch)
 
@@ -84,31 +96,32 @@ class Writer:
         A failed batch is not in the journal, and no other may follow it.
         """
         if self._busy:
-            error = self._outcomes.get()
+            self._error = self._outcomes.get()
             self._busy = False
-            if error is not None:
-                raise error
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def close(self) -> None:
         """Wait like `wait`, then end the thread and close the journal, even after an error."""
         try:
             self.wait()
         finally:
-            self._batches.put(None)
-            self._thread.join()
+            if self._thread is not None:
+                self._batches.put(None)
+                self._thread.join()
             self._journal.close()
 
     # ---- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        contents = _Contents(self._journal)
         while (batch := self._batches.get()) is not None:
-            self._outcomes.put(self._outcome(contents, batch))
+            self._outcomes.put(self._outcome(batch))
             del batch  # frees the memory of its tensors before the next batch comes
 
-    def _outcome(self, contents: _Contents, batch: Batch) -> BaseException | None:
+    def _outcome(self, batch: Batch) -> BaseException | None:
         try:
-            self._journal.write(contents.put_into(batch))
+            self._journal.write(self._contents.put_into(batch))
         except BaseException as error:  # noqa: BLE001  it is raised in the thread that waits
             return error
         return None
