@@ -130,7 +130,8 @@ def test_closing_raises_an_error_and_closes(tmp_path: Path, monkeypatch: pytest.
     writer.write(batch_of(np.ones(3)))
     with pytest.raises(OSError, match="No space left"):
         writer.close()
-    assert writer._thread is not None and not writer._thread.is_alive()
+    assert writer._thread is not None
+    assert not writer._thread.is_alive()
     with journal.taken(writer.folder, wait=False) as path:
         assert path is not None
 

@@ -66,7 +66,10 @@ class Leaves:
         """
         if type(value) is dict and not value:  # most calls have no named arguments
             return {}
-        return self._leaf(value, None, f"{op}.{category}" if self._keeps(op) else None, Containers())
+        file = f"{op}.{category}" if self._keeps(op) else None
+        if type(value) is tuple:
+            return self._of_tuple(value, file)
+        return self._leaf(value, None, file, Containers())
 
     def of_file(self, value: Any, op: str, file: str) -> Any:
         """Return the leaves of a value. Its tensors are stored as `file` plus their path inside the value."""
@@ -97,8 +100,31 @@ class Leaves:
                 return self._items(value, value.items(), file, around, {})
             return self._unusual(value, file, around)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
-            self._failures.append(f"a {kind.__name__}: {type(error).__name__}: {error}")
-            return unrecordable(value)
+            return self._failed(value, error)
+
+    def _failed(self, value: Any, error: Exception) -> Leaf:
+        self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
+        return unrecordable(value)
+
+    def _of_tuple(self, values: tuple[Any, ...], file: str | None) -> list[Any]:
+        """Return the leaves of the members of a tuple that is in no other container. Most are tensors."""
+        around: Containers | None = None
+        leaves: list[Any] = []
+        for index, value in enumerate(values):
+            kind = type(value)
+            if value is None:
+                leaves.append(None)
+            elif file is None and (kind is torch.Tensor or kind is torch.nn.Parameter):
+                try:
+                    leaves.append(self._tensor(value, None))
+                except Exception as error:  # noqa: BLE001  as in _leaf
+                    leaves.append(self._failed(value, error))
+            else:
+                if around is None:
+                    around = Containers()
+                    around.enter(values)
+                leaves.append(self._leaf(value, index, None if file is None else f"{file}.{index}", around))
+        return leaves
 
     def _items(self, value: Any, items: Any, file: str | None, around: Containers, into: Any) -> Any:
         """Return the leaves of a container's members, in a list or dict. None if it is not to be entered."""

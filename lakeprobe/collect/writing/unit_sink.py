@@ -1,8 +1,8 @@
 """A sink that makes units. The training process appends to a journal, and the builder process turns it into a unit.
 
-Adding an op costs the step its encoding as msgpack. Batches of ops are written at once, those with tensors by a thread,
-which hashes them and writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake when its
-step has ended and the builder process has made it (`lakeprobe.journals.recovery`). `close` waits for that.
+Ops are encoded as msgpack, in batches. A batch is written at once, one with tensors by a thread, which hashes them and
+writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake
+when its step has ended and the builder process has made it (`lakeprobe.journals.recovery`). `close` waits for that.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from lakeprobe.version import __version__
 OPS_PER_BATCH = 128
 BYTES_PER_BATCH = 1 << 26
 """Bytes of tensors. One batch is gathered while another is written, so a killed process loses less than two."""
+_Added = tuple[str, Any, str | None, Sequence[str] | None, int | None]
+"""An op as `UnitSink.add` takes it: name, body, parent, stack, and when it began."""
 
 
 class UnitSink:
@@ -55,6 +57,7 @@ class UnitSink:
         self._lake = store.create(lake)
         self._run = layout.check_name(run, "run")
         self._settings = settings
+        self._keeps_contents = settings.task in ("tensor", "overflow_check") or bool(settings.tensor_list)
         self._framework = framework
         self._replace = replace
         self._key: UnitKey | None = None
@@ -97,6 +100,7 @@ class UnitSink:
         self._key = key
         self._failed = False
         self._batch = Batch()
+        self._gathered: list[_Added] = []
         self._added, self._due = 0, 1  # write the first op at once, so that every step leaves a trace
         self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
 
@@ -108,13 +112,9 @@ class UnitSink:
         left out."""
         if self._failed:
             return
-        number = None if stack is None else self._stack(stack)
-        try:
-            encoded = journal.encoded(Op(op, body, parent, number, began), self._encoder)
-        except (TypeError, ValueError, RecursionError) as error:
-            self.note(f"the values of {op} could not be recorded: {error}")
-            encoded = journal.encoded(Op(op, {}, parent, number, began), self._encoder)
-        self._batch.ops.append(encoded)
+        self._gathered.append((op, body, parent, stack, began))
+        if self._keeps_contents:
+            self._encode()  # to know how many bytes were gathered
         if again:
             self._batch.again.append(op)
         self._added += 1
@@ -134,7 +134,7 @@ class UnitSink:
 
     def pause(self) -> None:
         """Write what was added."""
-        if self._writer is not None and (self._batch.ops or self._batch.perturbed) and not self._failed:
+        if self._writer is not None and (self._has_ops() or self._batch.perturbed) and not self._failed:
             self._write_batch()
 
     def end(self) -> None:
@@ -156,7 +156,7 @@ class UnitSink:
         if self._writer is None:
             return
         try:
-            if (self._batch.ops or self._batch.notes) and not self._failed:  # after the last end: the step was cut off
+            if (self._has_ops() or self._batch.notes) and not self._failed:  # after the last end: the step was cut off
                 self._write_batch()
                 self._wait()
         finally:
@@ -229,6 +229,26 @@ class UnitSink:
             owner=owner.me(),
         )
 
+    def _has_ops(self) -> bool:
+        return bool(self._gathered or self._batch.ops)
+
+    def _encode(self) -> None:
+        """Encode what was gathered.
+
+        Many ops one after the other take less than one each between two parts of the training, which leave nothing in
+        the processor's caches.
+        """
+        gathered, self._gathered = self._gathered, []
+        for name, body, parent, stack, began in gathered:
+            op = Op(name, body, parent, None if stack is None else self._stack(stack), began)
+            try:
+                encoded = journal.encoded(op, self._encoder)
+            except (TypeError, ValueError, RecursionError) as error:
+                self.note(f"the values of {name} could not be recorded: {error}")
+                op.body = {}
+                encoded = journal.encoded(op, self._encoder)
+            self._batch.ops.append(encoded)
+
     def _stack(self, stack: Sequence[str]) -> int:
         known = self._stacks.get(id(stack))
         if known is None:
@@ -243,6 +263,7 @@ class UnitSink:
         """
         assert self._writer is not None, "add and end come after begin"
         self._wait()
+        self._encode()
         batch, self._batch = self._batch, Batch()
         try:
             self._writer.write(batch)

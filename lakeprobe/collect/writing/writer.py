@@ -1,8 +1,8 @@
-"""Writes the batches of a unit: those with tensors in a separate thread, so that training goes on while they are hashed.
+"""Writes the batches of a unit: those with tensors in a thread, so that training goes on while they are hashed.
 
 Without tensors a batch is one small write into the system's memory, which takes less than handing it to a thread.
 
-The training step encodes ops at once, because what it hands over may change later. But an op refers to its tensors by
+The training step encodes ops, because what it hands over may change later. But an op refers to its tensors by
 content hash, which is known only after the thread has read them. Until then a unique placeholder of 32 characters takes
 the place of each hash.
 """
