@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent / "programs"))
 from torch import Tensor, nn  # noqa: E402
 from trial import digest, tried  # noqa: E402
 
+from lakeprobe.collect.pytorch.boundaries import Sums  # noqa: E402
+
 
 class Outer(nn.Module):
     """A model whose one part is watched."""
@@ -87,6 +89,9 @@ class Attends(nn.Module):
 PARTS: dict[str, Callable[[], nn.Module]] = {
     "one place": lambda: nn.Linear(4, 4),
     "three places": Sum,
+    "sums after sums": lambda: nn.Sequential(
+        Sum(), nn.Tanh(), nn.Sequential(Sum(), nn.Tanh(), Sum()), nn.Tanh(), Sum()
+    ),
     "nested parts": lambda: nn.Sequential(nn.Linear(4, 4), Sum(), nn.Sequential(nn.GELU())),
     "the argument itself": nn.Identity,
     "two results": Both,
@@ -191,6 +196,25 @@ def test_no_level_data_mode_or_task_changes_a_bit(level: str, mode: tuple[str, .
     for name in ("a tensor with three consumers", "writing in place"):
         outcome = tried(name, level, data_mode=mode, task=task)
         assert outcome[:3] == (True, True, True), (name, outcome)
+
+
+def test_a_sum_takes_the_memory_of_one_that_is_not_needed_any_more() -> None:
+    sums = Sums()
+    one, other = torch.randn(3, 4), torch.randn(3, 4)
+    first, second = sums.of(one, other), sums.of(one, other)
+    assert first.data_ptr() != second.data_ptr()
+    place = first.data_ptr()
+    sums.give_back(first)
+    unlike = [sums.of(one.double(), other), sums.of(one.t(), other.t()), sums.of(one[:2], other[:2])]
+    assert place not in {total.data_ptr() for total in unlike}
+    assert unlike[1].stride() == (1, 4)  # numbers are added in their order in memory
+    third = sums.of(other, other)
+    assert third.data_ptr() == place
+    assert torch.equal(third, other + other)
+    assert sums.of(other, other).data_ptr() != place
+    sums.give_back(third)
+    sums.forget()
+    assert not sums._free
 
 
 class Held(torch.autograd.Function):

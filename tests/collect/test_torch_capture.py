@@ -359,3 +359,34 @@ def test_what_is_no_model_is_told_and_leaves_nothing_running() -> None:
     watched = frameworks.capture(torch.nn.Linear(2, 2), Settings(level="L0"), Memory())
     watched.start()
     watched.close()
+
+
+class Tied(torch.nn.Module):
+    """Has one parameter under two names, and a place without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.ones(2))
+        self.second = torch.nn.Parameter(torch.zeros(2))
+        self.again = self.first
+        self.register_parameter("none", None)
+
+    def forward(self, x: Any) -> Any:
+        return x * self.first + self.second * self.again
+
+
+class Named(Tied):
+    """Names its parameters itself, as wrappers for training on many devices do."""
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        return ((name.upper(), parameter) for name, parameter in super().named_parameters(*args, **kwargs))
+
+
+def test_parameters_have_the_names_that_their_module_gives_them(memory: Memory) -> None:
+    watched = capture(memory, torch.nn.Sequential(Tied(), Named()), level="L0")
+    watched.start()
+    watched._model(torch.ones(2)).sum().backward()
+    watched.close()
+    found = bodies(memory)
+    assert list(found["Module.0.Tied.forward.0"]["parameters"]) == ["first", "second"]
+    assert list(found["Module.1.Named.forward.0"]["parameters"]) == ["FIRST", "SECOND"]

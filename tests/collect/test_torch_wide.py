@@ -24,6 +24,7 @@ from lakeprobe.monitoring.pytorch import tensors as monitored  # noqa: E402
 from lakeprobe.monitoring.settings import Settings  # noqa: E402
 from lakeprobe.tensors import summary  # noqa: E402
 
+WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**6), 10**6) | st.integers(-3, 3)
 SPECIAL = [0.0, -0.0, 1.0, -2.5, 1e-30, 1e30, 3e38, math.nan, math.inf, -math.inf]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool", "complex64"]
 LAYOUTS = ["plain", "transposed", "strided", "negative", "expanded", "zero_dim"]
@@ -312,3 +313,24 @@ def test_float8_has_wide_statistics_though_it_has_none_of_its_own() -> None:
     tensor = torch.tensor([0.0, 3.0, -4.0]).to(torch.float8_e4m3fn)
     assert statistics(tensor) == (None, None, None, None)
     assert wide(tensor, statistics(tensor), exact=False) == (pytest.approx(-1 / 3), 5.0, 0, 0, 0, 1)
+
+
+@pytest.mark.skipif(not summary.knows_integers, reason="needs the functions in C")
+@given(st.lists(WHOLE, min_size=1, max_size=300), st.booleans(), st.booleans())
+def test_integers_have_the_numbers_that_torch_gives_them(numbers: list[int], exact: bool, zeros: bool) -> None:
+    tensor = torch.tensor(numbers)
+    known = statistics(tensor)
+    of_torch = known, wide(tensor, known, exact=exact, zeros=zeros)
+    assert Tensors(exact=exact, zeros=zeros).measure(tensor) == of_torch
+
+
+@pytest.mark.skipif(not summary.knows_integers, reason="needs the functions in C")
+def test_integers_are_read_once_where_their_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = torch.arange(1, 129)[None]
+    expected = (128, 1, None, None), (64.5, math.sqrt(128 * 129 * 257 / 6), 0, 0, 0, 0)
+    assert Tensors().measure(ids) == expected
+    monkeypatch.setattr(measuring, "statistics", None)
+    assert Tensors().measure(ids) == expected
+    for other in (ids * 2**40, ids[:, ::2], torch.tensor(3), ids[:, :0]):
+        with pytest.raises(TypeError):
+            Tensors().measure(other)
