@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.int32]
+    Rows = NDArray[np.int64]
 
 
 class Codes(dict[Any, int]):
@@ -93,7 +94,7 @@ def _validity(present: NDArray[np.bool_]) -> pa.Buffer | None:
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-def placed(values: Sequence[Any], rows: Sequence[int], length: int, type: pa.DataType) -> pa.Array:
+def placed(values: Sequence[Any], rows: Sequence[int] | Rows, length: int, type: pa.DataType) -> pa.Array:
     """The column of `type`, numbers, of `length` rows that holds `values` at these rows and null elsewhere.
 
     pa.Array.take does the same, and imports pyarrow.compute first, which takes longer than a small unit.
@@ -101,23 +102,24 @@ def placed(values: Sequence[Any], rows: Sequence[int], length: int, type: pa.Dat
     import numpy as np
     import pyarrow as pa
 
-    if not rows:
+    missing = values.count(None)
+    if missing == len(values):
         return pa.nulls(length, type=type)
     column = np.zeros(length, dtype=str(type))
     present = np.zeros(length, dtype=bool)
-    column[rows] = [0 if value is None else value for value in values]
-    present[rows] = _present(values)
+    column[rows] = [0 if value is None else value for value in values] if missing else values
+    present[rows] = _present(values) if missing else True
     return fixed(column, type, present)
 
 
-def refilled(column: pa.Array, rows: Sequence[int], values: Sequence[float | None]) -> pa.Array:
+def refilled(column: pa.Array, rows: Rows, values: Sequence[float | None]) -> pa.Array:
     """The float64 `column` with other values at these rows, which are null where they were."""
     import numpy as np
     import pyarrow as pa
 
     validity, old = column.buffers()
     new = np.frombuffer(old, np.float64, len(column), column.offset * 8).copy()
-    new[rows] = [0.0 if value is None else value for value in values]
+    new[rows] = [0.0 if value is None else value for value in values] if None in values else values
     return pa.Array.from_buffers(column.type, len(column), [validity, pa.py_buffer(new)])
 
 

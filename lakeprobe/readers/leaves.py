@@ -661,9 +661,22 @@ class Renumbering:
 
     def __init__(self, batch: pa.RecordBatch, varied: VariedRows) -> None:
         """`batch` has all leaves of the one dump, the first one in row 0, and its rows `varied` have the numbers."""
+        import numpy as np
+
         self._batch, self._varied = batch, varied
         letters = batch.column("stat_types").to_pylist()
         self._types = [_RENUMBERED.get(letter, object) for row in varied.statistics for letter in letters[row] or ""]
+        self._rows = np.array(varied.statistics, dtype=np.int64)
+        self._wide_rows = np.array(varied.wides, dtype=np.int64)
+        self._integers = {
+            column: (_present_in(batch.column(column)), self._integers_of(position))
+            for position, column in enumerate(("max_int", "min_int"))
+        }
+        """The integers in two columns by row, and where those that vary are: row, and place among the numbers."""
+
+    def _integers_of(self, position: int) -> list[tuple[int, int]]:
+        types = self._types[position::4]
+        return [(row, place) for place, row in enumerate(self._varied.statistics) if types[place] is int]
 
     def batch(self, varying: Varying) -> pa.RecordBatch | None:
         """Return the rows with other numbers. None if there are more or fewer of them, or some of another type."""
@@ -675,16 +688,15 @@ class Renumbering:
         columns = dict(zip(self._batch.schema.names, self._batch.columns, strict=True))
         of_leaves = [varying.statistics[position::4] for position in range(4)]
         for column, found in zip(("max", "min", "mean", "norm"), of_leaves, strict=True):
-            columns[column] = refilled(columns[column], self._varied.statistics, found)
+            columns[column] = refilled(columns[column], self._rows, found)
         if not varying.is_floats:
-            for column, found in zip(("max_int", "min_int"), of_leaves, strict=False):
-                rows = zip(self._varied.statistics, found, strict=True)
-                whole = {row: number for row, number in rows if number.__class__ is int}
-                columns[column] = sparse(_present_in(columns[column]) | whole, len(self._batch), columns[column].type)
+            for (column, (present, places)), found in zip(self._integers.items(), of_leaves, strict=False):
+                whole = present | {row: found[place] for row, place in places}
+                columns[column] = placed([*whole.values()], [*whole], len(self._batch), columns[column].type)
         if self._varied.wides:
             for position, column in enumerate(WIDE):
                 found = varying.wides[position :: len(WIDE)]
-                columns[column] = placed(found, self._varied.wides, len(self._batch), columns[column].type)
+                columns[column] = placed(found, self._wide_rows, len(self._batch), columns[column].type)
         if self._varied.values:
             texts = dict(zip(self._varied.values, varying.values, strict=True))
             columns["value"] = sparse(_present_in(columns["value"]) | texts, len(self._batch), columns["value"].type)
