@@ -40,6 +40,7 @@ WITH
             o.kind,
             o.phase,
             o.direction = 'parameters_grad' AS is_gradient,
+            o.is_leaf OR unseen_inside.number IS NOT NULL AS may_add,
             n,
             error_in,
             error_out,
@@ -57,9 +58,10 @@ WITH
         FROM noise_ops AS o
         JOIN noise_errors USING (number)
         JOIN noise_floors USING (rounding)
+        LEFT JOIN innermost ON innermost.number = o.number
         LEFT JOIN unseen_inside ON unseen_inside.number = o.number
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
-        WHERE side = 'pair' AND phase <> 'optimizer' AND (is_leaf OR unseen_inside.number IS NOT NULL)
+        WHERE side = 'pair' AND phase <> 'optimizer' AND (is_leaf OR innermost.number IS NOT NULL)
     ),
     members AS (
         SELECT number, kind, phase, greatest(gain, 0) AS gain
@@ -104,8 +106,9 @@ WITH
         LEFT JOIN noise_repeat USING (golden_seq)
     )
 SELECT
-    *,
+    * EXCLUDE (may_add),
     least(gain, greatest(lower_gain + 0.3, gain - 1.5)) - usual AS above,
     above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8, 0.3 ** 2, 0)) - 1
     - if(phase = 'backward', 1, 0) AS score
 FROM placed
+WHERE may_add

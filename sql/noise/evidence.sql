@@ -249,11 +249,29 @@ WITH
         )
         WHERE magnitude < largest * greatest(spacing, 1e-6)
     ),
+    -- what has the other sign of an earlier result in both runs, as a parameter that the first batch sets: a negation is not
+    -- recorded
+    negated AS (
+        SELECT DISTINCT m.row
+        FROM noise_makers AS m
+        JOIN paired AS taken USING (row)
+        JOIN paired AS made
+            ON made.target_max = -taken.target_min
+            AND made.target_min = -taken.target_max
+            AND made.golden_max = -taken.golden_min
+            AND made.golden_min = -taken.golden_max
+            AND made.role = 'output'
+            AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
+            AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
+        JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < m.number
+        WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
         JOIN before USING (number)
         ANTI JOIN negligible USING (row)
+        ANTI JOIN negated USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others

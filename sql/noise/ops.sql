@@ -3,28 +3,53 @@
 -- parameters: the tables paired, target_ops and golden_ops
 -- place: the op's place in the target; an op that only golden has follows the paired op before it
 -- An extra op on one side shifts the call numbers of later calls, so that ops with one name are different calls. Such
---   ops are in different modules, and this query separates them, unless the modules of the two programs differ anyway.
+--   ops are in different modules, or take other arguments at another place, and this query separates them, unless the
+--   modules of the two programs differ anyway.
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
 -- phase: forward, backward, or optimizer (what is called after the last backward op)
 WITH
     named AS (
-        SELECT target_seq, min(golden_seq) AS golden_seq, bool_and(matched_by = 'exact') AS is_by_name
+        SELECT
+            target_seq,
+            min(golden_seq) AS golden_seq,
+            bool_and(matched_by = 'exact') AS is_by_name,
+            bool_or(
+                target_number <> golden_number
+                OR (target_kind = 'tensor' AND golden_kind = 'tensor' AND len(target_shape) <> len(golden_shape))
+            ) AS takes_others
         FROM paired
         WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
         GROUP BY target_seq
     ),
+    -- two calls of which one runs ahead of what was called around the other
+    crossing AS (
+        SELECT
+            *,
+            coalesce(
+                lag(target_seq) OVER calls < lead(target_seq) OVER calls
+                AND target_seq NOT BETWEEN lag(target_seq) OVER calls AND lead(target_seq) OVER calls,
+                false
+            ) AS is_crossing
+        FROM named
+        WINDOW calls AS (ORDER BY golden_seq)
+    ),
     modules AS (
         SELECT
-            named.target_seq,
-            named.golden_seq,
+            crossing.target_seq,
+            crossing.golden_seq,
             is_by_name
             AND getvariable('cross_framework') = 0
             AND t.op_kind = 'api'
-            AND t.parent IS DISTINCT FROM g.parent
-            AND regexp_replace(t.parent, '\.\d+$', '') IS DISTINCT FROM regexp_replace(g.parent, '\.\d+$', '') AS is_apart
-        FROM named
-        JOIN target_ops AS t ON t.seq = named.target_seq
-        JOIN golden_ops AS g ON g.seq = named.golden_seq
+            AND (
+                (
+                    t.parent IS DISTINCT FROM g.parent
+                    AND regexp_replace(t.parent, '\.\d+$', '') IS DISTINCT FROM regexp_replace(g.parent, '\.\d+$', '')
+                )
+                OR (is_crossing AND takes_others AND t.direction = 'forward')
+            ) AS is_apart
+        FROM crossing
+        JOIN target_ops AS t ON t.seq = crossing.target_seq
+        JOIN golden_ops AS g ON g.seq = crossing.golden_seq
     ),
     pairs AS (
         SELECT target_seq, golden_seq
