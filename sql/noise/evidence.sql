@@ -156,33 +156,6 @@ WITH
             AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
     ),
-    wires AS (
-        SELECT number, min(row) AS row
-        FROM noise_makers
-        ANTI JOIN turned USING (row)
-        CROSS JOIN matmul_floor
-        WHERE
-            is_leaf
-            AND upper > greatest(0.02, getvariable('floor_factor') * floor)
-            -- all probabilities of low precision look alike: their norms, too, have few digits
-            AND NOT (is_bounded AND is_low_precision(spacing))
-            AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
-            AND (
-                (
-                    len(target_makers) > 0
-                    AND len(golden_makers) > 0
-                    AND NOT list_has_any(target_makers, golden_makers)
-                )
-                OR (
-                    phase = 'forward'
-                    AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
-                    AND target_key IS NOT NULL
-                    AND golden_key IS NOT NULL
-                    AND is_float
-                )
-            )
-        GROUP BY number
-    ),
     -- the largest error so far; a single number may have lost three digits, which says nothing of tensors
     before AS (
         SELECT
@@ -194,6 +167,41 @@ WITH
             SELECT number, n, greatest(error_out, upper_out) AS error FROM noise_errors
         ) AS e ON e.number = o.number AND o.is_leaf
         WINDOW earlier AS (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    ),
+    wires AS (
+        SELECT number, min(row) AS row
+        FROM noise_makers
+        ANTI JOIN turned USING (row)
+        JOIN before USING (number)
+        CROSS JOIN matmul_floor
+        WHERE
+            is_leaf
+            -- all probabilities of low precision look alike: their norms, too, have few digits
+            AND NOT (is_bounded AND is_low_precision(spacing))
+            AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
+            AND (
+                (
+                    len(target_makers) > 0
+                    AND len(golden_makers) > 0
+                    AND NOT list_has_any(target_makers, golden_makers)
+                    AND upper > greatest(0.02, getvariable('floor_factor') * floor)
+                )
+                OR (
+                    phase = 'forward'
+                    AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
+                    AND target_key IS NOT NULL
+                    AND golden_key IS NOT NULL
+                    AND is_float
+                    -- a cast to fewer bits and back, which no op records, moves a value less than another one is apart
+                    AND upper > if(
+                        getvariable('cross_framework') = 0 AND n >= 8 AND NOT is_low_precision(spacing),
+                        least(0.02, greatest(1e-4, 10 * before.tensor_error)),
+                        0.02
+                    )
+                    AND upper > getvariable('floor_factor') * floor
+                )
+            )
+        GROUP BY number
     ),
     parameters_taken AS (
         SELECT upper, n
