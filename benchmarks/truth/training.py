@@ -36,6 +36,8 @@ class Training:
     zeroes: bool = True
     """Whether gradients are set to zero after a step."""
     autocast: torch.dtype | None = None
+    schedule: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] | None = None
+    """Makes what changes the pace after each step."""
     after_backward: Callable[[nn.Module], None] | None = None
     """What is done with the gradients before they are clipped."""
     kernels: list[FaultyKernel] = field(default_factory=list)
@@ -49,6 +51,7 @@ def run(training: Training, steps: int, after_step: Callable[[], None]) -> list[
     """Train for some steps and give their losses; `after_step` is called after each."""
     network = training.network.train()
     optimizer = training.optimizer(network.parameters(), **training.settings)
+    schedule = training.schedule(optimizer) if training.schedule is not None else None
     torch.manual_seed(SEED)
     losses = []
     with ExitStack() as kernels:
@@ -58,6 +61,8 @@ def run(training: Training, steps: int, after_step: Callable[[], None]) -> list[
             for kernel in training.kernels:
                 kernel.step()
             losses.append(_step(training, optimizer, step))
+            if schedule is not None:
+                schedule.step()
             after_step()
     return losses
 
