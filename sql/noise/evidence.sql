@@ -137,10 +137,18 @@ WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
     ),
-    -- A value of which a part is negated or turned, as by a rotary embedding, may have kept its maker's extremes in one run by
-    -- chance. It has its maker's norm in both, and differs as its maker does.
-    turned AS (
-        SELECT m.row
+    -- What made a value that only one run takes as an op gave it. A value of which a part is negated or turned, as by a rotary
+    -- embedding, may have kept its maker's extremes in one run by chance. It has its maker's norm in both, and differs as its
+    -- maker does.
+    one_sided AS (
+        SELECT
+            m.row,
+            max(made.upper) AS error,
+            bool_or(
+                made.upper > 0.3 * m.upper
+                AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
+                AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
+            ) AS is_turned
         FROM (
             SELECT row, upper, unnest(if(len(target_makers) > 0, target_makers, golden_makers)) AS maker
             FROM noise_makers
@@ -152,9 +160,7 @@ WITH
             AND NOT made.is_input
             AND made.is_paired
             AND made.n = taken.n
-            AND made.upper > 0.3 * m.upper
-            AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
-            AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
+        GROUP BY m.row
     ),
     -- the largest error so far; a single number may have lost three digits, which says nothing of tensors
     before AS (
@@ -168,26 +174,15 @@ WITH
         ) AS e ON e.number = o.number AND o.is_leaf
         WINDOW earlier AS (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ),
-    -- the error of what made a value that only one run takes as an op gave it
-    passed AS (
-        SELECT row, max(upper_out) AS error
-        FROM (
-            SELECT row, unnest(list_concat(target_makers, golden_makers)) AS number
-            FROM noise_makers
-            WHERE is_leaf AND phase = 'forward' AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
-        )
-        JOIN noise_errors USING (number)
-        GROUP BY row
-    ),
     wires AS (
         SELECT number, min(row) AS row
         FROM noise_makers
-        ANTI JOIN turned USING (row)
         JOIN before USING (number)
-        LEFT JOIN passed USING (row)
+        LEFT JOIN one_sided USING (row)
         CROSS JOIN matmul_floor
         WHERE
             is_leaf
+            AND is_turned IS DISTINCT FROM true
             -- all probabilities of low precision look alike: their norms, too, have few digits
             AND NOT (is_bounded AND is_low_precision(spacing))
             AND (phase <> 'optimizer' OR NOT is_low_precision(spacing))
@@ -207,7 +202,7 @@ WITH
                     -- a cast to 16 bits and back, which no op records, moves a value less than another one is apart
                     AND upper > if(
                         getvariable('cross_framework') = 0 AND n >= 8 AND NOT is_low_precision(spacing),
-                        least(0.02, greatest(2.0 ** -15, 3 * before.tensor_error, 10 * coalesce(passed.error, 1))),
+                        least(0.02, greatest(2.0 ** -15, 3 * before.tensor_error, 10 * coalesce(one_sided.error, 1))),
                         0.02
                     )
                     AND upper > getvariable('floor_factor') * floor
