@@ -11,7 +11,7 @@ CASE
         OR is_normalisation(api)
         OR regexp_matches(api, '(?i)avg_?pool|interpolate|upsample|embedding_?bag|^logsumexp$')
         THEN 'inf'::DOUBLE
-    WHEN regexp_matches(api, '(?i)^(index_select|gather|embedding|repeat|repeat_interleave|expand|roll|flip|clone|contiguous|topk)$')
+    WHEN regexp_matches(api, '(?i)^(index_select|gather|embedding|repeat(_interleave)?|expand|roll|flip|clone|contiguous|topk)$')
         THEN 1e300
     WHEN regexp_matches(api, '(?i)gelu') THEN 4
     WHEN regexp_matches(api, '(?i)^rsqrt_?$') THEN 1e30

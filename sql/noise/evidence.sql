@@ -496,7 +496,8 @@ WITH
                 ELSE getvariable('noise_factor') * spacing
             END
         UNION ALL
-        -- no element of a product moves further than its terms err and round, as it does where the rows of a factor are in another order
+        -- no element of a product moves further than its terms err and round, as it does where the rows of a factor are in another
+        -- order
         SELECT number, 'made', NULL
         FROM noise_errors
         JOIN noise_ops USING (number)
