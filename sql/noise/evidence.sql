@@ -496,8 +496,7 @@ WITH
                 ELSE getvariable('noise_factor') * spacing
             END
         UNION ALL
-        -- no element of a product moves further than its terms err and round, as it does where the rows of a factor are in another
-        -- order
+        -- no element of a product moves further than its terms round, as it does where the rows of a factor are in another order
         SELECT number, 'made', NULL
         FROM noise_errors
         JOIN noise_ops USING (number)
@@ -507,8 +506,8 @@ WITH
             AND side = 'pair'
             AND phase = 'forward'
             AND rounding = 'matmul'
-            AND error_in <= 2 * most
-            AND extreme_out > extreme_condition * (most + error_in)
+            AND error_in <= most / 100
+            AND extreme_out > extreme_condition * most
         UNION ALL
         -- the norm of a sum moves no further than its terms err and it rounds, as where the rows of one are in another order
         SELECT number, 'made', NULL
