@@ -25,7 +25,7 @@ TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
 JUDGED = (
-    "errors", "floors", "added", "shifts", "near_shifts", "passed_shifts", "gradients", "evidence", "suspects",
+    "errors", "floors", "added", "shifts", "near_shifts", "passed_shifts", "laws", "gradients", "evidence", "suspects",
 )  # fmt: skip
 """The queries that decide from it which ops stand out."""
 

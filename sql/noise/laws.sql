@@ -1,0 +1,96 @@
+-- laws: how far the mean of what an op gives is from where a law has it that golden's obeys.
+-- grain: one op that obeys a law in golden
+-- parameters: the tables noise_ops, noise_leaves and noise_floors
+-- Laws hold in exact arithmetic between what an op took and what it gave, whatever errors came in, and its own rounding hardly
+--   breaks them. What moves, adds or averages keeps the total, which is the mean times the number of elements, or the mean, and
+--   so does what spreads a gradient; that of a bias has the total of the gradient that came in. Gradients of a softmax and of a
+--   normalisation cancel, but in 16 bits not what these kept of the forward pass. Golden obeys if it does within the rounding of its dtype. Where tensors are centred it may do so by
+--   chance, so of all laws that it obeys the one counts that the target breaks least.
+-- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result.
+-- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
+--   furthest counts
+-- unit: what rounding explains: independent errors of what is added and of the result, which move a mean of n elements by
+--   a √n-th of theirs; the precision of the statistics; how far golden's rounding takes it, as many times as the target rounds
+--   more. What is rounded to the nearest spacing errs by about a quarter of it
+WITH
+    tensors AS (
+        SELECT
+            o.number,
+            o.phase,
+            l.row,
+            l.is_input,
+            l.n,
+            l.target_mean,
+            l.golden_mean,
+            l.golden_norm AS norm,
+            l.golden_norm / sqrt(l.n) AS size,
+            l.spacing,
+            l.rounding,
+            l.is_paired AND l.is_like AND NOT l.is_masked AND l.target_mean + l.golden_mean IS NOT NULL AS is_known,
+            keeps_total(o.api) AS keeps,
+            o.phase = 'backward' AND l.n = l.width AS is_vector,
+            o.phase = 'backward' AND sums_to_zero(o.api) AND NOT is_low_precision(l.spacing) AS cancels
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE
+            l.is_float
+            AND l.role IN ('input', 'output')
+            AND o.side = 'pair'
+            AND o.is_leaf
+            AND o.op_kind <> 'module'
+            AND o.phase <> 'optimizer'
+            AND (keeps_total(o.api) OR (o.phase = 'backward' AND (sums_to_zero(o.api) OR is_product(o.api))))
+    ),
+    taken AS (
+        SELECT
+            number,
+            ordered_sum(n * target_mean) AS target_total,
+            ordered_sum(n * golden_mean) AS golden_total,
+            ordered_sum(target_mean) AS target_sum,
+            ordered_sum(golden_mean) AS golden_sum,
+            if(count(*) = 2, arg_min(target_mean, row) - arg_max(target_mean, row), NULL) AS target_difference,
+            if(count(*) = 2, arg_min(golden_mean, row) - arg_max(golden_mean, row), NULL) AS golden_difference,
+            sqrt(ordered_sum(norm ** 2)) AS norm,
+            ordered_sum(size) AS sizes,
+            ordered_sum(n * size) AS all_sizes
+        FROM tensors
+        WHERE is_input
+        GROUP BY number
+        HAVING bool_and(is_known)
+    ),
+    laws AS (
+        SELECT
+            made.number,
+            made.row,
+            made.n,
+            made.spacing,
+            made.rounding * (1 + greatest(sizes, all_sizes / made.n) / made.size) AS precision,
+            1 + taken.norm / made.norm AS terms,
+            (made.golden_mean - golden_side) / made.size AS golden_shift,
+            (made.target_mean - target_side) / made.size - golden_shift AS shift
+        FROM tensors AS made
+        JOIN taken USING (number)
+        CROSS JOIN LATERAL (
+            VALUES
+            (made.keeps OR made.is_vector, target_total / made.n, golden_total / made.n),
+            (made.keeps, target_sum, golden_sum),
+            (made.keeps, target_difference, golden_difference),
+            (made.keeps, -target_difference, -golden_difference),
+            (made.cancels AND NOT made.is_vector, 0.0, 0.0)
+        ) AS of_op(is_law, target_side, golden_side)
+        WHERE NOT made.is_input AND made.is_known AND made.size > 0 AND is_law
+    ),
+    obeyed AS (
+        SELECT
+            number,
+            row,
+            shift,
+            shift_unit(0, terms * greatest(floor, spacing / 4), n, 2 * greatest(1, floor / spacing) * golden_shift, 0, 0, precision) AS unit
+        FROM laws
+        CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+        WHERE abs(golden_shift) <= greatest(terms * spacing / sqrt(n), precision)
+        QUALIFY row_number() OVER (PARTITION BY row ORDER BY abs(shift) / unit) = 1
+    )
+SELECT number, shift, 0.0 AS usual, unit, abs(shift) / unit / 2 - 1 AS score, 0 AS members, true AS is_law
+FROM obeyed
+QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, row) = 1
