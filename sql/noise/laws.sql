@@ -58,6 +58,13 @@ WITH
         GROUP BY number
         HAVING bool_and(is_known)
     ),
+    given AS (
+        SELECT number, ordered_sum(n * target_mean) AS target_given, ordered_sum(n * golden_mean) AS golden_given
+        FROM tensors
+        WHERE NOT is_input
+        GROUP BY number
+        HAVING bool_and(is_known) AND count(*) > 1
+    ),
     laws AS (
         SELECT
             made.number,
@@ -70,9 +77,16 @@ WITH
             (made.target_mean - target_side) / made.size - golden_shift AS shift
         FROM tensors AS made
         JOIN taken USING (number)
+        LEFT JOIN given USING (number)
         CROSS JOIN LATERAL (
             VALUES
             (made.keeps OR made.is_vector, target_total / made.n, golden_total / made.n),
+            -- what all results have together
+            (
+                made.keeps AND target_given IS NOT NULL,
+                made.target_mean + (target_total - target_given) / made.n,
+                made.golden_mean + (golden_total - golden_given) / made.n
+            ),
             (made.keeps, target_sum, golden_sum),
             (made.keeps, target_difference, golden_difference),
             (made.keeps, -target_difference, -golden_difference),

@@ -26,6 +26,7 @@ WITH
             o.api,
             o.phase,
             o.rounding = 'matmul' AND NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AS is_product,
+            is_product AND NOT regexp_matches(o.api, '(?i)attention') AS is_one_product,
             l.row,
             l.slot,
             l.is_input,
@@ -33,10 +34,12 @@ WITH
             l.width,
             l.magnitude,
             l.scatter,
+            l.left_over,
             l.golden_norm,
             l.rounding,
             l.spacing,
-            l.shift
+            l.shift,
+            l.target_mean - l.golden_mean AS mean_moved
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
@@ -51,7 +54,10 @@ WITH
             count(*) AS inputs,
             arg_max(shift, (golden_norm, -row)) AS brought,
             arg_max(n, (golden_norm, -row)) AS n,
-            max(golden_norm) AS norm
+            max(left_over) AS left_over,
+            max(magnitude) AS magnitude,
+            max(golden_norm) AS norm,
+            any_value(mean_moved) AS mean_moved
         FROM tensors
         WHERE is_input
         GROUP BY number
@@ -61,6 +67,7 @@ WITH
         SELECT
             call_key,
             max(abs(shift)) AS shift,
+            max(left_over) AS left_over,
             max(magnitude) FILTER (WHERE NOT is_input) AS magnitude
         FROM tensors
         WHERE phase = 'forward'
@@ -68,19 +75,19 @@ WITH
     ),
     -- the factors of a product are its largest inputs: two, or query, key and value
     factors AS (
-        SELECT call_key, regexp_extract(slot, '\d+') AS place, shift
+        SELECT call_key, regexp_extract(slot, '\d+') AS place, shift, golden_norm, n
         FROM tensors
         WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul'))
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(regexp_matches(api, '(?i)attention'), 3, 2)
     ),
     multiplied AS (
-        SELECT own.call_key, own.place, ordered_sum(other.shift) AS shift
+        SELECT own.call_key, own.place, ordered_sum(other.shift) AS shift, max(other.golden_norm) AS norm, max(other.n) AS n
         FROM factors AS own
         JOIN factors AS other ON other.call_key = own.call_key AND other.place <> own.place
         GROUP BY own.call_key, own.place
         UNION ALL
         -- a normalisation divides by the size of what it takes
-        SELECT call_key, regexp_extract(slot, '\d+'), -shift
+        SELECT call_key, regexp_extract(slot, '\d+'), -shift, NULL, NULL
         FROM tensors
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
@@ -89,21 +96,43 @@ WITH
     -- matter
     passed AS (
         SELECT
-            made.* EXCLUDE (shift, magnitude, n, spacing),
+            made.* EXCLUDE (shift, magnitude, n, spacing, left_over, mean_moved),
             brought,
+            1.5 * greatest(made.scatter, incoming.left_over, coalesce(kept.left_over, 0)) AS left_over,
+            CASE
+                WHEN regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward'
+                    THEN abs(brought) * incoming.magnitude * sqrt(made.n / made.width) / incoming.norm
+                WHEN is_one_product THEN least(incoming.left_over, abs(brought))
+                ELSE abs(brought) + coalesce(kept.shift, 0)
+            END AS uneven,
             greatest((made.golden_norm / made.magnitude) ** 2, 1) AS largest_ones,
             least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones))) AS n,
-            coalesce(kept.shift, 0) AS kept,
             coalesce(multiplied.shift, 0) AS multiplied,
             CASE
                 WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
+                WHEN regexp_matches(api, '(?i)^log_softmax$')
+                    THEN
+                        sign(made.mean_moved - incoming.mean_moved)
+                        * greatest(0, abs(made.mean_moved - incoming.mean_moved) - abs(brought) * incoming.magnitude)
+                        * sqrt(made.n) / made.golden_norm
                 ELSE made.shift - least(greatest(made.shift, least(brought, 0)), greatest(brought, 0))
             END AS shift,
-            if(
-                regexp_matches(api, '(?i)^softmax$'),
-                greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm),
-                if(regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward', 3 * sqrt(made.width) * incoming.norm / made.golden_norm, 1)
-            ) AS cancelled
+            CASE
+                WHEN regexp_matches(api, '(?i)^softmax$') THEN greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm)
+                WHEN regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward'
+                    THEN sqrt(made.width) * incoming.norm / made.golden_norm
+                WHEN is_product(api) AND made.phase = 'backward'
+                    THEN
+                        coalesce(
+                            greatest(
+                                1,
+                                incoming.norm * multiplied.norm / made.golden_norm
+                                / greatest(1, (incoming.n * multiplied.n / made.n) ** 0.25 / 3)
+                            ),
+                            1
+                        )
+                ELSE 1
+            END AS cancelled
         FROM tensors AS made
         JOIN incoming USING (number)
         LEFT JOIN kept ON kept.call_key = made.call_key AND made.phase = 'backward'
@@ -183,10 +212,27 @@ WITH
         FROM passed
         GROUP BY kind, slot
     ),
+    -- a product of few of its kind is held against those of other kinds in the forward pass: inputs cut to fewer bits make
+    -- it smaller by as much, or by half of it or not at all, where one factor is not cut or the bias is most of it
+    kin AS (
+        SELECT median(shift) AS usual, greatest((1 + 8 / count(*)) * 1.4826 * mad(shift), abs(median(shift)) / 4) AS spread
+        FROM noise_shifts
+        JOIN noise_ops USING (number)
+        WHERE rounding = 'matmul'
+        HAVING count(*) >= 5
+        UNION ALL
+        SELECT NULL, NULL
+        FROM noise_shifts
+        JOIN noise_ops USING (number)
+        WHERE rounding = 'matmul'
+        HAVING count(*) < 5
+    ),
     explained AS (
         SELECT
             passed.* EXCLUDE (largest_ones),
-            kinds.* EXCLUDE (kind, slot),
+            kinds.* EXCLUDE (kind, slot, usual, spread),
+            coalesce(if(NOT is_population AND is_one_product AND NOT is_low_precision(spacing), kin.usual, NULL), kinds.usual) AS usual,
+            coalesce(if(NOT is_population AND is_one_product AND NOT is_low_precision(spacing), kin.spread, NULL), kinds.spread) AS spread,
             error_in,
             coalesce(replaced, 0) AS replaced,
             if(is_normalisation(api) OR divides_gradients(api), condition, 1) * error_in AS magnified,
@@ -194,8 +240,10 @@ WITH
                 if(is_low_precision(spacing), floor, 0),
                 usual_scatter,
                 CASE
-                    WHEN members >= 3 AND (is_product OR is_normalisation(api) OR is_activation(api)) AND NOT has_kink(api)
-                        THEN least(magnified, 3 * coalesce(scatter, magnified))
+                    WHEN has_kink(api) THEN magnified
+                    WHEN is_one_product OR is_activation(api) OR regexp_matches(api, '(?i)^log_softmax$')
+                        THEN least(magnified, left_over, if(members >= 3, 3 * scatter, NULL))
+                    WHEN (is_product OR is_normalisation(api)) AND members >= 3 THEN least(magnified, 3 * coalesce(scatter, magnified))
                     ELSE magnified
                 END
             ) AS known_error
@@ -204,8 +252,9 @@ WITH
         JOIN (SELECT number, error_in, spacing, condition FROM noise_errors) AS e USING (number)
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+        CROSS JOIN kin
         WHERE
-            (is_population OR NOT is_product OR is_low_precision(spacing))
+            (is_population OR NOT is_product OR is_low_precision(spacing) OR (is_one_product AND kin.usual IS NOT NULL))
             -- a normalisation that divides by next to nothing leaves no digit sure
             AND NOT (is_normalisation(api) AND condition * error_in > 0.5)
     ),
@@ -222,7 +271,7 @@ WITH
                 spread,
                 cancelled * known_error,
                 n,
-                0.1 * (cancelled * abs(brought) + kept + abs(multiplied)),
+                0.1 * (cancelled * uneven + abs(multiplied)),
                 if(getvariable('is_first_step'), 0, 0.1) * error_in,
                 replaced,
                 rounding

@@ -25,8 +25,10 @@ WITH
             o.kind,
             regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
-            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|attention') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
+            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
+            -- the rows of attention are averages of values, whatever the scores are
+            l.is_input AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
             l.n,
             l.error,
             l.scatter,
@@ -53,7 +55,7 @@ WITH
             is_softmax,
             is_normalisation,
             bool_and(is_one_product) AS is_one_product,
-            coalesce(sum(shift) FILTER (WHERE is_input), 0) AS brought,
+            coalesce(sum(shift) FILTER (WHERE is_factor), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
@@ -92,10 +94,31 @@ WITH
         WINDOW earlier AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING)
         QUALIFY members >= 5
     ),
+    -- a product of few of its kind is held against those of other kinds: inputs cut to fewer bits make it smaller by as much,
+    -- or by half of it or not at all, where one factor is not cut or a bias is most of the result
+    kin AS (
+        SELECT
+            count(*) AS members,
+            true AS is_population,
+            median(shift) AS usual,
+            greatest((1 + 8 / count(*)) * 1.4826 * mad(shift), abs(median(shift)) / 4) AS spread,
+            median(error_out) AS error_out,
+            median(scatter) AS usual_scatter
+        FROM ops
+        JOIN noise_errors USING (number)
+        WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND noise_errors.n >= 64
+        HAVING count(*) >= 5
+    ),
     views AS (
         SELECT number, true AS is_whole, members, is_population, usual, spread, error_out, usual_scatter FROM ops JOIN kinds USING (kind)
         UNION ALL BY NAME
         SELECT false AS is_whole, * FROM before
+        UNION ALL BY NAME
+        SELECT number, false AS is_whole, kin.*
+        FROM ops
+        JOIN noise_errors USING (number)
+        CROSS JOIN kin
+        WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND kind NOT IN (SELECT kind FROM kinds)
     ),
     explained AS (
         SELECT
