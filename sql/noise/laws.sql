@@ -1,11 +1,13 @@
--- laws: how far the mean of what an op gives is from where a law has it that golden's obeys.
+-- laws: how far the mean or the norm of what an op gives is from where a law has it that golden's obeys.
 -- grain: one op that obeys a law in golden
--- parameters: the tables noise_ops, noise_leaves and noise_floors
+-- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_floors
 -- Laws hold in exact arithmetic between what an op took and what it gave, whatever errors came in, and its own rounding hardly
 --   breaks them. What moves, adds or averages keeps the total, which is the mean times the number of elements, or the mean, and
 --   so does what spreads a gradient; that of a bias has the total of the gradient that came in. Gradients of a softmax and of a
 --   normalisation cancel, but in 16 bits not what these kept of the forward pass. Golden obeys if it does within the rounding of its dtype. Where tensors are centred it may do so by
---   chance, so of all laws that it obeys the one counts that the target breaks least.
+--   chance, so of all laws that it obeys the one counts that the target breaks least. A normalisation gives the norm of its weight
+--   and bias. How far golden's result is from that, since its epsilon counts or the weights differ, is as much as an error of
+--   what came in may show.
 -- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
 --   furthest counts
@@ -22,13 +24,15 @@ WITH
             l.n,
             l.target_mean,
             l.golden_mean,
+            l.target_norm,
             l.golden_norm AS norm,
             l.golden_norm / sqrt(l.n) AS size,
             l.spacing,
             l.rounding,
             l.is_paired AND l.is_like AND NOT l.is_masked AND l.target_mean + l.golden_mean IS NOT NULL AS is_known,
             keeps_total(o.api) AS keeps,
-            o.phase = 'backward' AND l.n = l.width AS is_vector,
+            l.n = l.width AS is_vector,
+            o.phase = 'forward' AND is_normalisation(o.api) AS normalises,
             o.phase = 'backward' AND sums_to_zero(o.api) AND NOT is_low_precision(l.spacing) AS cancels
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
@@ -39,7 +43,11 @@ WITH
             AND o.is_leaf
             AND o.op_kind <> 'module'
             AND o.phase <> 'optimizer'
-            AND (keeps_total(o.api) OR (o.phase = 'backward' AND (sums_to_zero(o.api) OR is_product(o.api))))
+            AND (
+                keeps_total(o.api)
+                OR (o.phase = 'forward' AND is_normalisation(o.api))
+                OR (o.phase = 'backward' AND (sums_to_zero(o.api) OR is_product(o.api)))
+            )
     ),
     taken AS (
         SELECT
@@ -80,7 +88,7 @@ WITH
         LEFT JOIN given USING (number)
         CROSS JOIN LATERAL (
             VALUES
-            (made.keeps OR made.is_vector, target_total / made.n, golden_total / made.n),
+            (made.keeps OR (made.phase = 'backward' AND made.is_vector), target_total / made.n, golden_total / made.n),
             -- what all results have together
             (
                 made.keeps AND target_given IS NOT NULL,
@@ -94,6 +102,47 @@ WITH
         ) AS of_op(is_law, target_side, golden_side)
         WHERE NOT made.is_input AND made.is_known AND made.size > 0 AND is_law
     ),
+    -- a normalisation gives each row or channel the norm of its weight and bias, its last vectors, or of ones
+    weights AS (
+        SELECT
+            number,
+            any_value(n) AS n,
+            ordered_sum(target_norm ** 2) AS target_square,
+            ordered_sum(norm ** 2) AS golden_square,
+            -- what columns count by beside others
+            sqrt(
+                ordered_sum(
+                    greatest(target_norm ** 2 / n - if(is_bias, 0, target_mean ** 2), norm ** 2 / n - if(is_bias, 0, golden_mean ** 2), 0)
+                )
+            ) AS uneven
+        FROM (
+            SELECT *, row_number() OVER backwards = 1 AND count(*) OVER (PARTITION BY number) > 1 AS is_bias
+            FROM tensors
+            WHERE normalises AND is_input AND is_vector
+            WINDOW backwards AS (PARTITION BY number ORDER BY row DESC)
+            QUALIFY row_number() OVER backwards <= 2
+        )
+        GROUP BY number
+    ),
+    sized AS (
+        SELECT
+            made.number,
+            made.row,
+            made.n,
+            made.spacing,
+            made.rounding,
+            error_in,
+            -- in 16 bits a row or channel is scaled by a number that rounds
+            if(is_low_precision(made.spacing), least(weights.n, made.n / weights.n), made.n) AS independent_n,
+            coalesce(2 * uneven / sqrt(weights.n), 0) AS uneven,
+            made.norm / sqrt(coalesce(made.n / weights.n * golden_square, made.n)) - 1 AS golden_shift,
+            made.target_norm / sqrt(coalesce(made.n / weights.n * target_square, made.n)) - 1 - golden_shift AS shift
+        FROM tensors AS made
+        JOIN taken USING (number)
+        JOIN (SELECT number, error_in FROM noise_errors) AS errors USING (number)
+        LEFT JOIN weights USING (number)
+        WHERE made.normalises AND NOT made.is_input AND made.is_known AND made.norm > 0
+    ),
     obeyed AS (
         SELECT
             number,
@@ -104,6 +153,15 @@ WITH
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) <= greatest(terms * spacing / sqrt(n), precision)
         QUALIFY row_number() OVER (PARTITION BY row ORDER BY abs(shift) / unit) = 1
+        UNION ALL
+        SELECT
+            number,
+            row,
+            shift,
+            shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), 2 * golden_shift * error_in, 0, 0, 2 * rounding)
+        FROM sized
+        CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
+        WHERE abs(golden_shift) < 0.1 AND isfinite(shift)
     )
 SELECT number, shift, 0.0 AS usual, unit, abs(shift) / unit / 2 - 1 AS score, 0 AS members, true AS is_law
 FROM obeyed
