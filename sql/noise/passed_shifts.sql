@@ -98,7 +98,11 @@ WITH
         SELECT
             made.* EXCLUDE (shift, magnitude, n, spacing, left_over, mean_moved),
             brought,
-            1.5 * greatest(made.scatter, incoming.left_over, coalesce(kept.left_over, 0)) AS left_over,
+            if(
+                incoming.left_over IS NULL OR (made.phase = 'backward' AND kept.left_over IS NULL),
+                NULL,
+                1.5 * greatest(made.scatter, incoming.left_over, kept.left_over)
+            ) AS left_over,
             CASE
                 WHEN regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward'
                     THEN abs(brought) * incoming.magnitude * sqrt(made.n / made.width) / incoming.norm

@@ -106,7 +106,7 @@ WITH
             median(scatter) AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
-        WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND noise_errors.n >= 64
+        WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
         HAVING count(*) >= 5
     ),
     views AS (
