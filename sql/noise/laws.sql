@@ -15,10 +15,30 @@
 --   a √n-th of theirs; the precision of the statistics; how far golden's rounding takes it, as many times as the target rounds
 --   more. What is rounded to the nearest spacing errs by about a quarter of it
 WITH
-    tensors AS (
+    apis AS (
         SELECT
-            o.number,
-            o.phase,
+            api,
+            keeps_total(api) AS keeps,
+            sums_to_zero(api) AS cancels,
+            is_normalisation(api) AS normalises,
+            cancels OR is_product(api) AS has_bias,
+            regexp_matches(api, '(?i)sub') AS subtracts
+        FROM (SELECT DISTINCT api FROM noise_ops)
+    ),
+    ops AS (
+        SELECT number, phase, keeps, subtracts, phase = 'backward' AND cancels AS cancels, phase = 'forward' AND normalises AS normalises
+        FROM noise_ops
+        JOIN apis USING (api)
+        WHERE
+            side = 'pair'
+            AND is_leaf
+            AND op_kind <> 'module'
+            AND phase <> 'optimizer'
+            AND if(phase = 'forward', keeps OR normalises, keeps OR has_bias)
+    ),
+    tensors AS MATERIALIZED (
+        SELECT
+            o.* EXCLUDE (cancels),
             l.row,
             l.is_input,
             l.n,
@@ -30,24 +50,11 @@ WITH
             l.spacing,
             l.rounding,
             l.is_paired AND l.is_like AND NOT l.is_masked AND l.target_mean + l.golden_mean IS NOT NULL AS is_known,
-            keeps_total(o.api) AS keeps,
             l.n = l.width AS is_vector,
-            o.phase = 'forward' AND is_normalisation(o.api) AS normalises,
-            o.phase = 'backward' AND sums_to_zero(o.api) AND NOT is_low_precision(l.spacing) AS cancels
+            o.cancels AND NOT is_low_precision(l.spacing) AS cancels
         FROM noise_leaves AS l
-        JOIN noise_ops AS o USING (number)
-        WHERE
-            l.is_float
-            AND l.role IN ('input', 'output')
-            AND o.side = 'pair'
-            AND o.is_leaf
-            AND o.op_kind <> 'module'
-            AND o.phase <> 'optimizer'
-            AND (
-                keeps_total(o.api)
-                OR (o.phase = 'forward' AND is_normalisation(o.api))
-                OR (o.phase = 'backward' AND (sums_to_zero(o.api) OR is_product(o.api)))
-            )
+        JOIN ops AS o USING (number)
+        WHERE l.is_float AND l.role IN ('input', 'output')
     ),
     taken AS (
         SELECT
@@ -58,9 +65,9 @@ WITH
             ordered_sum(golden_mean) AS golden_sum,
             if(count(*) = 2, arg_min(target_mean, row) - arg_max(target_mean, row), NULL) AS target_difference,
             if(count(*) = 2, arg_min(golden_mean, row) - arg_max(golden_mean, row), NULL) AS golden_difference,
-            sqrt(ordered_sum(norm ** 2)) AS norm,
-            ordered_sum(size) AS sizes,
-            ordered_sum(n * size) AS all_sizes
+            sqrt(count(*)) * max(norm) AS norm,
+            count(*) * max(size) AS sizes,
+            count(*) * max(n * size) AS all_sizes
         FROM tensors
         WHERE is_input
         GROUP BY number
@@ -69,7 +76,7 @@ WITH
     given AS (
         SELECT number, ordered_sum(n * target_mean) AS target_given, ordered_sum(n * golden_mean) AS golden_given
         FROM tensors
-        WHERE NOT is_input
+        WHERE NOT is_input AND phase = 'backward' AND keeps
         GROUP BY number
         HAVING bool_and(is_known) AND count(*) > 1
     ),
@@ -96,8 +103,8 @@ WITH
                 made.golden_mean + (golden_total - golden_given) / made.n
             ),
             (made.keeps, target_sum, golden_sum),
-            (made.keeps, target_difference, golden_difference),
-            (made.keeps, -target_difference, -golden_difference),
+            (made.subtracts, target_difference, golden_difference),
+            (made.subtracts, -target_difference, -golden_difference),
             (made.cancels AND NOT made.is_vector, 0.0, 0.0)
         ) AS of_op(is_law, target_side, golden_side)
         WHERE NOT made.is_input AND made.is_known AND made.size > 0 AND is_law
@@ -152,7 +159,6 @@ WITH
         FROM laws
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) <= greatest(terms * spacing / sqrt(n), precision)
-        QUALIFY row_number() OVER (PARTITION BY row ORDER BY abs(shift) / unit) = 1
         UNION ALL
         SELECT
             number,
@@ -162,7 +168,23 @@ WITH
         FROM sized
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) < 0.1 AND isfinite(shift)
+    ),
+    least_broken AS (
+        SELECT number, row, arg_min({'shift': shift, 'unit': unit}, abs(shift) / unit) AS law
+        FROM obeyed
+        GROUP BY number, row
+    ),
+    furthest AS (
+        SELECT number, arg_max(law, (abs(law.shift) / law.unit, -row)) AS law
+        FROM least_broken
+        GROUP BY number
     )
-SELECT number, shift, 0.0 AS usual, unit, abs(shift) / unit / 2 - 1 AS score, 0 AS members, true AS is_law
-FROM obeyed
-QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, row) = 1
+SELECT
+    number,
+    law.shift AS shift,
+    0.0 AS usual,
+    law.unit AS unit,
+    abs(law.shift) / law.unit / 2 - 1 AS score,
+    0 AS members,
+    true AS is_law
+FROM furthest

@@ -188,7 +188,6 @@ WITH
         SELECT
             *,
             sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
-            sqrt((left_of_max ** 2 + left_of_min ** 2 + left_of_mean ** 2) / 3) AS left_over,
             coalesce(
                 greatest(left_of_max, left_of_min) < abs(factor - 1) / 2
                 AND left_of_mean IS NOT NULL
@@ -297,11 +296,7 @@ SELECT
     END AS upper,
     greatest(least(upper, upper_by_factor), least_error) AS taken,
     scatter,
-    CASE
-        WHEN known IS NULL THEN left_over
-        WHEN is_measured AND factor IS NOT NULL THEN sqrt(greatest(known ** 2 - (factor - 1) ** 2, 0))
-        ELSE known
-    END AS left_over,
+    left_of_mean,
     greatest(by_max, by_min) AS extreme,
     CASE
         WHEN is_paired AND is_like AND is_float AND golden_norm > 0 AND NOT is_masked

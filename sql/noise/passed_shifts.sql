@@ -34,7 +34,11 @@ WITH
             l.width,
             l.magnitude,
             l.scatter,
-            l.left_over,
+            CASE
+                WHEN l.error = 0 THEN 0
+                WHEN l.is_measured THEN sqrt(greatest(l.error ** 2 - l.shift ** 2, 0))
+                ELSE sqrt((2 * l.scatter ** 2 + l.left_of_mean ** 2) / 3)
+            END AS left_over,
             l.golden_norm,
             l.rounding,
             l.spacing,
