@@ -2,12 +2,13 @@
 -- grain: one op that obeys a law in golden
 -- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_floors
 -- Laws hold in exact arithmetic between what an op took and what it gave, whatever errors came in, and its own rounding hardly
---   breaks them. What moves, adds or averages keeps the total, which is the mean times the number of elements, or the mean, and
---   so does what spreads a gradient; that of a bias has the total of the gradient that came in. Gradients of a softmax and of a
---   normalisation cancel, but in 16 bits not what these kept of the forward pass. Golden obeys if it does within the rounding of its dtype. Where tensors are centred it may do so by
---   chance, so of all laws that it obeys the one counts that the target breaks least. A normalisation gives the norm of its weight
---   and bias. How far golden's result is from that, since its epsilon counts or the weights differ, is as much as an error of
---   what came in may show.
+--   breaks them. What moves, adds or averages keeps the mean or the total, which is the mean times the number of elements. All
+--   gradients together have the total of the gradient that came in, that of a bias has it alone. Gradients of a softmax and of
+--   a normalisation cancel. Golden obeys if it does within the rounding of its dtype; few digits say little of that, so in 16
+--   bits gradients tell nothing. Where tensors are centred golden may obey by chance, so of the laws that it obeys the one
+--   counts that the target breaks least.
+-- A normalisation gives the norm of its weight and bias. How far golden's result is from that, since the epsilon counts or weights
+--   differ, is how much of an error that came in may show.
 -- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
 --   furthest counts
@@ -19,6 +20,7 @@ WITH
         SELECT
             api,
             keeps_total(api) AS keeps,
+            keeps OR spreads_gradient(api) AS spreads,
             sums_to_zero(api) AS cancels,
             is_normalisation(api) AS normalises,
             cancels OR is_product(api) AS has_bias,
@@ -26,7 +28,13 @@ WITH
         FROM (SELECT DISTINCT api FROM noise_ops)
     ),
     ops AS (
-        SELECT number, phase, keeps, subtracts, phase = 'backward' AND cancels AS cancels, phase = 'forward' AND normalises AS normalises
+        SELECT
+            number,
+            phase,
+            if(phase = 'forward', keeps, spreads) AS keeps,
+            subtracts,
+            phase = 'backward' AND cancels AS cancels,
+            phase = 'forward' AND normalises AS normalises
         FROM noise_ops
         JOIN apis USING (api)
         WHERE
@@ -34,11 +42,11 @@ WITH
             AND is_leaf
             AND op_kind <> 'module'
             AND phase <> 'optimizer'
-            AND if(phase = 'forward', keeps OR normalises, keeps OR has_bias)
+            AND if(phase = 'forward', keeps OR normalises, spreads OR has_bias)
     ),
     tensors AS MATERIALIZED (
         SELECT
-            o.* EXCLUDE (cancels),
+            o.* EXCLUDE (keeps, cancels),
             l.row,
             l.is_input,
             l.n,
@@ -51,6 +59,8 @@ WITH
             l.rounding,
             l.is_paired AND l.is_like AND NOT l.is_masked AND l.target_mean + l.golden_mean IS NOT NULL AS is_known,
             l.n = l.width AS is_vector,
+            o.keeps AND (o.phase = 'forward' OR NOT is_low_precision(l.spacing)) AS keeps,
+            o.phase = 'backward' AND is_vector AND NOT is_low_precision(l.spacing) AS is_bias,
             o.cancels AND NOT is_low_precision(l.spacing) AS cancels
         FROM noise_leaves AS l
         JOIN ops AS o USING (number)
@@ -95,7 +105,7 @@ WITH
         LEFT JOIN given USING (number)
         CROSS JOIN LATERAL (
             VALUES
-            (made.keeps OR (made.phase = 'backward' AND made.is_vector), target_total / made.n, golden_total / made.n),
+            (made.keeps OR made.is_bias, target_total / made.n, golden_total / made.n),
             -- what all results have together
             (
                 made.keeps AND target_given IS NOT NULL,

@@ -16,6 +16,7 @@
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
 --   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
 -- upper: the root mean square of the estimates: the error that an op may have taken in
+-- scatter, left_of_mean: what a factor common to all elements leaves of the errors by max and min, and by the mean
 -- smallest: the smallest magnitude of an element, where all have one sign
 -- extreme: how far the max or the min moves, whichever moves further, relative to the larger magnitude of both sides
 -- is_other_constant: all elements are one number on each side, written into the program, and the two differ; a single

@@ -1,21 +1,24 @@
 -- passed_shifts: how the norm moves in each op that passes on the norm of what it takes: an activation, or a backward op.
 -- grain: one op
--- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
+-- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_shifts, noise_floors and noise_repeat; the variable is_first_step
 -- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
 --   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
 -- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
 --   it is not flat. A gradient has the shift of the gradient that came in, that of a product also the shift of the factor that it is
 --   multiplied by. A backward op may return several gradients: the one that stands out furthest counts
 -- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
---   smaller, so fewer products tell in 16 bits only, where nothing is cut
+--   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
 --   came in, forwards and backwards; after a step of the optimizer a tenth of the input error; what is left of golden's
 --   error beside a repeat; the precision of the statistics
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
---   a factor leaves of max and min shows them, from three members on, if the op neither has a kink, at which elements appear
---   as a whole, nor takes a mean away, as a softmax does. The gradient of a softmax is p (g − Σ p g): its errors count by
---   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: in each row an error of x counts as a whole,
---   by the size of x beside the result
+--   a factor leaves of the statistics shows them, if the op neither has a kink, at which elements appear as a whole, nor takes
+--   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much
+--   again; from three members on at most three times what it leaves of max and min of the result. A factor that came into a
+--   product goes out as it is, so only what it leaves may be uneven. The gradient of a product whose terms cancel errs by the
+--   norm that it would have if they did not. The gradient of a softmax is p (g − Σ p g): its errors count by
+--   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: its mean has the error of the mean of x, and
+--   of one number for each row, which a factor of x moves by the factor times the largest x at most
 WITH
     tensors AS (
         SELECT
