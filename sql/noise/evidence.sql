@@ -464,6 +464,7 @@ WITH
                 OR (
                     is_precise
                     AND isfinite(from_magnitude)
+                    AND NOT only_picks
                     AND max(magnitude) FILTER (WHERE phase = 'forward') OVER (PARTITION BY call_key) < 8
                 )
             )
