@@ -6,6 +6,7 @@
 --   ops are in different modules, or take other arguments at another place, and this query separates them, unless the
 --   modules of the two programs differ anyway.
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
+-- rounding: in a dump of modules alone that of a matrix product, where a module may have one inside
 -- phase: forward, backward, or optimizer (what is called after the last backward op)
 WITH
     named AS (
@@ -85,7 +86,14 @@ WITH
     ends AS (
         SELECT
             min(place) FILTER (WHERE direction = 'backward') AS first_backward,
-            max(place) FILTER (WHERE direction = 'backward') AS last_backward
+            max(place) FILTER (WHERE direction = 'backward') AS last_backward,
+            bool_and(op_kind IN ('module', 'parameters_grad')) AS has_modules_only
+        FROM placed
+    ),
+    nested AS (
+        SELECT
+            *,
+            op_kind <> 'module' OR replace(op, '.backward.', '.forward.') NOT IN (SELECT op FROM parents) AS is_leaf
         FROM placed
     )
 SELECT
@@ -96,18 +104,22 @@ SELECT
     CASE WHEN target_seq IS NULL THEN 'golden' WHEN golden_seq IS NULL THEN 'target' ELSE 'pair' END AS side,
     op,
     op_kind,
-    coalesce(module_class, placed.api) AS api,
-    hash(api_type, coalesce(module_class, placed.api), direction) AS kind,
-    hash(api_type, placed.api, call) AS call_key,
-    hash(api_type, placed.api) AS module_key,
+    coalesce(module_class, nested.api) AS api,
+    hash(api_type, coalesce(module_class, nested.api), direction) AS kind,
+    hash(api_type, nested.api, call) AS call_key,
+    hash(api_type, nested.api) AS module_key,
     direction,
     parent,
-    rounding_of(coalesce(module_class, placed.api)) AS rounding,
-    op_kind <> 'module' OR replace(op, '.backward.', '.forward.') NOT IN (SELECT op FROM parents) AS is_leaf,
+    is_leaf,
+    if(
+        has_modules_only AND is_leaf AND hides_products(module_class),
+        'matmul',
+        rounding_of(coalesce(module_class, nested.api))
+    ) AS rounding,
     CASE
         WHEN direction IN ('backward', 'parameters_grad') THEN 'backward'
         WHEN place > last_backward THEN 'optimizer'
         ELSE 'forward'
     END AS phase
-FROM placed
+FROM nested
 CROSS JOIN ends
