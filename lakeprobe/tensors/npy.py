@@ -7,6 +7,7 @@ code nor exhaust memory. Source of the format: numpy.lib.format's docstring.
 from __future__ import annotations
 
 import ast
+import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -65,8 +66,10 @@ def _read_header(file: IO[bytes], path: str | Path) -> tuple[dict[str, Any], int
 @lru_cache(256)
 def _literal(text: bytes) -> Any:
     """The value that `text` stands for. Tensors of one shape and dtype have the same text; to parse it takes 60 µs."""
-    # Latin-1 never fails; names beyond ASCII (version 3) only occur in structured dtypes.
-    return ast.literal_eval(text.decode("latin1").strip(" \t\r\n"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a damaged header Python also tells the author of a program: "1if", "\d"
+        # Latin-1 never fails; names beyond ASCII (version 3) only occur in structured dtypes.
+        return ast.literal_eval(text.decode("latin1").strip(" \t\r\n"))
 
 
 def _parse_header(text: bytes, path: str | Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,15 @@ def test_refuses_forged_headers(tmp_path: Path, header: str, message: str) -> No
         read_tensor(forged(tmp_path / "x.npy", header))
     assert "x.npy" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("header", [header_of(shape="(4if 1 else 2,)"), header_of(descr="'\\d'")])
+def test_python_does_not_warn_of_damaged_headers(tmp_path: Path, header: str) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(TensorError):
+            read_tensor(forged(tmp_path / "x.npy", header))
+    assert not warned
 
 
 @pytest.mark.parametrize(
