@@ -134,7 +134,10 @@ def noise_lines(rank: Record) -> list[str]:
     lines = [_EVIDENCE[rank["evidence"]].format(statistic=statistic)]
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
-    if rank["evidence"] == "shift" and rank["beyond"] is not None:
+    if rank["floor"] == "law":
+        far = f"{rank['beyond']:.2g} times as far as rounding explains"
+        lines = [f"its output breaks a law of totals that golden's obeys, {far}"]
+    elif rank["evidence"] == "shift" and rank["beyond"] is not None:
         off = f"{rank['beyond']:.2g} times as far off as others of its kind ({_floor(rank)})"
         lines = [f"the {statistic} of its output is {off}"]
     if rank["next_op"]:

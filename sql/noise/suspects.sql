@@ -149,6 +149,7 @@ SELECT
     CASE
         WHEN floors.is_bitwise THEN 'bits'
         WHEN repeat.golden_seq IS NOT NULL THEN 'repeat'
+        WHEN evidence = 'shift' AND shifts.is_law AND shifts.members = 0 THEN 'law'
         WHEN if(evidence = 'shift', shifts.members >= 4, a.members >= 3) THEN 'kind'
         ELSE 'rounding'
     END AS floor

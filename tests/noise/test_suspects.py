@@ -124,6 +124,17 @@ def test_a_norm_shows_what_elements_round_more_than(lake: Lake) -> None:
         assert named(compared(lake, Network(seed=seed, **coarse))) == (None, None, None)
 
 
+def test_a_sum_that_loses_a_part_of_its_total_breaks_a_law(lake: Lake) -> None:
+    """What is wrong in every element of a sum by less than its terms err shows in the mean."""
+    coarse = {"matmul": 2e-3, "other": 1e-5}
+    result = compared(lake, Network(seed=5, kernel=off_by("add.3.forward", lambda out: out + 1e-3), **coarse))
+    assert named(result) == ("Functional.add.3.forward",) * 3
+    assert lake.sql("SELECT evidence, floor FROM suspects WHERE nth = 1").fetchall() == [("shift", "law")]
+    said = " ".join(first_difference_text(result.first_difference()).split())
+    assert "its output breaks a law of totals that golden's obeys, " in said
+    assert "its kind" not in said
+
+
 def test_a_factor_common_to_all_elements_hides_no_error_behind_it(lake: Lake) -> None:
     """Products of inputs cut to fewer bits are smaller as a whole; an activation off by 3 % stands out of that."""
     cut = {"matmul": 1e-4, "other": 1e-6, "cut": 1e-3}
