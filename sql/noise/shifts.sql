@@ -25,7 +25,8 @@ WITH
             o.kind,
             regexp_matches(o.api, '(?i)^softmax$') AS is_softmax,
             is_softmax OR is_normalisation(o.api) AS is_normalisation,
-            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
+            -- recurrences and attention with its projections are several products, each of which cut inputs make smaller
+            NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|multi_?head') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
             -- the rows of attention are averages of values, whatever the scores are
             l.is_input AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
