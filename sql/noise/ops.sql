@@ -85,7 +85,6 @@ WITH
     ),
     ends AS (
         SELECT
-            min(place) FILTER (WHERE direction = 'backward') AS first_backward,
             max(place) FILTER (WHERE direction = 'backward') AS last_backward,
             bool_and(op_kind IN ('module', 'parameters_grad')) AS has_modules_only
         FROM placed

@@ -226,24 +226,18 @@ WITH
     -- a product of few of its kind is held against those of other kinds in the forward pass: inputs cut to fewer bits make
     -- it smaller by as much, or by half of it or not at all, where one factor is not cut or the bias is most of it
     kin AS (
-        SELECT median(shift) AS usual, greatest((1 + 8 / count(*)) * 1.4826 * mad(shift), abs(median(shift)) / 4) AS spread
+        SELECT median(shift) AS usual, kin_spread(shift) AS spread
         FROM noise_shifts
         JOIN noise_ops USING (number)
         WHERE rounding = 'matmul'
         HAVING count(*) >= 5
-        UNION ALL
-        SELECT NULL, NULL
-        FROM noise_shifts
-        JOIN noise_ops USING (number)
-        WHERE rounding = 'matmul'
-        HAVING count(*) < 5
     ),
     explained AS (
         SELECT
             passed.* EXCLUDE (largest_ones),
             kinds.* EXCLUDE (kind, slot, usual, spread),
-            coalesce(if(NOT is_population AND is_one_product AND NOT is_low_precision(spacing), kin.usual, NULL), kinds.usual) AS usual,
-            coalesce(if(NOT is_population AND is_one_product AND NOT is_low_precision(spacing), kin.spread, NULL), kinds.spread) AS spread,
+            coalesce(kin.usual, kinds.usual) AS usual,
+            coalesce(kin.spread, kinds.spread) AS spread,
             error_in,
             coalesce(replaced, 0) AS replaced,
             if(is_normalisation(api) OR divides_gradients(api), condition, 1) * error_in AS magnified,
@@ -263,9 +257,9 @@ WITH
         JOIN (SELECT number, error_in, spacing, condition FROM noise_errors) AS e USING (number)
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
-        CROSS JOIN kin
+        LEFT JOIN kin ON NOT is_population AND is_one_product AND NOT is_low_precision(spacing)
         WHERE
-            (is_population OR NOT is_product OR is_low_precision(spacing) OR (is_one_product AND kin.usual IS NOT NULL))
+            (is_population OR NOT is_product OR is_low_precision(spacing) OR kin.usual IS NOT NULL)
             -- a normalisation that divides by next to nothing leaves no digit sure
             AND NOT (is_normalisation(api) AND condition * error_in > 0.5)
     ),

@@ -102,7 +102,7 @@ WITH
             count(*) AS members,
             true AS is_population,
             median(shift) AS usual,
-            greatest((1 + 8 / count(*)) * 1.4826 * mad(shift), abs(median(shift)) / 4) AS spread,
+            kin_spread(shift) AS spread,
             median(error_out) AS error_out,
             median(scatter) AS usual_scatter
         FROM ops
