@@ -23,10 +23,11 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
 .PHONY: environments demo check test test-mindspore fuzz faults coverage packages docs lint bench truth clean
 
 # Without a bound pip tries older releases of s3fs, and then a torch with CUDA: 5 GB, and 0.2 s for each process that imports it.
+# Python compiles what is imported, once. Compiling all of torch and MindSpore, as pip does, takes a third of the installation.
 $(VENV)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' 's3fs>=2026.2'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' 's3fs>=2026.2'
 	touch $@
 
 demo: $(VENV)/ready
@@ -90,7 +91,7 @@ environments: $(VENV)/ready
 $(MINDSPORE)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(MINDSPORE)
 	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\([^",]*\).*/\1==\2/p' pyproject.toml > $(MINDSPORE)/oldest.txt
-	$(MINDSPORE)/bin/python -m pip install --quiet --constraint $(MINDSPORE)/oldest.txt \
+	$(MINDSPORE)/bin/python -m pip install --quiet --no-compile --constraint $(MINDSPORE)/oldest.txt \
 	  --editable '.[mindspore]' mindspore==2.8.0 'pytest>=8' 'pytest-xdist>=3.7' hypothesis 'coverage>=7.10'
 	touch $@
 

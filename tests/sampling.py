@@ -1,6 +1,10 @@
-"""How often tests repeat themselves with random inputs: all that they ask for only under `make fuzz`."""
+"""How often tests repeat themselves: with all inputs and questions that they have only under `make fuzz`."""
 
 import os
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+Asked = TypeVar("Asked")
 
 FUZZ = bool(os.environ.get("LAKEPROBE_FUZZ"))
 
@@ -13,3 +17,14 @@ def examples(most: int) -> int:
 def seeds(first: int, most: int) -> range:
     """A third of `most` seeds, for a test that repeats itself with other noise; all of them under `make fuzz`."""
     return range(first, first + (most if FUZZ else max(1, most // 3)))
+
+
+def some(number: int, asked: Iterable[Asked], case: object, cases: Collection[object]) -> list[Asked]:
+    """`number` of the questions that each of the cases could be asked, in their order, others for the next case.
+
+    All of them under `make fuzz`. So each question meets many cases, and each case some questions.
+    """
+    questions = list(asked)
+    first = list(cases).index(case) * number
+    chosen = {(first + place) % len(questions) for place in range(len(questions) if FUZZ else number)}
+    return [question for place, question in enumerate(questions) if place in chosen]
