@@ -161,6 +161,17 @@ def loop(name: str, causes: tuple[Cause, ...], step: int = 0, **settings: Any) -
     return Defect(name, "loop", causes, plant, step)
 
 
+def of_network(name: str, kind: str, causes: tuple[Cause, ...], **values: Any) -> Defect:
+    """The network as a whole is set up with other values of its attributes."""
+
+    def plant(training: Training) -> None:
+        for key, value in values.items():
+            assert hasattr(training.network, key), key
+            setattr(training.network, key, value)
+
+    return Defect(name, kind, causes, plant)
+
+
 def optimizer(name: str, op: str, **settings: Any) -> Defect:
     """The optimizer has other settings: the first of its ops that the setting goes into is the cause."""
     return Defect(name, "loop", call(op), lambda training: training.settings.update(settings))
