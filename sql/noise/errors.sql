@@ -6,7 +6,10 @@
 --   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
 --   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
 --   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
---   those are equal to the last bit.
+--   those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
+--   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes
+--   in is large: what is left errs by what came in times the largest slope (flattened, of which usual functions have 3).
+-- magnitude: the largest magnitude of its largest output
 -- error_out, lower_out, extreme_out: the largest error of its float outputs, the largest lower error, and the furthest that one
 --   of their extremes moves
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
@@ -42,7 +45,8 @@ WITH
         GROUP BY number
     ),
     -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
-    -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left.
+    -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left. A module
+    -- in which no op was recorded may be either, as one that gives a weight its norm.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper, taken),
@@ -50,7 +54,7 @@ WITH
                 CASE
                     WHEN role = 'parameters_grad' THEN least(1, golden_norm / nullif(reached.norm, 0))
                     WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
-                    WHEN regexp_matches(api, '(?i)softmax') OR is_normalisation(api)
+                    WHEN regexp_matches(api, '(?i)softmax|normalize') OR is_normalisation(api) OR (op_kind = 'module' AND is_leaf)
                         THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm, 0))
                 END,
                 1
@@ -73,6 +77,7 @@ WITH
             max(taken) AS taken_out,
             max(extreme) AS extreme_out,
             max(golden_norm) AS norm,
+            max(greatest(target_norm, golden_norm)) AS larger_norm,
             max(spacing) AS spacing,
             max(n) AS n,
             max_by(magnitude, n) AS magnitude,
@@ -95,6 +100,8 @@ WITH
                     THEN leaves.rounding
                 ELSE 0
             END AS unseen,
+            -- the last digit of what was computed, which no statistic may show
+            if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
                 leaves.taken,
                 if(
@@ -135,7 +142,14 @@ WITH
             given.number,
             max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
             max(if(is_float AND is_like, unseen, 0)) AS unseen,
-            sqrt(ordered_sum((if(is_float, greatest(taken, unseen), NULL) * given.norm / outputs.norm) ** 2)) AS summed,
+            sqrt(
+                ordered_sum(
+                    (
+                        if(is_float, greatest(taken, unseen, if(given.norm > 100 * larger_norm, last_digit, 0)), NULL)
+                        * given.norm / larger_norm
+                    ) ** 2
+                )
+            ) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
             max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude,
             max(given.magnitude / given.smallest) AS range
@@ -168,6 +182,7 @@ WITH
             o.module_key,
             o.direction,
             o.phase,
+            o.api,
             error_out,
             lower_out,
             upper_out,
@@ -201,9 +216,12 @@ WITH
             inputs.magnitude,
             if(divides_gradients(o.api), inputs.range, NULL) AS range,
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
+            outputs.magnitude AS made,
+            -- how many times larger what came in backwards was
+            incoming_norm / nullif(outputs.norm, 0) AS shrunk,
             coalesce(
                 if(
-                    is_summable AND outputs.norm > 0 AND NOT outputs.is_masked AND is_sum(api),
+                    is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND is_sum(api),
                     summed,
                     if(has_steps(api), greatest(largest, inputs.unseen), largest)
                 ),
@@ -220,11 +238,17 @@ WITH
         JOIN noise_ops AS o USING (number)
         LEFT JOIN inputs USING (number)
         LEFT JOIN factors USING (number)
+        LEFT JOIN (SELECT number, norm AS incoming_norm FROM incoming) AS incoming USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     ),
     saved AS (
-        SELECT call_key, max(greatest(own_error_in, taken_out)) AS error, max(magnitude) AS magnitude, max(range) AS range
+        SELECT
+            call_key,
+            max(greatest(own_error_in, taken_out)) AS error,
+            max(magnitude) AS magnitude,
+            max(range) AS range,
+            max(made) AS made
         FROM known
         WHERE phase = 'forward' AND direction = 'forward'
         GROUP BY call_key
@@ -272,6 +296,7 @@ SELECT
     known.number,
     greatest(
         own_error_in,
+        if(known.direction = 'backward', flattened * greatest(own_error_in, if(flattened > 100, spacing / 2, 0)), NULL),
         hidden.error,
         if(phase = 'backward', saved.error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
@@ -283,10 +308,12 @@ SELECT
     spacing,
     n,
     if(known.direction = 'backward', coalesce(divided.condition, saved.range, known.condition), known.condition) AS condition,
-    extreme_condition
+    extreme_condition,
+    known.made AS magnitude
 FROM known
 LEFT JOIN hidden ON hidden.number = known.number
 LEFT JOIN saved ON saved.call_key = known.call_key
 LEFT JOIN divided ON divided.call_key = known.call_key
+CROSS JOIN LATERAL (SELECT shrunk * steepest(known.api, saved.made) / 3 AS flattened) AS of_slopes
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

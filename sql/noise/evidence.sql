@@ -162,15 +162,25 @@ WITH
             AND made.n = taken.n
         GROUP BY m.row
     ),
-    -- the largest error so far; a single number may have lost three digits, which says nothing of tensors
+    -- the largest error so far; a single number may have lost three digits, which says nothing of tensors. What is left of
+    -- terms that cancel has no sure digit, nor has what is made of it, which says nothing of tensors that are a hundred times
+    -- larger
     before AS (
         SELECT
             o.number,
             coalesce(max(error) OVER earlier, 0) AS error,
-            coalesce(max(error) FILTER (WHERE e.n >= 8) OVER earlier, 0) AS tensor_error
+            coalesce(max(error) FILTER (WHERE e.n >= 8) OVER earlier, 0) AS tensor_error,
+            coalesce(max(error) FILTER (WHERE e.n >= 8 AND NOT is_lost) OVER earlier, 0) AS sure_error,
+            100 * coalesce(max(magnitude) FILTER (WHERE is_lost) OVER earlier, 0) AS sure_from
         FROM noise_ops AS o
         LEFT JOIN (
-            SELECT number, n, greatest(error_out, upper_out) AS error FROM noise_errors
+            SELECT
+                number,
+                n,
+                greatest(error_out, upper_out) AS error,
+                error_in >= 0.5 AS is_lost,
+                magnitude
+            FROM noise_errors
         ) AS e ON e.number = o.number AND o.is_leaf
         WINDOW earlier AS (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ),
@@ -285,6 +295,7 @@ WITH
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
         JOIN before USING (number)
+        CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
         ANTI JOIN negligible USING (row)
         ANTI JOIN negated USING (row)
         CROSS JOIN parameter_errors
@@ -306,7 +317,9 @@ WITH
                 WHEN
                     has_same_extremes
                     AND coalesce(m.upper, 0) > greatest(
-                        if(is_low_precision(spacing), 5e-3, 1e-3), 2 * floor, before.tensor_error
+                        if(is_low_precision(spacing), 5e-3, 1e-3),
+                        2 * floor,
+                        sure
                     )
                     THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
@@ -315,7 +328,8 @@ WITH
                     coalesce(m.upper, 0) > greatest(
                         if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), getvariable('outright_error')),
                         getvariable('outright_factor') * floor,
-                        if(n < 8, 1000 * before.error, 10 * before.tensor_error)
+                        -- beside a mask one element tells; an error of 1 is as large as the tensor
+                        if(n < 8 OR m.is_masked, 1000 * before.error, 10 * least(sure, greatest(0.1, 0.3 * sure)))
                     )
             END
         GROUP BY m.number

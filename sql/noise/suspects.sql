@@ -7,7 +7,7 @@
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
 --   whose output error exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
 -- Evidence that rounding cannot produce comes first, with the ops far above their kind, in program order; if a module
---   and an op in it both show it, the op. Then come the other errors: forward before backward, and of the ops with the
+--   and an op in it both show it, the op, unless the op shows it in the backward pass only. Then come the other errors: forward before backward, and of the ops with the
 --   highest scores, or an error as large as that of the highest, the earliest.
 -- module: for a backward op that of its forward op, because backward hooks of modules may run late
 WITH
@@ -120,7 +120,8 @@ SELECT
         row_number() OVER (
             ORDER BY
                 class > 1,
-                if(class = 1, NOT o.is_leaf, o.phase <> 'forward'),
+                o.phase <> 'forward',
+                if(class = 1, NOT o.is_leaf, NULL),
                 class,
                 o.place,
                 o.golden_seq,

@@ -24,6 +24,7 @@ class Network:
     `tie`: an argmax behind the last layer chooses between two values that are so far apart.
     `turned`: of each product one half is negated and takes the other's place, by an op that is not recorded.
     `cut`: how much smaller all products are, as where their inputs are cut to fewer bits.
+    `head`: what is computed of the last layer.
     """
 
     seed: int | None = None
@@ -43,10 +44,11 @@ class Network:
     tie: float | None = None
     cut: float = 0.0
     turned: bool = False
+    head: Callable[[Recorder, Array], None] = lambda recorder, hidden: None
 
     def dump(self, folder: Path, step: int = 0) -> Path:
         """Write the dump of one forward and backward pass."""
-        recorder = _Recorder(self)
+        recorder = Recorder(self)
         recorder.run()
         where = folder / f"step{step}" / "rank0"
         where.mkdir(parents=True)
@@ -57,7 +59,9 @@ class Network:
         return folder
 
 
-class _Recorder:
+class Recorder:
+    """The ops of a network, as they are computed."""
+
     def __init__(self, network: Network) -> None:
         self.network = network
         self.rounding = None if network.seed is None else np.random.default_rng(network.seed)
@@ -74,6 +78,7 @@ class _Recorder:
         for layer in range(LAYERS):
             hidden, steps = self._layer(layer, hidden, weights[f"w{layer}"])
             taken.append(steps)
+        self.network.head(self, hidden)
         if self.network.tie is not None:
             self._choose(self.network.tie)
         gradient = hidden / hidden.size
@@ -84,38 +89,34 @@ class _Recorder:
         eps = self.network.eps.get(layer, 1e-5)
         spread = hidden.std(axis=1, keepdims=True)
         normal = (hidden - hidden.mean(axis=1, keepdims=True)) / np.sqrt(spread**2 + eps)
-        normal = self._op("layer_norm", layer, [hidden], normal, self.network.other, eps=eps)
+        normal = self.op("layer_norm", layer, [hidden], normal, self.network.other, eps=eps)
         trained = () if self.network.frozen == layer else (1,)
-        product = self._op("linear", layer, [normal, weight], normal @ weight, self.network.matmul, trained=trained)
+        product = self.op("linear", layer, [normal, weight], normal @ weight, self.network.matmul, trained=trained)
         if self.network.turned:
             product = np.concatenate([-product[:, WIDTH // 2 :], product[:, : WIDTH // 2]], axis=1)
         active = product
         if self.network.without_gelu != layer:
-            active = self._op("gelu", layer, [product], product / (1 + np.exp(-1.7 * product)), self.network.other)
+            active = self.op("gelu", layer, [product], product / (1 + np.exp(-1.7 * product)), self.network.other)
         if self.network.mask is not None:
             hide = np.where(np.arange(WIDTH) < WIDTH // 4, self.network.mask, 0.0)
-            masked = self._op("masked_add", layer, [active, np.tile(hide, (BATCH, 1))], active + hide, 0.0)
-            active = self._op("clamp", layer, [masked], np.maximum(masked, -50.0), 0.0)
+            masked = self.op("masked_add", layer, [active, np.tile(hide, (BATCH, 1))], active + hide, 0.0)
+            active = self.op("clamp", layer, [masked], np.maximum(masked, -50.0), 0.0)
         other = {"input": hidden, "norm": normal}[self.network.residual_from.get(layer, "input")]
-        return self._op("add", layer, [other, active], other + active, self.network.other), (normal, product)
+        return self.op("add", layer, [other, active], other + active, self.network.other), (normal, product)
 
     def _back(self, layer: int, gradient: Array, weight: Array, taken: tuple[Array, ...]) -> Array:
         slope = 1 / (1 + np.exp(-1.7 * taken[1]))
-        through = self._op("gelu", layer, [gradient], gradient * slope, self.network.other, back=True)
-        back = self._op("linear", layer, [through], through @ weight.T, self.network.matmul, back=True)
+        through = self.op("gelu", layer, [gradient], gradient * slope, self.network.other, back=True)
+        back = self.op("linear", layer, [through], through @ weight.T, self.network.matmul, back=True)
         self._keep(layer, taken[0].T @ through)
-        return self._op("layer_norm", layer, [back], back - back.mean(), self.network.other, back=True) + gradient
+        return self.op("layer_norm", layer, [back], back - back.mean(), self.network.other, back=True) + gradient
 
     def _choose(self, tie: float) -> None:
         """An op that rounds, and an argmax of what it gives."""
         even = np.linspace(0.0, 1.0, WIDTH).reshape(1, WIDTH).repeat(BATCH, 0)
         even[:, 0] = even[:, -1] + tie
-        scores = self._op("softplus", 0, [even], even, self.network.other)
-        chosen = self._leaf(scores.argmax(axis=1).astype(np.float64)) | {"dtype": "torch.int64"}
-        self.data["Torch.argmax.0.forward"] = {
-            "input_args": [self._leaf(scores)], "input_kwargs": {}, "output": [chosen],
-        }  # fmt: skip
-        self.parents["Torch.argmax.0.forward"] = None
+        scores = self.op("softplus", 0, [even], even, self.network.other)
+        self.whole("argmax", [scores], scores.argmax(axis=1))
 
     def _keep(self, layer: int, gradient: Array) -> None:
         """The gradient of a layer's weight, rounded as products are, beside what is left of an older one."""
@@ -126,7 +127,7 @@ class _Recorder:
         self.data[f"Module.layers.{layer}.Layer.parameters_grad"] = {"weight": [self._leaf(value)]}
         self.parents[f"Module.layers.{layer}.Layer.parameters_grad"] = None
 
-    def _op(
+    def op(
         self,
         api: str,
         layer: int,
@@ -137,6 +138,7 @@ class _Recorder:
         trained: tuple[int, ...] = (),
         **scalars: float,
     ) -> Array:
+        """Record an op that rounds its result by `rounding`."""
         direction = "backward" if back else "forward"
         name = f"Functional.{api}.{layer if back else self._call(api)}.{direction}"
         if self.rounding is not None:
@@ -157,6 +159,22 @@ class _Recorder:
         self.parents[name] = None if back else f"Module.layers.{layer}.Layer.forward.0"
         return output
 
+    def module(self, name: str, inputs: list[Array], outputs: list[Array], back: bool = False) -> None:
+        """Record a module of which no op is recorded."""
+        op = f"Module.{name}.{'backward' if back else 'forward'}.0"
+        taken = {"input": self._leaves(inputs)} if back else {"input_args": self._leaves(inputs), "input_kwargs": {}}
+        self.data[op] = {**taken, "output": self._leaves(outputs)}
+        self.parents[op] = None
+
+    def whole(self, api: str, inputs: list[Any], output: Any) -> None:
+        """Record an op that takes or gives whole numbers."""
+        op = f"Torch.{api}.{self._call(api)}.forward"
+        self.data[op] = {"input_args": self._leaves(inputs), "input_kwargs": {}, "output": self._leaves([output])}
+        self.parents[op] = None
+
+    def _leaves(self, values: list[Any]) -> list[dict[str, Any]]:
+        return [self._leaf(value) for value in values]
+
     def _leaf(self, value: Array, is_trained: bool = False) -> dict[str, Any]:
         leaf = _leaf(value, is_trained)
         if not self.network.digests:
@@ -175,7 +193,7 @@ def _leaf(value: Array, is_trained: bool = False) -> dict[str, Any]:
         norm = float(np.float32(np.linalg.norm(narrow.astype(np.float64))))
     return {
         "type": "torch.Tensor",
-        "dtype": "torch.float32",
+        "dtype": {"i": "torch.int64", "b": "torch.bool"}.get(value.dtype.kind, "torch.float32"),
         "shape": list(value.shape),
         "Max": float(narrow.max()),
         "Min": float(narrow.min()),

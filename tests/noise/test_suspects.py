@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from noisy_network import Array, Network
+from noisy_network import Array, Network, Recorder
 from sampling import seeds
 from typer.testing import CliRunner
 
@@ -327,3 +328,87 @@ def test_the_error_is_that_of_the_elements(lake: Lake) -> None:
         "SELECT median(error) FROM results WHERE target_name = 'Functional.linear.0.forward.output.0'"
     ).fetchall()[0][0]
     assert np.log10(found) == pytest.approx(-4, abs=0.4)
+
+
+def what_is_left(recorder: Recorder, hidden: Array, wanted: float = 1.0) -> None:
+    """Shares that sum to one, what is left of one, and the error of their sum with it."""
+    shares = recorder.op("softmax", 0, [hidden], np.exp(hidden) / np.exp(hidden).sum(1, keepdims=True), 2e-7)
+    total = recorder.op("sum", 0, [shares], shares.astype(np.float32).sum(1).astype(np.float64), 0.0)
+    left = recorder.op("__rsub__", 0, [total], 1 - total, 0.0)
+    left = recorder.op("__rmul__", 0, [left], 3 * left, 0.0)
+    drawn = recorder.op("__add__", 0, [shares, left], shares + left[:, None], 0.0)
+    goal = np.abs(np.random.default_rng(2).normal(size=hidden.shape)) * wanted
+    recorder.op("mse_loss", 0, [drawn, goal], np.mean((drawn - goal) ** 2, keepdims=True), 2e-7)
+
+
+def test_what_is_left_of_terms_that_cancel_is_rounding(lake: Lake) -> None:
+    """It differs by its own size, though no statistic of the terms differs, and tells nothing of a larger tensor."""
+    golden = Network(head=what_is_left)
+    for seed in seeds(5, 8):
+        assert named(compared(lake, Network(seed=seed, head=what_is_left), golden)) == (None, None, None)
+    other = Network(seed=5, head=partial(what_is_left, wanted=0.8))
+    assert named(compared(lake, other, golden)) == ("Functional.mse_loss.0.forward",) * 3
+
+
+def mostly_flat(recorder: Recorder, hidden: Array) -> None:
+    """An exponential of which only small elements of the gradient are left, which err by as much as the large ones."""
+    given = np.where(np.arange(hidden.shape[1]) < 24, -60.0, -np.abs(hidden))
+    made = recorder.op("exp", 0, [given], np.exp(given), 2e-7)
+    gradient = np.where(np.arange(hidden.shape[1]) < 24, 1.0, 0.001) * np.random.default_rng(2).normal(
+        size=hidden.shape
+    )
+    if recorder.rounding is not None:
+        gradient += 2e-7 * recorder.rounding.normal(size=hidden.shape)
+    recorder.op("exp", 0, [gradient], gradient * made, 2e-7, back=True)
+
+
+def test_a_gradient_of_which_little_is_left_errs_by_what_came_in(lake: Lake) -> None:
+    for seed in seeds(5, 6):
+        result = compared(lake, Network(seed=seed, head=mostly_flat), Network(head=mostly_flat))
+        assert named(result) == (None, None, None)
+
+
+def without_gradient(recorder: Recorder, hidden: Array) -> None:
+    """A module whose ops are not recorded gives a weight its norm: where it is one number, its gradient is rounding."""
+    weight = hidden[:, :1]
+    recorder.op("conv1d", 0, [hidden, weight], hidden * weight, 1e-6)
+    gradient = hidden[:, 1:2]
+    left = 1e-9 * np.random.default_rng(recorder.network.seed).normal(size=weight.shape)
+    recorder.module("weight._WeightNorm", [weight], [weight])
+    recorder.module("weight._WeightNorm", [gradient], [gradient, left], back=True)
+
+
+def test_a_module_without_recorded_ops_may_leave_nothing_of_a_gradient(lake: Lake) -> None:
+    golden = Network(head=without_gradient)
+    for seed in seeds(5, 3):
+        assert named(compared(lake, Network(seed=seed, head=without_gradient), golden)) == (None, None, None)
+
+
+def cut_by_a_module(recorder: Recorder, hidden: Array, rows: int = 32) -> None:
+    """A module gives so many rows of what an op in it made, and backwards an op behind it does."""
+    recorder.op("relu", 0, [hidden], np.maximum(hidden, 0), 0.0)
+    recorder.parents["Functional.relu.0.forward"] = "Module.skip.Skip.forward.0"
+    recorder.module("skip.Skip", [hidden], [hidden[:rows]])
+    recorder.op("sum", 0, [hidden[:rows]], hidden[:rows].sum(1), 2e-7)
+    recorder.op("sum", 0, [hidden[:, 0]], hidden[:rows], 0.0, back=True)
+
+
+def test_a_module_forwards_comes_before_an_op_backwards(lake: Lake) -> None:
+    result = compared(lake, Network(seed=5, head=partial(cut_by_a_module, rows=16)), Network(head=cut_by_a_module))
+    assert named(result) == ("Module.skip.Skip.forward.0",) * 3
+
+
+def tagged(recorder: Recorder, hidden: Array, first: int = 0) -> None:
+    """A mask of the rows, and tags by which scores are picked; `first`: the first tag."""
+    rows = np.arange(len(hidden))
+    recorder.whole("ne", [rows], rows % 4 > 0)
+    tags = (rows % 4 > 0).astype(np.int64)
+    tags[:2] = first, 0
+    recorder.whole("gather", [hidden, tags], hidden[rows, tags])
+
+
+def test_tags_are_data_though_a_mask_has_as_many_ones(lake: Lake) -> None:
+    golden = Network(head=tagged)
+    assert named(compared(lake, Network(seed=5, head=tagged), golden)) == (None, None, None)
+    other = Network(seed=5, head=partial(tagged, first=1))
+    assert named(compared(lake, other, golden)) == ("Torch.gather.0.forward",) * 3

@@ -17,7 +17,7 @@ from torch.nn import functional
 from benchmarks.truth import defects
 from benchmarks.truth.defects import call, inside, within
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
-from benchmarks.truth.planted import Model
+from benchmarks.truth.planted import Defect, Model
 from benchmarks.truth.training import Batch, Training
 
 RAYS, COARSE, FINE, WIDTH, OCTAVES, TURNS = 24, 12, 12, 40, 4, 2
@@ -155,6 +155,10 @@ def _fading(rate: float) -> Callable[[torch.optim.Optimizer], torch.optim.lr_sch
     return lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, rate)
 
 
+def _cosine_first(training: Training) -> None:
+    training.module("views").cosine_first = True
+
+
 def _gamma(batch: Batch) -> None:
     batch["colours"] = batch["colours"] ** 2.2
 
@@ -177,7 +181,7 @@ STEPS = "norm|__mul__|mul"
 
 DEFECTS = (
     defects.setting("no_pi", "points", "scale", 1.0, SHINE),
-    defects.setting("cosine_first", "views", "cosine_first", True, "stack|linear|sin|cos"),
+    Defect("cosine_first", "wiring", inside("coarse.view", "linear"), _cosine_first),
     defects.setting("shift", "coarse", "shift", 0.0, "__add__|add"),
     defects.setting("relu", "fine", "is_soft", False, "softplus|relu"),
     defects.setting("skips_last", "fine", "skips_last", True, "cat|linear"),

@@ -160,8 +160,8 @@ def _brighter(batch: Batch) -> None:
     batch["image"] = batch["image"] * 1.05
 
 
-def _other_noise(batch: Batch) -> None:
-    batch["noise"] = batch["noise"].flip(1)
+def _less_noise(batch: Batch) -> None:
+    batch["noise"] = batch["noise"] * 0.9
 
 
 def _half(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,14 +184,14 @@ DEFECTS = (
     defects.setting("sigmoid", "decoder", "has_softmax", False, "softmax|sigmoid"),
     defects.replaced("elu", "attention.mlp.1", lambda module: nn.ELU(), "elu|relu"),
     defects.of_network("sum", "op", call("mean|sum|flatten"), is_sum=True),
-    Defect("mirrored", "weights", inside("decoder.places.dense", "linear"), _mirrored),
+    Defect("mirrored", "weights", inside("decoder.up", "conv_transpose2d"), _mirrored),
     defects.changed_weight("gates", "attention.cell", "gru_cell", _gates, "weight_hh"),
     defects.changed_weight("turned", "decoder.up", "conv_transpose2d", lambda weight: weight.transpose(-1, -2)),
     defects.changed_weight("one_weight", "encoder.mlp.2", "linear", defects.one_element),
     defects.changed_weight("spread", ATTENTION, "exp", lambda weight: weight + 0.01, "log_spread"),
     defects.frozen("frozen", "attention.value", "linear"),
     defects.other_data("brighter", inside("encoder.first", "conv2d"), _brighter),
-    defects.other_data("other_noise", within(ATTENTION, "__mul__|mul|__add__"), _other_noise),
+    defects.other_data("less_noise", within(ATTENTION, "__mul__|mul|__add__"), _less_noise),
     defects.loop("warming", call(r"addcdiv_|mul_"), schedule=_warming(2)),
     defects.optimizer("betas", r"mul_|addcmul_", betas=(0.9, 0.95)),
     defects.no_clipping(),

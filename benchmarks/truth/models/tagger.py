@@ -206,7 +206,7 @@ DEFECTS = (
     defects.other_data("kind", call("gather"), _other_kind, 1),
     defects.other_data("longer", call("ne|__ne__") + inside("words", "embedding"), _longer),
     defects.optimizer("nesterov", r"add|add_|mul_", nesterov=False),
-    defects.optimizer("momentum", r"mul_|add_", momentum=0.8),
+    defects.optimizer("momentum", r"add|mul_|add_", momentum=0.8),
     defects.no_clipping(),
     defects.faulty_kernel("bag", inside("pieces", "embedding_bag"), ATEN._embedding_bag, 0, one_element_wrong),
     defects.faulty_kernel("norm", inside("middle.2", "layer_norm"), ATEN.native_layer_norm, 0, scaled(1.002)),

@@ -8,6 +8,8 @@ bound of a logarithm, the width of a step, an edge that is not open, the conditi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -119,6 +121,10 @@ def _one_norm(training: Training) -> None:
     training.module("blocks.2.keep").parametrizations.weight[0].dim = -1
 
 
+def _tanh(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: torch.tanh(forward(x))
+
+
 def _fewer_samples(batch: Batch) -> None:
     batch["lengths"] = batch["lengths"] - 1
 
@@ -135,21 +141,21 @@ DEFECTS = (
     defects.setting("gate_first", "blocks.1", "tanh_first", False, "tanh|sigmoid"),
     defects.setting("root", "blocks.2", "root", 1.0, "__mul__|mul"),
     defects.setting("unconditioned", "blocks.5", "adds_condition", False, "linear|__add__"),
-    Defect("one_norm", "argument", within("blocks.2", r"\w+"), _one_norm),
+    Defect("one_norm", "argument", inside("blocks.2.keep.parametrizations.weight.0", r"\w+"), _one_norm),
     defects.of_network("first_forgotten", "wiring", call("__iadd__|add_"), has_first=False),
     defects.of_network("steps", "argument", call(LOSS), steps=256),
     defects.of_network("closed_edges", "op", call("where|softplus|__gt__|gt|__lt__"), open_edges=False),
     defects.of_network("least_log", "argument", call("clamp|exp"), least_log=-0.05),
     defects.of_network("same_sample", "wiring", call(f"{LOSS}|chunk"), ahead=2),
     defects.lower_precision("low_skip", "blocks.3.skip", "conv1d"),
-    defects.replaced("more_relu", "first", lambda module: nn.Sequential(module, nn.Tanh()), "tanh|relu"),
+    defects.changed_forward("more_tanh", "op", "first", _tanh, within("first", "tanh")),
     defects.changed_weight(
         "magnitude",
         "blocks.1.keep.parametrizations.weight",
         r"\w+",
         lambda weight: weight * 1.003,
         "original0",
-        shows=within("blocks.1.keep", r"\w+"),
+        shows=inside("blocks.1.keep.parametrizations.weight.0", r"\w+"),
     ),
     defects.changed_weight(
         "one_weight",
@@ -157,7 +163,7 @@ DEFECTS = (
         r"\w+",
         defects.one_element,
         "original1",
-        shows=within("blocks.4.conv", r"\w+"),
+        shows=inside("blocks.4.conv.parametrizations.weight.0", r"\w+"),
     ),
     defects.changed_weight("bias", "last", "conv1d", lambda bias: bias.roll(MIXTURES), "bias"),
     defects.changed_weight("flipped", "first", "conv1d", lambda weight: weight.flip(1)),
