@@ -3,7 +3,7 @@
 -- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
 -- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
---   uses the inputs and outputs of its forward op. After an optimizer step a parameter may differ in few elements only,
+--   uses the inputs and outputs of its forward op. What is added to many elements counts in each. After an optimizer step a parameter may differ in few elements only,
 --   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
 --   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
 --   those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
@@ -91,6 +91,8 @@ WITH
             leaves.magnitude,
             leaves.smallest,
             greatest(leaves.target_norm, leaves.golden_norm) AS norm,
+            leaves.n,
+            regexp_matches(leaves.api, '(?i)cat|stack') AS is_joined,
             leaves.is_float,
             leaves.is_like,
             leaves.is_masked,
@@ -144,10 +146,7 @@ WITH
             max(if(is_float AND is_like, unseen, 0)) AS unseen,
             sqrt(
                 ordered_sum(
-                    (
-                        if(is_float, greatest(taken, unseen, if(given.norm > 100 * larger_norm, last_digit, 0)), NULL)
-                        * given.norm / larger_norm
-                    ) ** 2
+                    (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0)), NULL) * share) ** 2
                 )
             ) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
@@ -155,6 +154,10 @@ WITH
             max(given.magnitude / given.smallest) AS range
         FROM given
         LEFT JOIN outputs USING (number)
+        -- what is added to many elements counts in each
+        CROSS JOIN LATERAL (
+            SELECT given.norm / larger_norm * if(is_joined, 1, sqrt(greatest(1, outputs.n / given.n))) AS share
+        ) AS of_output
         GROUP BY given.number
     ),
     -- the two factors of a matrix product: its largest inputs, of which the first ends in the dimension that is summed over

@@ -248,11 +248,12 @@ WITH
         CROSS JOIN matmul_floor
     ),
     integers AS (
-        SELECT coalesce(min(number), 2147483647) AS number
+        SELECT coalesce(min(number), 2147483647) AS number, max(magnitude) AS magnitude
         FROM noise_leaves
         WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
     ),
-    -- what golden took before the first integer differed comes from no decision that rounding flipped
+    -- what golden took before the first integer differed comes from no decision that rounding flipped; nor does a number larger
+    -- than all that were decided
     given_integers AS (
         SELECT DISTINCT golden_key
         FROM noise_leaves
@@ -312,14 +313,16 @@ WITH
                 WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float
-                    THEN is_exact OR m.number <= integers.number OR m.golden_key IN (FROM given_integers)
+                    THEN
+                        is_exact
+                        OR m.number <= integers.number
+                        OR m.golden_key IN (FROM given_integers)
+                        OR m.magnitude > integers.magnitude
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
                 WHEN
                     has_same_extremes
                     AND coalesce(m.upper, 0) > greatest(
-                        if(is_low_precision(spacing), 5e-3, 1e-3),
-                        2 * floor,
-                        sure
+                        if(is_low_precision(spacing), 5e-3, 1e-3), 2 * floor, sure
                     )
                     THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
@@ -482,7 +485,7 @@ WITH
                     AND max(magnitude) FILTER (WHERE phase = 'forward') OVER (PARTITION BY call_key) < 8
                 )
             )
-            AND count(*) FILTER (WHERE made <> golden_made) OVER (PARTITION BY kind)
+            AND count(*) FILTER (WHERE made <> golden_made AND are_given_alike) OVER (PARTITION BY kind)
             <= greatest(1, count(*) OVER (PARTITION BY kind) / 8)
     ),
     found AS (
@@ -550,7 +553,8 @@ WITH
             AND phase = 'forward'
             AND is_sum(api)
             AND moved > 100 * spacing
-            AND moved > 100 * error_in
+            -- both of the larger norm, as golden's may be what rounding left
+            AND moved / (1 + moved) > 100 * error_in
     )
 SELECT found.*, place, is_leaf, phase
 FROM found

@@ -75,14 +75,13 @@ WITH
             traced.* EXCLUDE (target_norm),
             requires_grad AND NOT is_parameter AND (SELECT count(*) > 0 FROM parameters) AS is_computed,
             -- of zeros and ones that a program counts by, another tensor may have as many of each by chance, in one run
-            CASE
-                WHEN is_float OR NOT is_bounded
-                    THEN
-                        len(target_makers) = 0
-                        AND len(golden_makers) = 0
-                        AND len(known_before(takers, traced.number, target_norm)) = 0
-                ELSE len(target_makers) = 0 OR len(golden_makers) = 0
-            END AS is_source
+            if(
+                NOT is_float AND is_bounded,
+                len(target_makers) = 0 OR len(golden_makers) = 0,
+                len(target_makers) = 0
+                AND len(golden_makers) = 0
+                AND len(known_before(takers, traced.number, target_norm)) = 0
+            ) AS is_source
         FROM traced
         LEFT JOIN given ON given.key = traced.target_key
     ),

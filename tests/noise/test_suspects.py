@@ -412,3 +412,19 @@ def test_tags_are_data_though_a_mask_has_as_many_ones(lake: Lake) -> None:
     assert named(compared(lake, Network(seed=5, head=tagged), golden)) == (None, None, None)
     other = Network(seed=5, head=partial(tagged, first=1))
     assert named(compared(lake, other, golden)) == ("Torch.gather.0.forward",) * 3
+
+
+def of_lengths(recorder: Recorder, hidden: Array, longest: int = 40) -> None:
+    """A comparison of which rounding decides one place, and one with lengths that are data."""
+    even = np.linspace(1.0, 2.0, len(hidden))
+    scores = recorder.op("softplus", 0, [even], even, 2e-7)
+    recorder.whole("gt", [scores], scores > even.astype(np.float32))
+    lengths = np.array([longest, 30, 20])
+    recorder.whole("lt", [np.arange(48)[None], lengths[:, None]], np.arange(48)[None] < lengths[:, None])
+
+
+def test_lengths_are_no_choice_that_rounding_flipped(lake: Lake) -> None:
+    golden = Network(head=of_lengths)
+    assert named(compared(lake, Network(seed=5, head=of_lengths), golden)) == (None, None, None)
+    other = Network(seed=5, head=partial(of_lengths, longest=39))
+    assert named(compared(lake, other, golden)) == ("Torch.lt.0.forward",) * 3
