@@ -275,12 +275,18 @@ WITH
         )
         WHERE magnitude < largest * greatest(spacing, 1e-6)
     ),
+    -- a table of few rows: joined first, all rows would look for one of the other sign
+    unknown AS MATERIALIZED (
+        SELECT m.number, p.row, p.target_max, p.target_min, p.golden_max, p.golden_min, p.target_norm, p.golden_norm
+        FROM noise_makers AS m
+        JOIN paired AS p USING (row)
+        WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
+    ),
     -- what has the other sign of an earlier result in both runs, as a parameter that the first batch sets: a negation is not
     -- recorded
     negated AS (
-        SELECT DISTINCT m.row
-        FROM noise_makers AS m
-        JOIN paired AS taken USING (row)
+        SELECT DISTINCT taken.row
+        FROM unknown AS taken
         JOIN paired AS made
             ON made.target_max = -taken.target_min
             AND made.target_min = -taken.target_max
@@ -289,8 +295,7 @@ WITH
             AND made.role = 'output'
             AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
-        JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < m.number
-        WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
+        JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
     ),
     sources AS (
         SELECT m.number, min(row) AS row
