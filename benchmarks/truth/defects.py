@@ -21,7 +21,7 @@ Plant = Callable[[Training], None]
 
 def inside(path: str, op: str, direction: str = "forward") -> tuple[Cause, ...]:
     """The op in the module at `path`, which is a leaf, or that module itself; `op` is a pattern for its name."""
-    own = rf"^Module\.{re.escape(path)}\.[A-Za-z]\w*\.{direction}"
+    own = rf"^Module\.{re.escape(path)}\.[A-Za-z_]\w*\.{direction}"
     return (*within(path, op, direction), Cause(own))
 
 

@@ -92,7 +92,7 @@ WITH
             leaves.smallest,
             greatest(leaves.target_norm, leaves.golden_norm) AS norm,
             leaves.n,
-            regexp_matches(leaves.api, '(?i)cat|stack') AS is_joined,
+            leaves.api,
             leaves.is_float,
             leaves.is_like,
             leaves.is_masked,
@@ -154,9 +154,14 @@ WITH
             max(given.magnitude / given.smallest) AS range
         FROM given
         LEFT JOIN outputs USING (number)
-        -- what is added to many elements counts in each
+        -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
         CROSS JOIN LATERAL (
-            SELECT given.norm / larger_norm * if(is_joined, 1, sqrt(greatest(1, outputs.n / given.n))) AS share
+            SELECT
+                given.norm / larger_norm * CASE
+                    WHEN is_reduction(api) THEN greatest(larger_norm / given.norm, if(api = 'mean', outputs.n / given.n, 1))
+                    WHEN regexp_matches(api, '(?i)cat|stack') THEN 1
+                    ELSE sqrt(greatest(1, outputs.n / given.n))
+                END AS share
         ) AS of_output
         GROUP BY given.number
     ),
@@ -224,7 +229,7 @@ WITH
             incoming_norm / nullif(outputs.norm, 0) AS shrunk,
             coalesce(
                 if(
-                    is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND is_sum(api),
+                    is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND (is_sum(api) OR is_reduction(api)),
                     summed,
                     if(has_steps(api), greatest(largest, inputs.unseen), largest)
                 ),

@@ -455,7 +455,8 @@ WITH
             -- numbers of one sign cancel in no sum
             NOT isinf(from_magnitude)
             OR is_precise
-            OR is_normalisation(any_value(o.api))
+            -- a batch norm may round the mean of a channel to 16 bits, too
+            OR (is_normalisation(any_value(o.api)) AND NOT regexp_matches(any_value(o.api), '(?i)batch|instance'))
             OR coalesce(bool_and(smallest IS NOT NULL) FILTER (WHERE is_input), false) AS is_regular
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)

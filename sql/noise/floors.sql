@@ -3,7 +3,8 @@
 -- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_nearest; thresholds
 -- floor: the lower quartile of the output errors of forward ops of this way, at most that of the coarsest chip; other
 --   ops add no more than matrix products. Behind an early defect all errors are large: so no more than three times that
---   quartile of the ops into which the least error came, an eighth of them and four at least
+--   quartile of the ops into which the least error came, an eighth of them and four at least. Of products those count of
+--   which a bias is not most, if there are any
 -- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
 -- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
 --   forward ops with equal inputs have equal outputs, by all statistics, of which the least rounding moves one; or too few
@@ -17,6 +18,21 @@ WITH
         ('exact', 1e-6, 1e-6),
         ('matmul', getvariable('coarsest_matmul'), getvariable('coarsest_low')),
         ('other', getvariable('coarsest_other'), getvariable('coarsest_low'))
+    ),
+    -- a product of which a bias is most rounds as the bias does
+    biased AS (
+        SELECT number
+        FROM noise_leaves
+        JOIN noise_ops USING (number)
+        WHERE
+            side = 'pair'
+            AND noise_ops.phase = 'forward'
+            AND op_kind <> 'module'
+            AND regexp_matches(api, '(?i)^(linear|dense|addmm|baddbmm|conv\w*)$')
+            AND is_paired
+            AND is_float
+        GROUP BY number
+        HAVING max(golden_norm / sqrt(n)) FILTER (WHERE is_input AND n = width) > max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) / 2
     ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (
@@ -36,6 +52,7 @@ WITH
         SELECT
             rounding,
             error_out,
+            number IN (FROM biased) AS is_biased,
             row_number() OVER (PARTITION BY rounding ORDER BY error_in, number) <= greatest(4, count(*) OVER (PARTITION BY rounding) / 8)
                 AS is_early
         FROM ops
@@ -49,7 +66,7 @@ WITH
                 quantile_disc(error_out, 0.25),
                 3 * quantile_disc(error_out, 0.25) FILTER (WHERE is_early)
             ) AS quartile
-        FROM erring
+        FROM (FROM erring QUALIFY NOT is_biased OR bool_and(is_biased) OVER (PARTITION BY rounding))
         GROUP BY rounding
     ),
     all_ops AS (
