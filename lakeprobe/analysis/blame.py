@@ -132,13 +132,13 @@ def _rank_steps(
     """Create blame_ranked for the first of `steps` that has a suspect, or else for the first. Returns that step.
 
     Where no op rounds differently, the differences themselves are the evidence. They are not complete: an argument may
-    act a step later, and another path may pass on values that agree. If they give no event, the noise analysis
-    (sql/noise) is used.
+    act a step later, and another path may pass on values that agree. If they give no event, or what comes before the
+    first suspect explains it, the noise analysis (sql/noise) is used.
     """
     for step in steps:
         keep_noise_ends(stages, comparison, noise=noise, repeat=repeat)
         _rank(stages, comparison, step)
-        if not stages.table("blame_ranked").limit(1).fetchall():
+        if not stages.table("blame_ranked").limit(1).fetchall() or _is_explained(stages, comparison):
             keep_noise_ends(stages, comparison, noise=noise, repeat=repeat, also_bitwise=True)
             _rank(stages, comparison, step)
         if _has_suspect(stages):
@@ -146,6 +146,12 @@ def _rank_steps(
     keep_noise_ends(stages, comparison, noise=noise, repeat=repeat)
     _rank(stages, comparison, steps[0])
     return steps[0]
+
+
+def _is_explained(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison) -> bool:
+    query = resources.sql("analysis/blame/earlier_fact")
+    [(is_explained,)] = stages.execute(query, {"comparison": comparison.name}).fetchall()
+    return bool(is_explained)
 
 
 def _has_suspect(stages: duckdb.DuckDBPyConnection) -> bool:

@@ -143,6 +143,20 @@ def test_an_argument_without_effect_is_no_cause_of_what_differs(lake: Lake) -> N
     assert found == [("Functional.linear.1.forward", "made")]
 
 
+def test_an_argument_that_only_moves_values_explains_what_takes_them(lake: Lake) -> None:
+    """Where the padding is at the other side no statistic of the padded tensor shows it."""
+
+    def padded(before: int, **errors: float) -> Data:
+        data = network(**errors)
+        [h] = data[FORWARD[0]]["output"]
+        widths = [{"type": "int", "value": width} for width in (before, 2 - before)]
+        pad = {"Functional.pad.0.forward": call([h, widths], [h])}
+        return {FORWARD[0]: data[FORWARD[0]]} | pad | data
+
+    found = blamed(lake, padded(2, **AFTER_GELU), padded(1))
+    assert suspects(found) == [("Functional.pad.0.forward", "argument")]
+
+
 def test_an_argument_comes_before_what_grew_from_it(lake: Lake) -> None:
     """The argument changes nearly nothing, and the next op makes NaN of it (log(x + 0) for log(x + 1e-6))."""
     found = blamed(lake, network("tanh", g=1e-7, y=nan, loss=nan, dy=nan, dg=nan, dh=nan, dx=nan))
