@@ -494,6 +494,11 @@ WITH
             AND count(*) FILTER (WHERE made <> golden_made AND are_given_alike) OVER (PARTITION BY kind)
             <= greatest(1, count(*) OVER (PARTITION BY kind) / 8)
     ),
+    -- A module in which ops were recorded may have another name, or none, in the other run: if they are there, nothing is
+    -- missing. It takes the gradients of its parameters with it.
+    absent_modules AS (
+        SELECT module_of(op) FROM noise_ops WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward'
+    ),
     found AS (
         SELECT number, 'argument' AS evidence, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
         UNION ALL
@@ -502,8 +507,12 @@ WITH
         SELECT number, 'missing', NULL
         FROM noise_ops
         WHERE
-            (side = 'target' AND target_seq IN (FROM judged))
-            OR (side = 'golden' AND golden_seq IN (FROM golden_judged))
+            is_leaf
+            AND NOT (direction = 'parameters_grad' AND module_of(op) IN (FROM absent_modules))
+            AND (
+                (side = 'target' AND target_seq IN (FROM judged))
+                OR (side = 'golden' AND golden_seq IN (FROM golden_judged))
+            )
         UNION ALL
         SELECT number, 'wiring', row FROM wires
         UNION ALL

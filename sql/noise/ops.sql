@@ -34,6 +34,12 @@ WITH
         FROM named
         WINDOW calls AS (ORDER BY golden_seq)
     ),
+    target_modules AS (
+        SELECT DISTINCT module_of(parent) FROM target_ops WHERE parent IS NOT NULL
+    ),
+    golden_modules AS (
+        SELECT DISTINCT module_of(parent) FROM golden_ops WHERE parent IS NOT NULL
+    ),
     modules AS (
         SELECT
             crossing.target_seq,
@@ -44,7 +50,12 @@ WITH
             AND (
                 (
                     t.parent IS DISTINCT FROM g.parent
-                    AND regexp_replace(t.parent, '\.\d+$', '') IS DISTINCT FROM regexp_replace(g.parent, '\.\d+$', '')
+                    AND module_of(t.parent) IS DISTINCT FROM module_of(g.parent)
+                    -- a module that the other run has nowhere has another name there
+                    AND (
+                        coalesce(module_of(t.parent) IN (FROM golden_modules), true)
+                        OR coalesce(module_of(g.parent) IN (FROM target_modules), true)
+                    )
                 )
                 OR (is_crossing AND takes_others AND t.direction = 'forward')
             ) AS is_apart
