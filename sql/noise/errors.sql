@@ -2,9 +2,10 @@
 -- grain: one op of noise_ops that has a float output with a known error
 -- parameters: the tables noise_leaves, noise_ops and noise_makers; the variable is_first_step
 -- error_in: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their
---   size relative to the output: the norm of the side where it is larger, since golden's may be 0. A backward op also
---   uses the inputs and outputs of its forward op. What is added to many elements counts in each. After an optimizer step a parameter may differ in few elements only,
---   which its statistics show from √n roundings on. Behind a normalisation that hides it, a tenth of what went in there.
+--   size relative to the output: the norm of the side where it is larger, since golden's may be 0. What is added to many
+--   elements counts in each. A backward op also uses the inputs and outputs of its forward op. After an optimizer step a
+--   parameter may differ in few elements only, which its statistics show from √n roundings on. Behind a normalisation that
+--   hides it, a tenth of what went in there.
 --   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
 --   those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
 --   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes

@@ -7,8 +7,9 @@
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
 --   whose output error exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.
 -- Evidence that rounding cannot produce comes first, with the ops far above their kind, in program order; if a module
---   and an op in it both show it, the op, unless the op shows it in the backward pass only. Then come the other errors: forward before backward, and of the ops with the
---   highest scores, or an error as large as that of the highest, the earliest.
+--   and an op in it both show it, the op, unless the op shows it in the backward pass only. Then come the other errors:
+--   forward before backward, and of the ops with the highest scores, or an error as large as that of the highest, the
+--   earliest.
 -- module: for a backward op that of its forward op, because backward hooks of modules may run late
 WITH
     -- an op of one side that counts in place, as a normalisation does in training: its result goes nowhere
