@@ -105,7 +105,7 @@ ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports te
   $(filter-out %/test_npy_pairs.py %/test_statistics.py,$(wildcard tests/compare/test_*.py)) \
   $(addprefix tests/commands/test_,result_files.py analysis_commands.py odd_places.py mapping_options.py looks.py \
     at_home.py first_hour.py full_disk.py) tests/monitoring/test_watch_series.py \
-  tests/readers/test_foreign_tables.py tests/readers/test_archive.py
+  tests/readers/test_foreign_tables.py tests/readers/test_archive.py tests/test_work.py
 ONCE_TESTS := $(addprefix tests/lake/test_compaction.py::test_no_answer_depends_on_,the_form whether_a_rank_is_compacted)
 
 test-mindspore: $(MINDSPORE)/ready
