@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks.truth import defects
 from benchmarks.truth.defects import call, inside, within
 from benchmarks.truth.noise import ATEN, scaled
-from benchmarks.truth.planted import Defect, Model
+from benchmarks.truth.planted import Model
 from benchmarks.truth.training import Batch, Training
 
 WIDTH, BATCH, SIZE = 16, 12, 12
@@ -85,14 +85,6 @@ def build() -> Training:
     return Training(Contrast(), batches, optimizer=torch.optim.SGD, settings=settings, clip=None)
 
 
-def _network(**values: object) -> Callable[[Training], None]:
-    def plant(training: Training) -> None:
-        for name, value in values.items():
-            setattr(training.network, name, value)
-
-    return plant
-
-
 def _channels_last(batch: Batch) -> None:
     batch["first"] = batch["first"].flip(1)
 
@@ -106,13 +98,13 @@ def _norm_after(module: nn.Module, forward: Callable[..., torch.Tensor]) -> Call
 
 
 DEFECTS = (
-    Defect("temperature", "argument", call("__truediv__|div"), _network(temperature=0.25)),
-    Defect("pace", "argument", call("mul_|add_"), _network(pace=0.99)),
-    Defect(
+    defects.of_network("temperature", "argument", call("__truediv__|div"), temperature=0.25),
+    defects.of_network("pace", "argument", call("mul_|add_"), pace=0.99),
+    defects.of_network(
         "into_targets",
         "wiring",
         (*call("mul_|add_"), *within("slow", r"\w+"), *within("online", r"\w+")),
-        _network(stops=False),
+        stops=False,
     ),
     defects.setting("dimension", "online", "dimension", 0, "normalize|linalg_vector_norm|norm|div|expand_as|clamp_min"),
     defects.setting("eps", "online.stages.1.norm2", "eps", 1e-3, "batch_norm"),

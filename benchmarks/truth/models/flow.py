@@ -145,14 +145,6 @@ def _warming(first: int) -> Callable[[torch.optim.Optimizer], torch.optim.lr_sch
     return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + first) / 4))
 
 
-def _network(**values: object) -> Callable[[Training], None]:
-    def plant(training: Training) -> None:
-        for name, value in values.items():
-            setattr(training.network, name, value)
-
-    return plant
-
-
 def _forgets(training: Training) -> None:
     training.network.steps[2].counts = False
 
@@ -165,8 +157,8 @@ DEFECTS = (
     Defect("forgotten", "wiring", call("__add__|add"), _forgets),
     defects.setting("other_half", "steps.1.coupling", "keeps_first", False, "cat|linear"),
     defects.setting("detached", "steps.0.coupling", "has_gradient", False, r"detach|sum"),
-    Defect("constant", "argument", call("__add__|add"), _network(constant=math.log(math.pi))),
-    Defect("sum", "op", call("sum|mean"), _network(is_mean=False)),
+    defects.of_network("constant", "argument", call("__add__|add"), constant=math.log(math.pi)),
+    defects.of_network("sum", "op", call("sum|mean"), is_mean=False),
     defects.setting("triangle", "steps.2.mixing", "below", 0, "tril|__add__|add"),
     defects.setting("transposed", "steps.1.mixing", "is_transposed", True, "T|matmul|__matmul__|transpose"),
     defects.replaced("selu", "steps.2.coupling.inner.3", lambda module: nn.SELU(), "selu|elu"),

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks.truth import defects
 from benchmarks.truth.defects import call, inside, within
 from benchmarks.truth.noise import ATEN, one_element_wrong, scaled
-from benchmarks.truth.planted import Defect, Model
+from benchmarks.truth.planted import Model
 from benchmarks.truth.training import Batch, Training
 
 CHANNELS, POINTS, MODES, BATCH, LAYERS = 12, 32, 8, 4, 3
@@ -115,14 +115,6 @@ def build() -> Training:
     )
 
 
-def _network(**values: object) -> Callable[[Training], None]:
-    def plant(training: Training) -> None:
-        for name, value in values.items():
-            setattr(training.network, name, value)
-
-    return plant
-
-
 def _negated(weight: torch.Tensor) -> torch.Tensor:
     weight[..., 1] *= -1
     return weight
@@ -142,14 +134,14 @@ DEFECTS = (
     defects.setting("indices", "slope.layers.0.spectral", "indices", "bim,oim->bom", "einsum"),
     defects.setting("conjugate", "slope.layers.1.spectral", "conjugates", True, "conj|resolve_conj|einsum|__getitem__"),
     defects.setting("last_point", "slope", "last", 1.0, "linspace|expand_as|stack|linear"),
-    Defect("pace", "argument", call("__mul__|__rmul__|mul"), _network(pace=0.2)),
-    Defect(
+    defects.of_network("pace", "argument", call("__mul__|__rmul__|mul"), pace=0.2),
+    defects.of_network(
         "same_place",
         "wiring",
         (*call("__add__|add|__mul__|mul|__rmul__|stack"), *within("slope", "stack")),
-        _network(is_ahead=False),
+        is_ahead=False,
     ),
-    Defect("own_size", "wiring", call("vector_norm|linalg_vector_norm"), _network(own_size=True)),
+    defects.of_network("own_size", "wiring", call("vector_norm|linalg_vector_norm"), own_size=True),
     defects.setting("tanh", "slope.layers.2.activation", "approximate", "tanh", "gelu"),
     defects.setting("eps", "slope.layers.0.norm", "eps", 1e-3, "instance_norm|batch_norm"),
     defects.changed_forward(

@@ -101,14 +101,6 @@ def build() -> Training:
     )
 
 
-def _network(**values: object) -> Callable[[Training], None]:
-    def plant(training: Training) -> None:
-        for name, value in values.items():
-            setattr(training.network, name, value)
-
-    return plant
-
-
 def _iterations(training: Training) -> None:
     training.module("wide.parametrizations.weight.0").n_power_iterations = 2
 
@@ -146,8 +138,8 @@ DEFECTS = (
     defects.changed_forward("half_norm", "dtype", "head.1", _low_norm, inside("head.1", "half|to|layer_norm")),
     Defect("iterations", "op", within("wide", r"\w+"), _iterations),
     Defect("stale", "weights", within("wide", r"\w+"), _stale),
-    Defect("smoothing", "argument", call("cross_entropy"), _network(smoothing=0.0)),
-    Defect("share", "argument", call("__mul__|__rmul__|mul"), _network(share=0.1)),
+    defects.of_network("smoothing", "argument", call("cross_entropy"), smoothing=0.0),
+    defects.of_network("share", "argument", call("__mul__|__rmul__|mul"), share=0.1),
     defects.setting("dropout", "head.3", "p", 0.2, "dropout"),
     defects.other_data("repeated", (*within("turn", "linear|bmm"), *inside("turn.each.0", "linear")), _last_point),
     defects.changed_weight("one_weight", "edges.1.linear", "linear", defects.one_element),
