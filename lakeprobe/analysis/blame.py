@@ -150,7 +150,7 @@ def _rank_steps(
 
 def _is_explained(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison) -> bool:
     query = resources.sql("analysis/blame/earlier_fact")
-    [(is_explained,)] = stages.execute(query, {"comparison": comparison.name}).fetchall()
+    [(is_explained,)] = stages.execute(query, {"comparison": comparison.name, "target": comparison.target}).fetchall()
     return bool(is_explained)
 
 

@@ -2,7 +2,7 @@
 -- show what another argument, wire or source changes, as where it pads the other side or hides elements: then the op that
 -- takes its result is the first with a difference, though its inputs seem to agree. What computes shows it, if it matters.
 -- grain: one row
--- parameters: $comparison; the view suspects, the table blame_ranked
+-- parameters: $comparison, $target; the views suspects and ops, the table blame_ranked
 SELECT
     EXISTS (
         FROM blame_ranked AS first
@@ -10,6 +10,12 @@ SELECT
             ON earlier.step = first.step
             AND earlier.rank = first.rank
             AND earlier.place < first.place
+        JOIN ops
+            ON ops.run = $target
+            AND ops.step = earlier.step
+            AND ops.rank = earlier.rank
+            AND ops.seq = earlier.target_seq
+            AND rounding_of(ops.api) = 'exact'
         WHERE
             first.nth = 1
             AND first.grade = 'suspect'
@@ -17,5 +23,4 @@ SELECT
             AND first.incoming_error = 0
             AND earlier.comparison = $comparison
             AND earlier.evidence IN ('argument', 'wiring', 'source')
-            AND rounding_of(split_part(earlier.op, '.', 2)) = 'exact'
     ) AS is_explained
