@@ -299,15 +299,18 @@ def _find_suspects(batch: _Batch) -> None:
     _note(batch, "is_equal", batch.rows(resources.sql("noise/nothing_differs")))
     _create_noise(batch, noise.TRACED)
     _note(batch, "is_first_step", batch.rows(resources.sql("noise/first_step")))
+    _create_noise(batch, noise.CERTAIN)
+    _note(batch, "rounds", batch.rows(resources.sql("noise/rounds"), "NOT k.is_equal"))
+    _create_noise(batch, tuple(noise.GRADUAL), "k.rounds")
     _create_noise(batch, noise.JUDGED)
     extents = batch.rows(resources.sql("noise/extent"), "NOT k.is_equal")
     for place, column in enumerate(("is_rounding", "noise_ends", "noise_error"), start=1):
         _note(batch, column, [(extent[0], extent[place]) for extent in extents])
 
 
-def _create_noise(batch: _Batch, queries: Sequence[str]) -> None:
+def _create_noise(batch: _Batch, queries: Sequence[str], where: str = "k.is_equal IS NOT true") -> None:
     for query in queries:
-        batch.create(f"noise_{query}", resources.sql(f"noise/{query}"), "k.is_equal IS NOT true")
+        batch.create(f"noise_{query}", resources.sql(f"noise/{query}"), where)
 
 
 def _note(batch: _Batch, column: str, values: Sequence[tuple[int, object]]) -> None:

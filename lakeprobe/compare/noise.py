@@ -24,10 +24,18 @@ MEASURED = ("nearest", "ops", "leaves")
 TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
-JUDGED = (
-    "errors", "floors", "added", "shifts", "near_shifts", "passed_shifts", "laws", "gradients", "evidence", "suspects",
-)  # fmt: skip
-"""The queries that decide from it which ops stand out."""
+CERTAIN = ("errors", "floors", "evidence")
+"""The queries that find what rounding cannot produce."""
+
+GRADUAL = {
+    "added": "no_added", "shifts": "no_shifts", "near_shifts": "no_shifts", "passed_shifts": "no_shifts",
+    "laws": "no_shifts", "gradients": "no_gradients",
+}  # fmt: skip
+"""The queries that find errors larger than rounding, each with the empty table that replaces it where nothing rounds
+differently: there the bits tell what differs, and measuring errors takes a quarter of the noise analysis."""
+
+JUDGED = ("suspects",)
+"""The query that decides which ops stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,10 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     (begins,) = connection.execute(parsed(connection, resources.sql("noise/first_step")), recorded).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
+    _run(connection, CERTAIN)
+    (rounds,) = connection.execute(parsed(connection, resources.sql("noise/rounds"))).fetchall()[0]
+    for name, empty in GRADUAL.items():
+        _create(connection, name, name if rounds else empty)
     _run(connection, JUDGED)
     is_rounding, ends, error = connection.execute(parsed(connection, resources.sql("noise/extent"))).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
@@ -66,8 +78,12 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
 
 def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> None:
     for query in queries:
-        statement = f"CREATE TEMP TABLE noise_{query} AS {resources.sql(f'noise/{query}')}"
-        connection.execute(parsed(connection, statement))
+        _create(connection, query, query)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+    statement = f"CREATE TEMP TABLE noise_{name} AS {resources.sql(f'noise/{query}')}"
+    connection.execute(parsed(connection, statement))
 
 
 def load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:

@@ -18,6 +18,7 @@ SELECT
     is_first AS is_first_recorded,
     NULL::BOOLEAN AS is_equal,
     NULL::BOOLEAN AS is_first_step,
+    NULL::BOOLEAN AS rounds,
     NULL::BOOLEAN AS is_rounding,
     NULL::DOUBLE AS noise_ends,
     NULL::DOUBLE AS noise_error
