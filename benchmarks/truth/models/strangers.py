@@ -17,6 +17,7 @@ from benchmarks.truth import defects
 from benchmarks.truth.defects import Plant, call, inside, within
 from benchmarks.truth.models.tokens import random_tokens, replace_token
 from benchmarks.truth.models.transformers_offline import transformers as hf
+from benchmarks.truth.noise import ATEN, FaultyKernel, scaled
 from benchmarks.truth.planted import Cause, Defect, Model
 from benchmarks.truth.runs import INITIAL_SEED
 from benchmarks.truth.training import Training, loss_of
@@ -90,9 +91,17 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     key = next(key for key in training.batches[0] if key != "labels")
     yield defects.other_data("data", call(DATA), lambda batch: _other_input(batch, key))
     yield defects.other_data("label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|nll_loss"), _other_label, 1)
-    yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
-    yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
+    if training.optimizer is torch.optim.SGD:
+        yield defects.optimizer("decay", r"add", weight_decay=0.1)
+        yield defects.loop("divisor", call(r"__r?truediv__|div"), divides=False)
+    else:
+        yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
+        yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
     yield defects.loop("clip", defects.CLIPPING, clip=0.9)
+    kernels = [path for path, module in modules.items() if _kernel_of(module) is not None]
+    path = chance.choice(kernels)
+    op = {"Linear": "linear", "LayerNorm": "layer_norm"}.get(type(modules[path]).__name__, r"conv\dd")
+    yield defects.changed_forward("kernel", "kernel", path, _off, inside(path, op))
 
 
 def _initial(build: Build) -> Training:
@@ -158,6 +167,25 @@ def _scaled_output(module: nn.Module, forward: Callable[..., Any]) -> Callable[.
     return lambda *inputs, **others: forward(*inputs, **others) * 1.01
 
 
+def _kernel_of(module: nn.Module) -> Any:
+    """The kernel that does most of a module's work."""
+    if isinstance(module, nn.Linear):
+        return ATEN.mm if module.bias is None else ATEN.addmm
+    if isinstance(module, nn.LayerNorm):
+        return ATEN.native_layer_norm
+    return ATEN.convolution if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else None
+
+
+def _off(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The module's kernel gives two thousandths more, forwards."""
+
+    def off(*inputs: Any, **others: Any) -> Any:
+        with FaultyKernel(_kernel_of(module), 0, scaled(1.002)):
+            return forward(*inputs, **others)
+
+    return off
+
+
 def _dropping(path: str) -> tuple[Cause, ...]:
     """A dropout is a module, or its rate is what the module around takes."""
     return inside(path, r"\w+") + within(path.rpartition(".")[0], "dropout")
@@ -203,11 +231,35 @@ def _classifying(make: type, config: Callable[[], Any]) -> Build:
     return lambda: Training(make(config()), [dict(batch) for batch in batches])
 
 
-def _seeing(make: type, config: Callable[[], Any], size: int = 32) -> Build:
+def _listening(make: type, config: Callable[[], Any], length: int = 400) -> Build:
     generator = torch.Generator().manual_seed(3)
     batches = [
         {
-            "pixel_values": torch.randn(3, 3, size, size, generator=generator),
+            "input_values": torch.randn(BATCH, length, generator=generator),
+            "labels": torch.randint(0, CLASSES, (BATCH,), generator=generator),
+        }
+        for _ in range(2)
+    ]
+    return lambda: Training(make(config()), [dict(batch) for batch in batches])
+
+
+def _by_plain_steps(build: Build) -> Build:
+    """Two batches for each step, and an optimizer that keeps nothing."""
+
+    def built() -> Training:
+        training = build()
+        training.optimizer, training.settings = torch.optim.SGD, {"lr": 0.05, "foreach": False}
+        training.accumulate = 2
+        return training
+
+    return built
+
+
+def _seeing(make: type, config: Callable[[], Any], size: int = 32, frames: tuple[int, ...] = ()) -> Build:
+    generator = torch.Generator().manual_seed(3)
+    batches = [
+        {
+            "pixel_values": torch.randn(3, *frames, 3, size, size, generator=generator),
             "labels": torch.randint(0, CLASSES, (3,), generator=generator),
         }
         for _ in range(2)
@@ -266,4 +318,41 @@ MEMBERS: dict[str, Build] = {
         image_size=64, hidden_sizes=[16, 32, 48], num_attention_heads=[2, 3, 4], depths=[1, 1, 1], key_dim=[8, 8, 8],
         num_labels=CLASSES), 64),
     "poolformer": _seeing(hf.PoolFormerForImageClassification, lambda: hf.PoolFormerConfig(**STAGES), 64),
+    "gptj": _writing(hf.GPTJForCausalLM, lambda: hf.GPTJConfig(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=4, n_positions=64, rotary_dim=8, **ALONE)),
+    "granite": _writing(hf.GraniteForCausalLM, lambda: hf.GraniteConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, embedding_multiplier=6.0, residual_multiplier=0.3,
+        attention_multiplier=0.1, logits_scaling=4.0, initializer_range=0.1)),
+    "bigcode": _by_plain_steps(_writing(hf.GPTBigCodeForCausalLM, lambda: hf.GPTBigCodeConfig(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=4, n_positions=64, n_inner=96, **ALONE))),
+    "rwkv": _writing(hf.RwkvForCausalLM, lambda: hf.RwkvConfig(
+        vocab_size=VOCABULARY, context_length=64, hidden_size=48, num_hidden_layers=2, use_cache=False)),
+    "funnel": _classifying(hf.FunnelForSequenceClassification, lambda: hf.FunnelConfig(
+        vocab_size=VOCABULARY, block_sizes=[1, 1, 1], d_model=48, n_head=4, d_head=12, d_inner=96)),
+    "mpnet": _classifying(hf.MPNetForSequenceClassification, lambda: hf.MPNetConfig(**WIDE)),
+    "convbert": _classifying(hf.ConvBertForSequenceClassification, lambda: hf.ConvBertConfig(
+        **WIDE, embedding_size=32, initializer_range=0.1)),
+    "perceiver": _classifying(hf.PerceiverForSequenceClassification, lambda: hf.PerceiverConfig(
+        vocab_size=VOCABULARY, d_model=32, d_latents=48, num_latents=8, num_self_attends_per_block=2,
+        num_self_attention_heads=4, num_cross_attention_heads=4, max_position_embeddings=64)),
+    "videomae": _seeing(hf.VideoMAEForVideoClassification, lambda: hf.VideoMAEConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=16, patch_size=8,
+        num_frames=4, num_labels=CLASSES, **EAGER), 16, (4,)),
+    "pvt": _seeing(hf.PvtForImageClassification, lambda: hf.PvtConfig(
+        **STAGES, image_size=32, patch_sizes=[4, 2, 2, 2], num_attention_heads=[1, 2, 2, 4],
+        mlp_ratios=[2, 2, 2, 2], initializer_range=0.1)),
+    "efficientnet": _by_plain_steps(_seeing(hf.EfficientNetForImageClassification, lambda: hf.EfficientNetConfig(
+        image_size=32, width_coefficient=0.25, depth_coefficient=0.3, hidden_dim=320, initializer_range=0.2,
+        num_labels=CLASSES))),
+    "focalnet": _seeing(hf.FocalNetForImageClassification, lambda: hf.FocalNetConfig(
+        image_size=32, patch_size=2, embed_dim=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],
+        focal_levels=[2, 2, 2, 2], focal_windows=[3, 3, 3, 3], use_layerscale=True, layerscale_value=0.1,
+        initializer_range=0.1, num_labels=CLASSES)),
+    "beit": _seeing(hf.BeitForImageClassification, lambda: hf.BeitConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
+        use_relative_position_bias=True, num_labels=CLASSES, **EAGER)),
+    "hubert": _listening(hf.HubertForSequenceClassification, lambda: hf.HubertConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
+        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES, **EAGER)),
 }  # fmt: skip
