@@ -109,7 +109,7 @@ WITH
         WHERE run = $golden AND EXISTS (FROM golden_alone)
     ),
     -- ops that stand out although none of their values differ: an op of golden whose counterpart was paired with another
-    -- call of its name, and an op whose input only one run trains
+    -- call of its name, and an op whose input only one run trains, or of whose input more than max and min tells (integers)
     unseen AS (
         SELECT
             standing.step,
@@ -135,7 +135,7 @@ WITH
         SEMI JOIN compared_units USING (step, rank)
         ANTI JOIN seen
             ON seen.step = standing.step AND seen.rank = standing.rank AND seen.target_seq = standing.target_seq
-        WHERE evidence = 'argument'
+        WHERE evidence IN ('argument', 'source')
     )
 SELECT
     placed.step,
