@@ -327,7 +327,8 @@ WITH
                 WHEN
                     has_same_extremes
                     AND coalesce(m.upper, 0) > greatest(
-                        if(is_low_precision(spacing), 5e-3, 1e-3), 2 * floor, sure
+                        -- in float32 may lie what was rounded to 16 bits
+                        1e-3, others.most, 2 * floor, sure
                     )
                     THEN true
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
