@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -90,7 +91,10 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     yield defects.frozen("frozen", chance.choice(weighted), r"\w+")
     key = next(key for key in training.batches[0] if key != "labels")
     yield defects.other_data("data", call(DATA), lambda batch: _other_input(batch, key))
-    yield defects.other_data("label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|nll_loss"), _other_label, 1)
+    labels = defects.other_data(
+        "label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|nll_loss"), _other_label, 1
+    )
+    yield replace(labels, step=0 if training.accumulate > 1 else 1)
     if training.optimizer is torch.optim.SGD:
         yield defects.optimizer("decay", r"add", weight_decay=0.1)
         yield defects.loop("divisor", call(r"__r?truediv__|div"), divides=False)
