@@ -6,8 +6,8 @@
 --   elements counts in each. A backward op also uses the inputs and outputs of its forward op. After an optimizer step a
 --   parameter may differ in few elements only, which its statistics show from √n roundings on. Behind a normalisation that
 --   hides it, a tenth of what went in there.
---   Inputs of a sum, which may cancel, and of a function with steps err by the precision of their statistics, unless
---   those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
+--   Inputs of a sum, which may cancel, of a function with steps, and of an op that only picks elements err by the precision
+--   of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
 --   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes
 --   in is large: what is left errs by what came in times the largest slope (flattened, of which usual functions have 3).
 -- magnitude: the largest magnitude of its largest output
@@ -145,6 +145,7 @@ WITH
             given.number,
             max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
             max(if(is_float AND is_like, unseen, 0)) AS unseen,
+            max(if(is_float AND is_like, unseen * sqrt(given.n), 0)) AS unseen_by_norm,
             sqrt(
                 ordered_sum(
                     (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0)), NULL) * share) ** 2
@@ -232,7 +233,12 @@ WITH
                 if(
                     is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND (is_sum(api) OR is_reduction(api)),
                     summed,
-                    if(has_steps(api), greatest(largest, inputs.unseen), largest)
+                    CASE
+                        WHEN has_steps(api) THEN greatest(largest, inputs.unseen)
+                        -- of probabilities, both extremes of which stay, it may pick those that differ
+                        WHEN o.rounding = 'exact' THEN greatest(largest, inputs.unseen_by_norm)
+                        ELSE largest
+                    END
                 ),
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
