@@ -5,7 +5,8 @@
 -- The same value means the same dtype, shape and statistics, to the last bit, or the same digest if there are no
 -- statistics.
 -- An op that only one run has shifts the call numbers of later ops, so that ops of one name are different calls. All
--- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API.
+-- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API, as often as
+--   among those of their own run: else one of them is in one run alone.
 WITH
     uneven AS (
         SELECT DISTINCT step, rank FROM blame_ops WHERE side <> 'pair'
@@ -84,15 +85,20 @@ WITH
             AND EXISTS (FROM apis)
     ),
     found AS (
-        SELECT outputs.*, bool_or(made.seq IS NOT NULL) AS is_found
+        SELECT
+            outputs.*,
+            coalesce(
+                bool_or(made.is_golden = (outputs.side <> 'golden') AND (outputs.side <> 'pair' OR made.seq <> outputs.golden_seq)),
+                false
+            )
+            AND count(*) FILTER (WHERE made.is_golden = (outputs.side <> 'golden'))
+            >= count(*) FILTER (WHERE made.is_golden = (outputs.side = 'golden')) AS is_found
         FROM outputs
         LEFT JOIN made
-            ON made.is_golden = (outputs.side <> 'golden')
-            AND made.step = outputs.step
+            ON made.step = outputs.step
             AND made.rank = outputs.rank
             AND made.api_key = outputs.api_key
             AND made.key = outputs.key
-            AND (outputs.side <> 'pair' OR made.seq <> outputs.golden_seq)
         GROUP BY ALL
     )
 SELECT step, rank, place
