@@ -108,12 +108,23 @@ WITH
         LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
         WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
     ),
+    -- where one program runs twice, what one run alone masks is no mask but a difference, if the extremes are apart
     masked AS (
         SELECT
             *,
-            is_mask(target_max, target_min) OR is_mask(golden_max, golden_min)
+            if(
+                is_mask(target_max, target_min) = is_mask(golden_max, golden_min),
+                is_mask(target_max, target_min),
+                getvariable('cross_framework') <> 0
+                OR NOT coalesce(abs(target_max - golden_max) > greatest(abs(target_max), abs(golden_max)) / 2, false)
+            )
             OR coalesce(NOT isfinite(target_max) OR NOT isfinite(golden_max), false) AS max_is_mask,
-            is_mask(target_min, target_max) OR is_mask(golden_min, golden_max)
+            if(
+                is_mask(target_min, target_max) = is_mask(golden_min, golden_max),
+                is_mask(target_min, target_max),
+                getvariable('cross_framework') <> 0
+                OR NOT coalesce(abs(target_min - golden_min) > greatest(abs(target_min), abs(golden_min)) / 2, false)
+            )
             OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
         FROM sides
     ),
