@@ -260,7 +260,8 @@ WITH
         CROSS JOIN integers
         WHERE is_input AND NOT is_float AND noise_leaves.number <= integers.number AND golden_key IS NOT NULL
     ),
-    -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already
+    -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already:
+    -- to a normalisation comes what a product has rounded
     negligible AS (
         SELECT row
         FROM (
@@ -268,12 +269,13 @@ WITH
                 l.row,
                 l.magnitude,
                 max(l.magnitude) OVER (PARTITION BY l.number) AS largest,
-                l.spacing
+                greatest(l.spacing, 1e-6, if(is_normalisation(o.api), floor, NULL)) AS rounding
             FROM noise_leaves AS l
             JOIN noise_ops AS o USING (number)
+            CROSS JOIN matmul_floor
             WHERE l.is_input AND l.is_float AND (is_normalisation(o.api) OR is_sum(o.api))
         )
-        WHERE magnitude < largest * greatest(spacing, 1e-6)
+        WHERE magnitude < largest * rounding
     ),
     -- a table of few rows: joined first, all rows would look for one of the other sign
     unknown AS MATERIALIZED (
