@@ -24,8 +24,11 @@ MEASURED = ("nearest", "ops", "leaves")
 TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
-CERTAIN = ("errors", "floors", "evidence")
-"""The queries that find what rounding cannot produce."""
+CERTAIN = (
+    "errors", "floors", "largest_before", "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros",
+    "evidence",
+)  # fmt: skip
+"""The queries that find what rounding cannot produce, one for each kind of evidence."""
 
 GRADUAL = {
     "added": "no_added", "shifts": "no_shifts", "near_shifts": "no_shifts", "passed_shifts": "no_shifts",

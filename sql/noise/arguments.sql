@@ -1,0 +1,116 @@
+-- arguments: ops of which a value, dtype or shape of an input differs, or only that of an output; or whether it is trained.
+-- grain: one op and the leaf that shows it
+-- parameters: the tables paired, differences, verdicts, noise_ops and noise_errors
+WITH
+    recorded AS (
+        SELECT
+            coalesce(t.number, g.number) AS number,
+            p.role,
+            coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor,
+            bool_or(target_row IS NOT NULL) AND bool_or(golden_row IS NOT NULL) AS both
+        FROM paired AS p
+        LEFT JOIN noise_ops AS t ON t.target_seq = p.target_seq
+        LEFT JOIN noise_ops AS g ON g.golden_seq = p.golden_seq AND p.target_seq IS NULL
+        GROUP BY ALL
+    ),
+    -- a leaf of one side alone belongs to the pair of its op
+    alone AS (
+        SELECT
+            coalesce(t.number, g.number) AS number,
+            p.row,
+            p.role,
+            coalesce(target_kind, golden_kind) = 'tensor' AS is_tensor
+        FROM paired AS p
+        LEFT JOIN noise_ops AS t ON t.target_seq = p.target_seq AND t.side = 'pair'
+        LEFT JOIN noise_ops AS g ON g.golden_seq = p.golden_seq AND g.side = 'pair'
+        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
+        WHERE p.target_row IS NULL OR p.golden_row IS NULL
+    ),
+    calls AS (
+        SELECT
+            o.number,
+            o.place,
+            o.api,
+            p.row,
+            p.role NOT IN ('output', 'parameters_grad') AS is_input,
+            p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AS is_tensor,
+            NOT same_dtype(p.target_dtype, p.golden_dtype) AS other_dtype,
+            -- where inputs lie otherwise in memory, a function may end in another step, whose gradient has another shape
+            NOT same_shape(p.target_shape, p.golden_shape, p.matched_by)
+            AND NOT (o.phase = 'backward' AND list_product(p.target_shape) = list_product(p.golden_shape)) AS other_shape,
+            p.target_kind = p.golden_kind
+            AND p.target_number IS NOT NULL
+            AND p.golden_number IS NOT NULL
+            AND abs(p.target_number - p.golden_number)
+            <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
+            AND NOT (is_written(p.target_number) AND is_written(p.golden_number))
+            AND NOT coalesce(is_root(p.golden_number), false) AS is_measured
+        FROM paired AS p
+        JOIN differences AS d ON d.row = p.row
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
+        CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
+        JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
+        WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
+    ),
+    forms AS (
+        SELECT
+            number,
+            place,
+            api,
+            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND is_input) AS value_row,
+            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND NOT is_input) AS made_value_row,
+            min(row) FILTER (WHERE is_input AND is_tensor AND other_dtype) AS dtype_row,
+            min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_dtype) AS made_dtype_row,
+            min(row) FILTER (WHERE is_input AND is_tensor AND other_shape) AS shape_row,
+            min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_shape) AS made_shape_row
+        FROM calls
+        GROUP BY ALL
+    ),
+    -- a shape that hangs on data differs: so do those behind it
+    flips AS (
+        SELECT min(place) AS place
+        FROM forms
+        WHERE
+            made_shape_row IS NOT NULL
+            AND shape_row IS NULL
+            AND regexp_matches(api, '^(where|nonzero|argwhere|unique|unique_consecutive|masked_select)$')
+    ),
+    first_forms AS (
+        SELECT
+            min(place) FILTER (WHERE made_dtype_row IS NOT NULL) AS dtype_place,
+            min(place) FILTER (WHERE made_shape_row IS NOT NULL) AS shape_place
+        FROM forms
+    ),
+    arguments AS (
+        SELECT
+            number,
+            coalesce(
+                value_row,
+                if(forms.place <= coalesce(dtype_place, 'inf'), dtype_row, NULL),
+                if(forms.place <= coalesce(shape_place, 'inf') AND forms.place < coalesce(flips.place, 'inf'), shape_row, NULL),
+                made_value_row,
+                if(dtype_row IS NULL, made_dtype_row, NULL),
+                if(shape_row IS NULL AND forms.place < coalesce(flips.place, 'inf'), made_shape_row, NULL)
+            ) AS row
+        FROM forms
+        CROSS JOIN first_forms
+        CROSS JOIN flips
+        UNION ALL
+        SELECT number, alone.row
+        FROM alone
+        JOIN recorded USING (number, role, is_tensor)
+        WHERE recorded.both AND role = 'input'
+    ),
+    -- what is trained in one run only is told where it is taken first
+    trained AS (
+        SELECT o.number, p.row
+        FROM paired AS p
+        JOIN verdicts AS v ON v.row = p.row AND list_contains(v.messages, 'error: requires_grad differs')
+        JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
+        WHERE o.phase = 'forward' AND o.is_leaf AND p.role IN ('input', 'parameters')
+        ORDER BY o.number, p.row
+        LIMIT 1
+    )
+SELECT number, min(row) AS row FROM arguments WHERE row IS NOT NULL GROUP BY number
+UNION ALL
+FROM trained

@@ -1,0 +1,65 @@
+-- given_gradients: ops that take a gradient that no recorded op made, and that differs: the first one of the backward pass, and
+--   those of the optimizer.
+-- grain: one op and the leaf that shows it
+-- parameters: the tables noise_makers, noise_ops, noise_errors, noise_floors and noise_largest_before; thresholds
+WITH
+    matmul_floor AS (
+        SELECT floor FROM noise_floors WHERE rounding = 'matmul'
+    ),
+    -- the gradient with which the compared part of the backward pass begins, as where the loss ends otherwise; a single
+    -- number may have the other sign there
+    gradients AS (
+        SELECT m.number, min(row) AS row
+        FROM noise_makers AS m
+        JOIN noise_largest_before AS before USING (number)
+        CROSS JOIN matmul_floor
+        WHERE
+            is_source
+            AND differs
+            AND m.number = (
+                SELECT min(number) FROM noise_makers WHERE phase = 'backward' AND is_leaf AND is_float AND n > 1
+            )
+            AND is_float
+            AND n > 1
+            AND coalesce(m.upper, 0) > greatest(
+                getvariable('outright_error'), getvariable('outright_factor') * floor, 10 * before.error
+            )
+        GROUP BY m.number
+    ),
+    -- what the optimizer takes, if no recorded op made it in one run: gradients that are scaled in place differ all
+    -- together, while those that cancel are noise; later the optimizer also takes what it kept
+    taken AS (
+        SELECT number, row, error
+        FROM noise_makers
+        WHERE
+            getvariable('is_first_step')
+            AND (is_source OR (len(golden_makers) > 0) <> (len(target_makers) > 0))
+            AND differs
+            AND phase = 'optimizer'
+            AND is_float
+            AND n > 1
+            AND NOT is_parameter
+    ),
+    gradient_errors AS (
+        SELECT phase, coalesce(median(error_out), 0) AS middle
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        WHERE is_leaf AND phase IN ('backward', 'optimizer') AND number < (SELECT min(number) FROM taken)
+        GROUP BY phase
+    ),
+    updates AS (
+        SELECT
+            number,
+            row,
+            greatest(getvariable('outright_error'), getvariable('outright_factor') * floor, 10 * middle) AS usual
+        FROM taken
+        CROSS JOIN matmul_floor
+        CROSS JOIN (SELECT coalesce(max(middle), 0) AS middle FROM gradient_errors)
+        QUALIFY
+            count(*) OVER () >= 3
+            AND median(error) OVER () > usual
+            AND row_number() OVER (ORDER BY error > usual DESC NULLS LAST, number, row) = 1
+    )
+FROM gradients
+UNION ALL
+SELECT number, row FROM updates

@@ -1,0 +1,157 @@
+-- sources: ops of the forward pass of which an input that no recorded op made differs by more than another order of summation
+--   explains, or is another constant.
+-- grain: one op and the leaf that shows it. An op may be there twice
+-- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors and noise_largest_before;
+--   thresholds
+WITH
+    matmul_floor AS (
+        SELECT floor FROM noise_floors WHERE rounding = 'matmul'
+    ),
+    parameters_taken AS (
+        SELECT upper, n
+        FROM noise_makers
+        WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
+    ),
+    gradients_made AS (
+        SELECT coalesce(median(error_out), 0) AS error
+        FROM noise_errors
+        JOIN noise_ops USING (number)
+        WHERE direction = 'parameters_grad'
+    ),
+    -- behind a step of the optimizer parameters differ by the noise of that step; what ops add to a large error is no
+    -- measure of it, but the gradients' error is: where hardly a sign of them is sure, steps go either way. The larger half
+    -- of the parameters tells: a bias that began at 0 is as wrong as its gradient
+    parameter_errors AS (
+        SELECT
+            coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
+            greatest(
+                1e-3,
+                if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), getvariable('outright_error'))),
+                0.3 * any_value(gradients_made.error)
+            ) AS most
+        FROM parameters_taken
+        CROSS JOIN gradients_made
+        CROSS JOIN (SELECT median(n) AS middle_n FROM parameters_taken)
+        CROSS JOIN matmul_floor
+    ),
+    integers AS (
+        SELECT coalesce(min(number), 2147483647) AS number, max(magnitude) AS magnitude
+        FROM noise_leaves
+        WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
+    ),
+    -- what golden took before the first integer differed comes from no decision that rounding flipped; nor does a number larger
+    -- than all that were decided
+    given_integers AS (
+        SELECT DISTINCT golden_key
+        FROM noise_leaves
+        CROSS JOIN integers
+        WHERE is_input AND NOT is_float AND noise_leaves.number <= integers.number AND golden_key IS NOT NULL
+    ),
+    -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already:
+    -- to a normalisation comes what a product has rounded
+    negligible AS (
+        SELECT row
+        FROM (
+            SELECT
+                l.row,
+                l.magnitude,
+                max(l.magnitude) OVER (PARTITION BY l.number) AS largest,
+                greatest(l.spacing, 1e-6, if(is_normalisation(o.api), floor, NULL)) AS rounding
+            FROM noise_leaves AS l
+            JOIN noise_ops AS o USING (number)
+            CROSS JOIN matmul_floor
+            WHERE l.is_input AND l.is_float AND (is_normalisation(o.api) OR is_sum(o.api))
+        )
+        WHERE magnitude < largest * rounding
+    ),
+    -- a table of few rows: joined first, all rows would look for one of the other sign
+    unknown AS MATERIALIZED (
+        SELECT m.number, p.row, p.target_max, p.target_min, p.golden_max, p.golden_min, p.target_norm, p.golden_norm
+        FROM noise_makers AS m
+        JOIN paired AS p USING (row)
+        WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
+    ),
+    -- what has the other sign of an earlier result in both runs, as a parameter that the first batch sets: a negation is not
+    -- recorded
+    negated AS (
+        SELECT DISTINCT taken.row
+        FROM unknown AS taken
+        JOIN paired AS made
+            ON made.target_max = -taken.target_min
+            AND made.target_min = -taken.target_max
+            AND made.golden_max = -taken.golden_min
+            AND made.golden_min = -taken.golden_max
+            AND made.role = 'output'
+            AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
+            AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
+        JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
+    ),
+    sources AS (
+        SELECT m.number, min(row) AS row
+        FROM noise_makers AS m
+        JOIN noise_largest_before AS before USING (number)
+        CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
+        ANTI JOIN negligible USING (row)
+        ANTI JOIN negated USING (row)
+        CROSS JOIN parameter_errors
+        CROSS JOIN matmul_floor
+        CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
+        CROSS JOIN integers
+        WHERE
+            is_source
+            AND phase = 'forward'
+            AND differs
+            AND CASE
+                -- a single number that is trained may well have few digits
+                WHEN is_other_constant THEN n > 1 OR NOT is_parameter
+                WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
+                    THEN getvariable('is_first_step') OR middle > parameter_errors.most
+                WHEN NOT is_float
+                    THEN
+                        is_exact
+                        OR m.number <= integers.number
+                        OR m.golden_key IN (FROM given_integers)
+                        OR m.magnitude > integers.magnitude
+                WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
+                WHEN
+                    has_same_extremes
+                    AND coalesce(m.upper, 0) > greatest(
+                        -- in float32 may lie what was rounded to 16 bits
+                        1e-3, others.most, 2 * floor, sure
+                    )
+                    THEN true
+                -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
+                -- optimizer errors are larger.
+                ELSE
+                    coalesce(m.upper, 0) > greatest(
+                        if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), getvariable('outright_error')),
+                        getvariable('outright_factor') * floor,
+                        -- beside a mask one element tells; an error of 1 is as large as the tensor
+                        if(n < 8 OR m.is_masked, 1000 * before.error, 10 * least(sure, greatest(0.1, 0.3 * sure)))
+                    )
+            END
+        GROUP BY m.number
+    ),
+    -- what no recorded op made may be cut from what one did, as by an index: then it has one of its extremes
+    cuts AS (
+        SELECT taken.row, max_by(o.number, (o.op_kind <> 'module', o.number)) AS number
+        FROM sources
+        JOIN paired AS taken USING (row)
+        JOIN paired AS whole
+            ON whole.role = 'output'
+            AND whole.golden_row IS NULL
+            AND whole.target_dtype = taken.target_dtype
+            AND list_product(whole.target_shape) > list_product(taken.target_shape)
+            AND whole.target_max >= taken.target_max
+            AND whole.target_min <= taken.target_min
+            AND (
+                (whole.target_max = taken.target_max AND taken.target_max <> 0)
+                OR (whole.target_min = taken.target_min AND taken.target_min <> 0)
+            )
+        JOIN noise_ops AS o ON o.target_seq = whole.target_seq AND o.is_leaf AND o.number < sources.number
+        WHERE taken.target_max > taken.target_min AND epsilon_of(taken.target_dtype) > 0
+        GROUP BY taken.row
+    )
+SELECT coalesce(cuts.number, sources.number) AS number, row
+FROM sources
+LEFT JOIN cuts USING (row)
