@@ -9,7 +9,7 @@ CASE
     WHEN
         rounding_of(api) = 'matmul'
         OR is_normalisation(api)
-        OR regexp_matches(api, '(?i)avg_?pool|interpolate|upsample|embedding_?bag|^cumsum_?$|^logsumexp$')
+        OR regexp_matches(api, '(?i)avg_?pool|interpolate|upsample|grid_sample|embedding_?bag|^cumsum_?$|^logsumexp$')
         THEN 'inf'::DOUBLE
     WHEN regexp_matches(api, '(?i)^(index_select|gather|embedding|repeat(_interleave)?|expand|roll|flip|clone|contiguous|topk)$')
         THEN 1e300
