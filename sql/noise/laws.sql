@@ -9,7 +9,8 @@
 --   counts that the target breaks least.
 -- A normalisation gives the norm of its weight and bias. How far golden's result is from that, since the epsilon counts or weights
 --   differ, is how much of an error that came in may show.
--- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result.
+-- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result, of the larger one
+--   where one is only what rounding left.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
 --   furthest counts
 -- unit: what rounding explains: independent errors of what is added and of the result, which move a mean of n elements by
@@ -54,7 +55,8 @@ WITH
             l.golden_mean,
             l.target_norm,
             l.golden_norm AS norm,
-            l.golden_norm / sqrt(l.n) AS size,
+            greatest(l.golden_norm, l.target_norm) / sqrt(l.n) AS size,
+            l.golden_norm / sqrt(l.n) AS golden_size,
             l.spacing,
             l.rounding,
             l.is_paired AND l.is_like AND NOT l.is_masked AND l.target_mean + l.golden_mean IS NOT NULL AS is_known,
@@ -98,8 +100,8 @@ WITH
             made.spacing,
             made.rounding * (1 + greatest(sizes, all_sizes / made.n) / made.size) AS precision,
             1 + taken.norm / made.norm AS terms,
-            (made.golden_mean - golden_side) / made.size AS golden_shift,
-            (made.target_mean - target_side) / made.size - golden_shift AS shift
+            (made.golden_mean - golden_side) / made.golden_size AS golden_shift,
+            (made.target_mean - target_side - made.golden_mean + golden_side) / made.size AS shift
         FROM tensors AS made
         JOIN taken USING (number)
         LEFT JOIN given USING (number)
@@ -117,7 +119,7 @@ WITH
             (made.subtracts, -target_difference, -golden_difference),
             (made.cancels AND NOT made.is_vector, 0.0, 0.0)
         ) AS of_op(is_law, target_side, golden_side)
-        WHERE NOT made.is_input AND made.is_known AND made.size > 0 AND is_law
+        WHERE NOT made.is_input AND made.is_known AND made.golden_size > 0 AND is_law
     ),
     -- a normalisation gives each row or channel the norm of its weight and bias, its last vectors, or of ones
     weights AS (
