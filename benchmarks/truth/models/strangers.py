@@ -140,7 +140,7 @@ def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
 
     usual = loss(None)
     for defect in planted:
-        acts_later = defect.kind == "loop" or defect.step > 0 or defect.name == "frozen"
+        acts_later = defect.kind == "loop" or defect.name in ("frozen", "label")
         if acts_later or loss(defect) != usual:
             yield defect
 
