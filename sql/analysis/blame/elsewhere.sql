@@ -5,8 +5,8 @@
 -- The same value means the same dtype, shape and statistics, to the last bit, or the same digest if there are no
 -- statistics.
 -- An op that only one run has shifts the call numbers of later ops, so that ops of one name are different calls. All
--- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API, as often as
---   among those of their own run: else one of them is in one run alone.
+-- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API. The target has
+-- as many of a value as golden: else one of them is missing. What it has more often, an op gives that changes nothing.
 WITH
     uneven AS (
         SELECT DISTINCT step, rank FROM blame_ops WHERE side <> 'pair'
@@ -91,8 +91,8 @@ WITH
                 bool_or(made.is_golden = (outputs.side <> 'golden') AND (outputs.side <> 'pair' OR made.seq <> outputs.golden_seq)),
                 false
             )
-            AND count(*) FILTER (WHERE made.is_golden = (outputs.side <> 'golden'))
-            >= count(*) FILTER (WHERE made.is_golden = (outputs.side = 'golden')) AS is_found
+            AND count(*) FILTER (WHERE NOT made.is_golden)
+            >= count(*) FILTER (WHERE made.is_golden AND outputs.side = 'golden') AS is_found
         FROM outputs
         LEFT JOIN made
             ON made.step = outputs.step
