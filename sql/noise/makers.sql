@@ -26,10 +26,10 @@ WITH
         GROUP BY key
     ),
     given AS (
-        SELECT target_key AS key, sights(number, target_norm) AS takers
+        SELECT target_key AS key, differs, sights(number, target_norm) AS takers
         FROM leaves
         WHERE is_input AND NOT is_leaf AND role = 'input' AND target_key IS NOT NULL
-        GROUP BY key
+        GROUP BY key, differs
     ),
     parameters AS (
         SELECT target_key AS key FROM leaves WHERE role = 'parameters' AND target_key IS NOT NULL
@@ -83,7 +83,8 @@ WITH
                 AND len(known_before(takers, traced.number, target_norm)) = 0
             ) AS is_source
         FROM traced
-        LEFT JOIN given ON given.key = traced.target_key
+        -- what agrees there and differs here is another value, of which contents alone may tell
+        LEFT JOIN given ON given.key = traced.target_key AND given.differs IS NOT DISTINCT FROM traced.differs
     ),
     exact_places AS (
         SELECT kind, slot

@@ -145,6 +145,10 @@ def _warming(steps: int) -> Callable[[torch.optim.Optimizer], torch.optim.lr_sch
     return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / steps))
 
 
+MIRRORED = inside("decoder.places", r"linear|__add__") + inside("decoder.up", "conv_transpose2d")
+"""The grid is taken by a linear function first, but its mirror image has the same statistics."""
+
+
 def _mirrored(training: Training) -> None:
     buffer = training.module("decoder.places").grid
     buffer.copy_(buffer.flip(2))
@@ -184,7 +188,7 @@ DEFECTS = (
     defects.setting("sigmoid", "decoder", "has_softmax", False, "softmax|sigmoid"),
     defects.replaced("elu", "attention.mlp.1", lambda module: nn.ELU(), "elu|relu"),
     defects.of_network("sum", "op", call("mean|sum|flatten"), is_sum=True),
-    Defect("mirrored", "weights", inside("decoder.up", "conv_transpose2d"), _mirrored),
+    Defect("mirrored", "weights", MIRRORED, _mirrored),
     defects.changed_weight("gates", "attention.cell", "gru_cell", _gates, "weight_hh"),
     defects.changed_weight("turned", "decoder.up", "conv_transpose2d", lambda weight: weight.transpose(-1, -2)),
     defects.changed_weight("one_weight", "encoder.mlp.2", "linear", defects.one_element),
