@@ -301,8 +301,8 @@ def _find_suspects(batch: _Batch) -> None:
     _note(batch, "is_first_step", batch.rows(resources.sql("noise/first_step")))
     _create_noise(batch, noise.CERTAIN)
     _note(batch, "rounds", batch.rows(resources.sql("noise/rounds"), "NOT k.is_equal"))
-    _create_noise(batch, tuple(noise.GRADUAL), "k.rounds")
-    _create_noise(batch, noise.JUDGED)
+    _create_noise(batch, tuple(noise.BEYOND_ROUNDING), "k.rounds")
+    _create_noise(batch, ("suspects",))
     extents = batch.rows(resources.sql("noise/extent"), "NOT k.is_equal")
     for place, column in enumerate(("is_rounding", "noise_ends", "noise_error"), start=1):
         _note(batch, column, [(extent[0], extent[place]) for extent in extents])

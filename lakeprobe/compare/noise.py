@@ -25,20 +25,17 @@ TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
 CERTAIN = (
-    "errors", "floors", "largest_before", "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros",
-    "evidence",
+    "errors", "floors", "largest_before", "arguments", "missing", "wiring", "sources", "given_gradients", "made",
+    "zeros", "evidence",
 )  # fmt: skip
-"""The queries that find what rounding cannot produce, one for each kind of evidence."""
+"""The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""
 
-GRADUAL = {
+BEYOND_ROUNDING = {
     "added": "no_added", "shifts": "no_shifts", "near_shifts": "no_shifts", "passed_shifts": "no_shifts",
     "laws": "no_shifts", "gradients": "no_gradients",
 }  # fmt: skip
 """The queries that find errors larger than rounding, each with the empty table that replaces it where nothing rounds
 differently: there the bits tell what differs, and measuring errors takes a quarter of the noise analysis."""
-
-JUDGED = ("suspects",)
-"""The query that decides which ops stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,9 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     _run(connection, CERTAIN)
     (rounds,) = connection.execute(parsed(connection, resources.sql("noise/rounds"))).fetchall()[0]
-    for name, empty in GRADUAL.items():
+    for name, empty in BEYOND_ROUNDING.items():
         _create(connection, name, name if rounds else empty)
-    _run(connection, JUDGED)
+    _create(connection, "suspects", "suspects")
     is_rounding, ends, error = connection.execute(parsed(connection, resources.sql("noise/extent"))).fetchall()[0]
     set_variable(connection, "noise_ends", ends)
     set_variable(connection, "noise_error", error)
