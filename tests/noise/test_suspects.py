@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from sampling import seeds
 from typer.testing import CliRunner
 
 import lakeprobe
+from lakeprobe import resources
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
+from lakeprobe.compare import noise
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import ComparisonResult, Lake
 
@@ -96,11 +99,25 @@ def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> 
     network.seed = seed
     result = compared(lake, network)
     assert named(result) == (op, op, op)
-    if seed is None:  # nothing rounds differently: the bits tell, and no error is measured
-        assert not lake.sql("FROM suspects WHERE evidence IN ('added', 'shift')").fetchall()
-        return
-    found = lake.sql("SELECT evidence, nth FROM suspects WHERE op = $op ORDER BY nth", {"op": op}).fetchall()
-    assert found[0] == (evidence, 1)
+    if seed is not None:
+        found = lake.sql("SELECT evidence, nth FROM suspects WHERE op = $op ORDER BY nth", {"op": op}).fetchall()
+        assert found[0] == (evidence, 1)
+
+
+@pytest.mark.parametrize(("seed", "are_measured"), [(None, False), (5, True)])
+def test_errors_are_measured_only_where_ops_round_differently(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int | None, are_measured: bool
+) -> None:
+    read: set[str] = set()
+
+    def noted(name: str) -> str:
+        read.add(name)
+        return resources.sql(name)
+
+    monkeypatch.setattr(noise, "resources", SimpleNamespace(sql=noted))
+    compared(lake, Network(eps={3: 1e-3}, seed=seed))
+    assert {f"noise/{name}" in read for name in noise.BEYOND_ROUNDING} == {are_measured}
+    assert {f"noise/{name}" in read for name in noise.BEYOND_ROUNDING.values()} == {not are_measured}
 
 
 @pytest.mark.parametrize("seed", seeds(5, 6))
