@@ -7,9 +7,6 @@ correlate, borders of a moved image, a mask of what is hidden, weights of losses
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -26,6 +23,8 @@ BATCH, HEIGHT, WIDTH, CHANNELS, GROUPS, SHIFTS = 2, 12, 20, 16, 4, 6
 class Features(nn.Module):
     """Convolutions with a pyramid of pools, the same for both images."""
 
+    mode, is_near_first = "bilinear", True
+
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, CHANNELS, 3, padding=1)
@@ -38,8 +37,8 @@ class Features(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         near = functional.leaky_relu(self.norm(self.first(image)), 0.1)
         near = near + functional.leaky_relu(self.second(near), 0.1)
-        far = functional.interpolate(self.wide(self.pool(near)), size=near.shape[-2:], mode="bilinear")
-        return self.last(torch.cat([near, far], 1))
+        far = functional.interpolate(self.wide(self.pool(near)), size=near.shape[-2:], mode=self.mode)
+        return self.last(torch.cat([near, far] if self.is_near_first else [far, near], 1))
 
 
 class Volume(nn.Module):
@@ -151,24 +150,12 @@ def _undilated(training: Training) -> None:
     training.module("features.second").dilation = training.module("features.second").padding = (1, 1)
 
 
-def _nearest(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    def nearest(image: torch.Tensor) -> torch.Tensor:
-        near = functional.leaky_relu(module.norm(module.first(image)), 0.1)
-        near = near + functional.leaky_relu(module.second(near), 0.1)
-        far = functional.interpolate(module.wide(module.pool(near)), size=near.shape[-2:], mode="nearest")
-        return module.last(torch.cat([near, far], 1))
-
-    return nearest
+def _nearest(training: Training) -> None:
+    training.module("features").mode = "nearest"
 
 
-def _other_order(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    def other(image: torch.Tensor) -> torch.Tensor:
-        near = functional.leaky_relu(module.norm(module.first(image)), 0.1)
-        near = near + functional.leaky_relu(module.second(near), 0.1)
-        far = functional.interpolate(module.wide(module.pool(near)), size=near.shape[-2:], mode="bilinear")
-        return module.last(torch.cat([far, near], 1))
-
-    return other
+def _other_order(training: Training) -> None:
+    training.module("features").is_near_first = False
 
 
 DEFECTS = (
@@ -187,8 +174,8 @@ DEFECTS = (
     Defect("dilation", "argument", inside("features.second", "conv2d"), _undilated),
     defects.replaced("elu", "after.1", lambda old: nn.ELU()),
     defects.replaced("tanh", "refine.1", lambda old: nn.Tanh()),
-    defects.changed_forward("nearest", "argument", "features", _nearest, within("features", "interpolate")),
-    defects.changed_forward("order", "wiring", "features", _other_order, within("features", "cat|conv2d")),
+    Defect("nearest", "argument", within("features", "interpolate"), _nearest),
+    Defect("order", "wiring", within("features", "cat|conv2d"), _other_order),
     defects.lower_precision("low", "after.0", "conv3d"),
     defects.changed_weight("turned", "before", "conv3d", defects.flipped),
     defects.changed_weight("transposed", "features.second", "conv2d", defects.transposed),
@@ -209,7 +196,7 @@ DEFECTS = (
     defects.faulty_kernel("softmax", call("softmax"), ATEN._softmax, 0, scaled(1.002)),
     defects.faulty_kernel("sample", call("grid_sample"), ATEN.grid_sampler_2d, 0, one_element_wrong),
     defects.faulty_kernel(
-        "backwards", (*within("norm", "group_norm", "backward"),), ATEN.native_group_norm_backward, 0, scaled(1.003)
+        "backwards", within("norm", "group_norm", "backward"), ATEN.native_group_norm_backward, 0, scaled(1.003)
     ),
 )  # fmt: skip
 
