@@ -1,13 +1,14 @@
 """A capture of MindSpore against msprobe 26.2.0: its real dumps (LAKEPROBE_DUMPS), and its dumps of the same training.
 
 Names, order, bodies, parents and contents must be equal, numbers bit by bit. What msprobe gets wrong is named below.
+On a processor whose kernels round unlike those of the machine that dumped, numbers of the real dumps must be close.
 """
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msprobe_runs
 import numpy as np
@@ -71,24 +72,25 @@ with_msprobe = pytest.mark.skipif(importlib.util.find_spec("msprobe") is None, r
 
 @needs_dumps
 @pytest.mark.parametrize(("flavour", "level", "task"), REAL)
-def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any) -> None:
+def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any, rounds_as_dumped: bool) -> None:
     memory = Memory()
     folder = CROSS / f"{flavour}_{level}_{'stat' if task == 'statistics' else task}" / "golden"
     watched, losses = language_model(
         flavour, lambda model: frameworks.capture(model, Settings(level=level, task=task), memory)
     )
-    assert losses == json.loads((folder / "run.json").read_text())["losses"]
+    expected = json.loads((folder / "run.json").read_text())["losses"]
+    assert losses == expected if rounds_as_dumped else losses == pytest.approx(expected, rel=1e-6)
     assert watched.recorder.failures == []
     compared = 0
     for step in memory.steps:
         for dump in folder.glob(f"step{step.number}/*"):
-            assert_equal(step, dump)
+            assert_equal(step, dump, tolerance=0.0 if rounds_as_dumped else 1e-5)
             compared += 1
     assert compared == (2 if task == "statistics" else 1)  # of the dumps of tensors, only the first step is there
 
 
 @needs_dumps
-def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Path) -> None:
+def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Path, rounds_as_dumped: bool) -> None:
     lake = tmp_path / "lake"
     language_model("ms", lambda model: Collector(model, Settings(level="mix"), run="ours", lake=lake))
     report = compare("ours", CROSS / "ms_mix_stat" / "golden", lake=lake, name="same")
@@ -96,11 +98,29 @@ def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Pat
     with Lake(lake) as opened:
         assert opened.sql("SELECT DISTINCT framework FROM dumps").fetchall() == [("mindspore",)]
         found = opened.sql("SELECT outcome, difference, verdict, count(*) FROM results GROUP BY ALL").fetchall()
-    assert found == [("compared", "equal", "pass", 2103)]
+    if rounds_as_dumped:
+        assert found == [("compared", "equal", "pass", 2103)]
+    assert {outcome for outcome, *_ in found} == {"compared"}
+    assert sum(count for *_, count in found) == 2103
 
 
-def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list[float]]:
-    """Two steps of the training of SCRIPTS/ms_lm_dump.py. Gives what watched, and the losses."""
+@pytest.fixture(scope="module")
+def rounds_as_dumped() -> bool:
+    """Whether kernels of this processor give what they gave where the real dumps were made, bit by bit.
+
+    A gradient of the first layer tells, of a training that nothing watches: all kernels of the model lead to it.
+    """
+    model = language_model_of("ms")
+    gradients = gradients_of(model)(*next(batches()))[1]
+    names = [parameter.name for parameter in model.trainable_params()]
+    (dumped,) = (CROSS / "ms_L0_tensor" / "golden").glob("step0/*/dump_tensor_data/*tok_emb*.parameters_grad.*.npy")
+    here = gradients[names.index("tok_emb.embedding_table")].asnumpy()
+    np.testing.assert_allclose(here, np.load(dumped), rtol=1e-4, atol=1e-6)
+    return bool(here.tobytes() == np.load(dumped).tobytes())
+
+
+def language_model_of(flavour: str) -> Any:
+    """The model of SCRIPTS/ms_lm_dump.py."""
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     spec = importlib.util.spec_from_file_location("lm_model_ms", SCRIPTS / "lm_model_ms.py")
     assert spec is not None
@@ -108,21 +128,36 @@ def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     kind = "mint" if flavour == "msmint" else "nn"
-    model = module.load_torch_npz(module.TinyLM(128, 16, 4, 32, 2, 8, kind, "none", 1, ""), CROSS / "weights.npz")
-    parameters = list(model.trainable_params())
-    optimizer = nn.SGD(parameters, learning_rate=1e-2, momentum=0.9)
+    return module.load_torch_npz(module.TinyLM(128, 16, 4, 32, 2, 8, kind, "none", 1, ""), CROSS / "weights.npz")
+
+
+def gradients_of(model: Any) -> Callable[[Any, Any], Any]:
+    """What gives the model's loss, and the gradients of its parameters."""
 
     def forward(tokens: Any, labels: Any) -> Any:
         logits = model(tokens)
         return ops.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
-    gradients_of = mindspore.value_and_grad(forward, None, parameters)
+    return cast(Callable[[Any, Any], Any], mindspore.value_and_grad(forward, None, list(model.trainable_params())))
+
+
+def batches() -> Iterator[tuple[Any, Any]]:
+    """Tokens and labels of two steps."""
+    for tokens in np.load(CROSS / "weights.npz.ids.npz")["ids"][:2].astype(np.int32):
+        yield Tensor(tokens[:, :-1]), Tensor(tokens[:, 1:])
+
+
+def language_model(flavour: str, watch: Callable[[Any], Any]) -> tuple[Any, list[float]]:
+    """Two steps of the training of SCRIPTS/ms_lm_dump.py. Gives what watched, and the losses."""
+    model = language_model_of(flavour)
+    optimizer = nn.SGD(list(model.trainable_params()), learning_rate=1e-2, momentum=0.9)
+    gradients = gradients_of(model)
     watched = watch(model)
     losses = []
-    for tokens in np.load(CROSS / "weights.npz.ids.npz")["ids"][:2].astype(np.int32):
+    for tokens, labels in batches():
         watched.start(model)
-        loss, gradients = gradients_of(Tensor(tokens[:, :-1]), Tensor(tokens[:, 1:]))
-        optimizer(gradients)
+        loss, of_parameters = gradients(tokens, labels)
+        optimizer(of_parameters)
         watched.stop()
         watched.step()
         losses.append(float(loss.asnumpy()))
@@ -164,10 +199,10 @@ def test_equal(run: tuple[str, ...], dumps: dict[tuple[str, ...], Path]) -> None
         assert_equal(step, folder, chosen.get("scope", [""])[-1])
 
 
-def assert_equal(ours: Step, folder: Path, end_of_range: str = "") -> None:
+def assert_equal(ours: Step, folder: Path, end_of_range: str = "", *, tolerance: float = 0.0) -> None:
     """A step is what msprobe's folder of it has, and the attributes of primitives, which msprobe does not record.
 
-    msprobe leaves out the results of the op that ends a range.
+    msprobe leaves out the results of the op that ends a range. tolerance is what numbers may differ by.
     """
     files = ("dump.json", "construct.json", "stack.json")
     dump, construct, grouped = (
@@ -184,7 +219,7 @@ def assert_equal(ours: Step, folder: Path, end_of_range: str = "") -> None:
                 assert set(theirs) == {"input_args", "input_kwargs"}
             known = theirs if name == end_of_range else body.keys() - {"attributes"}
             seen = {key: body[key] for key in body if key in known}
-            assert plain(seen) == plain(theirs), name
+            assert_same(seen, theirs, name, tolerance)
     for name, parent in ours.parents.items():
         if "parameters_grad" not in name:
             assert construct.get(name) == parent, name
@@ -194,7 +229,28 @@ def assert_equal(ours: Step, folder: Path, end_of_range: str = "") -> None:
     for leaf in tensors(list(ours.bodies.values())):
         theirs = np.load(folder / "dump_tensor_data" / leaf["data_name"])
         assert (theirs.dtype, theirs.shape) == (leaf["tensor"].dtype, leaf["tensor"].shape)
-        assert theirs.tobytes() == leaf["tensor"].tobytes(), leaf["data_name"]
+        if not tolerance:
+            assert theirs.tobytes() == leaf["tensor"].tobytes(), leaf["data_name"]
+        np.testing.assert_allclose(leaf["tensor"], theirs, tolerance, tolerance, err_msg=leaf["data_name"])
+
+
+def assert_same(ours: Any, theirs: Any, name: str, tolerance: float) -> None:
+    """Two bodies are the same: bit by bit, or, with a tolerance, but for their floats."""
+    if not tolerance:
+        assert plain(ours) == plain(theirs), name
+    elif isinstance(theirs, dict):
+        ours = {key: ours[key] for key in ours if key not in ("tensor", "wide")}
+        assert list(ours) == list(theirs), name
+        for key in theirs.keys() - {"md5"}:
+            assert_same(ours[key], theirs[key], f"{name}.{key}", tolerance)
+    elif isinstance(theirs, list):
+        assert len(ours) == len(theirs), name
+        for mine, other in zip(ours, theirs, strict=True):
+            assert_same(mine, other, name, tolerance)
+    elif isinstance(theirs, float):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
+    else:
+        assert plain(ours) == plain(theirs), name
 
 
 def _last_call(stack: Any) -> list[str]:
