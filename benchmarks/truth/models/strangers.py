@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -102,10 +102,9 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
         yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
         yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
     yield defects.loop("clip", defects.CLIPPING, clip=0.9)
-    kernels = [path for path, module in modules.items() if _kernel_of(module) is not None]
-    path = chance.choice(kernels)
-    op = {"Linear": "linear", "LayerNorm": "layer_norm"}.get(type(modules[path]).__name__, r"conv\dd")
-    yield defects.changed_forward("kernel", "kernel", path, _off, inside(path, op))
+    kernels = [(path, kernel.api) for path, module in modules.items() if (kernel := _kernel_of(module))]
+    path, api = chance.choice(kernels)
+    yield defects.changed_forward("kernel", "kernel", path, _off, inside(path, api))
 
 
 def _initial(build: Build) -> Training:
@@ -171,20 +170,30 @@ def _scaled_output(module: nn.Module, forward: Callable[..., Any]) -> Callable[.
     return lambda *inputs, **others: forward(*inputs, **others) * 1.01
 
 
-def _kernel_of(module: nn.Module) -> Any:
+class _Kernel(NamedTuple):
+    """A kernel of torch, and the API that calls it, as a pattern."""
+
+    operator: Any
+    api: str
+
+
+def _kernel_of(module: nn.Module) -> _Kernel | None:
     """The kernel that does most of a module's work."""
     if isinstance(module, nn.Linear):
-        return ATEN.mm if module.bias is None else ATEN.addmm
+        return _Kernel(ATEN.mm if module.bias is None else ATEN.addmm, "linear")
     if isinstance(module, nn.LayerNorm):
-        return ATEN.native_layer_norm
-    return ATEN.convolution if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else None
+        return _Kernel(ATEN.native_layer_norm, "layer_norm")
+    return _Kernel(ATEN.convolution, r"conv\dd") if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else None
 
 
 def _off(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
     """The module's kernel gives two thousandths more, forwards."""
 
+    kernel = _kernel_of(module)
+    assert kernel is not None
+
     def off(*inputs: Any, **others: Any) -> Any:
-        with FaultyKernel(_kernel_of(module), 0, scaled(1.002)):
+        with FaultyKernel(kernel.operator, 0, scaled(1.002)):
             return forward(*inputs, **others)
 
     return off
