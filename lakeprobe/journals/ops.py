@@ -91,6 +91,12 @@ class _Varying(NamedTuple):
         array = b"\xdd" + len(parts).to_bytes(4, "big")
         return text, msgspec.msgpack.decode(array + b"".join(parts))
 
+    def places(self, text: bytes) -> list[int]:
+        """Return where the numbers begin in the text."""
+        groups = range(1, self.size + 1)
+        found = re.finditer(self.form % ((_NUMBER,) * self.size), text, flags=re.DOTALL)
+        return [one.start(group) for one in found for group in groups]
+
     def fill(self, text: bytes) -> tuple[bytes, dict[Any, int]]:
         """Return the text with placeholders in place of the marks, and the number of each by what its column has."""
         first, *others = text.split(self.mark)
@@ -119,6 +125,11 @@ def split(text: bytes) -> tuple[bytes, dict[str, list[Any]]]:
     for column, varying in _VARYING.items():
         text, numbers[column] = varying.split(text)
     return text, numbers
+
+
+def places(text: bytes) -> dict[str, list[int]]:
+    """Return where the numbers of ops of journals begin, by what they are of."""
+    return {column: varying.places(text) for column, varying in _VARYING.items()}
 
 
 def varying_of(numbers: dict[str, list[Any]]) -> Varying | None:

@@ -32,7 +32,7 @@ from lakeprobe.errors import DumpError, LakeError, LakeprobeError
 from lakeprobe.journals import journal
 from lakeprobe.journals.journal import Head
 from lakeprobe.journals.ops import FinalOps, Op, Skeletons, add
-from lakeprobe.journals.repeats import Repeats, UnitTables, read_step
+from lakeprobe.journals.repeats import Repeats, UnitTables
 from lakeprobe.lake import compaction, layout, log, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -265,7 +265,7 @@ def _read_alike(
 
 def _tables_like(path: Path, head: Head, skeletons: Skeletons, known: Repeats) -> tuple[dict[str, Any], UnitTables]:
     """Return what `_tables_of` does, without reading ops if the step repeats an earlier one."""
-    step = read_step(path, head)
+    step = known.read(path, head)
     found = known.of(step)
     if found is None:
         row, tables = _tables_of(path, head, skeletons)

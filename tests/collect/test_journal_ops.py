@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from replay import DEMO, add_all, ops_of
 
 import lakeprobe
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import UnitSink
-from lakeprobe.journals import journal, recovery
-from lakeprobe.journals.ops import Skeletons
-from lakeprobe.journals.repeats import Repeats, UnitTables
+from lakeprobe.journals import journal, recovery, repeats
+from lakeprobe.journals.ops import Skeletons, split
+from lakeprobe.journals.repeats import _MOST_MISSES, Repeats, UnitTables, _Places
 
 NUMBERS = (0.5, -2.0, 3, None, True, math.nan, -math.inf, 2**53, -(2**40), 200, 70000, -3, 1e-320)
 
@@ -170,6 +173,72 @@ def test_steps_that_differ_in_more_are_read_by_ops(tmp_path: Path, body: Any, ex
     assert (
         repeated(written(tmp_path, 4, lambda step: {"input_args": [tensor(0) | {"Min": 0.5 * step}]}, body)) == expected
     )
+
+
+def splits(folders: list[Path]) -> int:
+    """How many journals are split to find their numbers. All rows are as when each is read by itself."""
+    with patch.object(repeats, "split", wraps=split) as splitting:
+        repeated(folders)
+    return splitting.call_count
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (lambda step: 1.5**step, 1),
+        (lambda step: math.nan if step % 2 else -0.0, 1),
+        (lambda step: 128 + step, 1),
+        (lambda step: 7 * step, 1),
+        (lambda step: -200 - step, 1),
+        (lambda step: -(2**40) - step, 1),
+        (lambda step: 120 + 4 * step, 2),
+        (lambda step: step % 2 * 1000, 9),
+        (lambda step: step / 2 if step < 2 else step, 2),
+    ],
+)
+def test_numbers_of_the_same_type_are_read_by_their_places(tmp_path: Path, number: Any, expected: int) -> None:
+    folders = written(
+        tmp_path,
+        9,
+        lambda step: {"input_args": [scalar("Max"), scalar(number(step))]},
+        lambda step: {"output": [tensor(0, wide=(None, number(step), 0, 200 + step, 300, None))]},
+    )
+    assert splits(folders) == expected
+
+
+def test_places_are_given_up_where_they_change_all_the_time(tmp_path: Path) -> None:
+    folders = written(tmp_path, 9, lambda step: {"output": [scalar(1000 * (step % 2))]})
+    with patch.object(repeats, "_Places", wraps=_Places) as made:
+        repeated(folders)
+    assert made.call_count == _MOST_MISSES
+
+
+ANY_NUMBER = st.one_of(
+    st.floats(), st.integers(-(2**63), 2**64 - 1), st.integers(-130, 260), st.booleans(), st.none(), st.just(127)
+)
+
+
+@given(st.lists(st.tuples(ANY_NUMBER, ANY_NUMBER), min_size=1, max_size=12))
+def test_places_give_the_numbers_of_a_split_or_nothing(numbers: list[tuple[Any, Any]]) -> None:
+    first, second = (
+        b"\xc1".join(
+            [
+                msgspec.msgpack.encode({"value": one[side], "Max": one[side]} | tensor(0, wide=(one[side],) * 6))
+                for one in numbers
+            ]
+        )
+        for side in (0, 1)
+    )
+    found = _Places(first, *split(first)).read(second)
+    assert found is None or repr(found) == repr(split(second))
+    is_alike = all(len({*map(_width, pair)}) == 1 for pair in numbers)
+    assert (found is not None) is is_alike
+
+
+def _width(number: Any) -> Any:
+    """What msgpack says of a number besides its own bytes. What has none of its own is told from all others."""
+    encoded = msgspec.msgpack.encode(number)
+    return "small" if encoded[0] < 0x80 else encoded[0]
 
 
 def test_steps_whose_ops_came_again_are_read_by_ops(tmp_path: Path) -> None:
