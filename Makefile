@@ -16,7 +16,7 @@ NATIVE := hatch_build.py $(wildcard native/*.c native/*.inc)
 SECONDS := 600
 # Tests start hundreds of processes. Where bytecode is forbidden, each of them would compile every module that it imports.
 export PYTHONDONTWRITEBYTECODE :=
-FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tests/readers/test_columns.py \
+FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tests/test_columns.py \
   tests/readers/test_leaves.py tests/readers/test_members.py tests/readers/test_names.py tests/readers/test_kernel.py \
   tests/compare/test_difference.py tests/compare/test_plan.py tests/mapping/test_strict_yaml.py
 

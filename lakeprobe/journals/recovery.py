@@ -1,8 +1,9 @@
 """Makes units of journals. A journal whose process was killed gives a unit of the ops that it holds.
 
-The collecting process only appends to a journal. The expensive work (rows, Parquet) happens here, in a separate
-process: `python -m lakeprobe.journals.recovery LAKE`. If that one is killed too, the next command that opens the lake
-does the work. Nothing here imports a framework.
+The collecting process only appends to a journal. The expensive work (rows, Parquet) happens here: in a separate process
+while a training goes on, `python -m lakeprobe.journals.recovery LAKE`, or in the collecting process when a short one
+ends (`build_all`). If they are killed, the next command that opens the lake does the work. Nothing here imports a
+framework.
 """
 
 from __future__ import annotations
@@ -461,20 +462,31 @@ def _fingerprint_of(lake: Path, key: UnitKey) -> str | None:
 def main() -> int:
     """Build the journals whose folders stdin names, one per line, and at the end also all journals that nobody holds.
 
-    The first unit is made when its step has ended, later ones within half a minute and many at a time, because most
-    of what a small unit costs is its files. A command that opens the lake does not wait for that (`settle`).
-    Many small units of a run are put together at the end (`lakeprobe.lake.compaction`).
+    The first units are made when their steps have ended, later ones within half a minute and many at a time, because
+    most of what a small unit costs is its files. A command that opens the lake does not wait for that (`settle`).
 
-    stdin ends when the collecting process ends, for whatever reason. Errors go to stderr, one line each.
+    stdin ends when the collecting process ends, for whatever reason.
     """
     lake = Path(sys.argv[1])
     own_process.prepare()
     os.nice(10)  # the training has priority
     gc.disable()  # there are many objects and no cycles
+    code = build_all(lake, _due(_lines()))
+    for failed in recover(lake)[1]:
+        code = diagnostics.fail(failed)
+    return code
+
+
+def build_all(lake: Path, due: Iterable[Sequence[Path]]) -> int:
+    """Make units of the journals in folders as they come, those that come at a time together. Returns an exit code.
+
+    Waits for journals that a process holds. Many small units of a run are put together at the end
+    (`lakeprobe.lake.compaction`). Errors go to stderr, one line each, and no unit keeps others away.
+    """
     code = 0
     built: Counter[tuple[str, int]] = Counter()
     known = Repeats()
-    for folders in _portions(_due(_lines())):
+    for folders in _portions(due):
         with suppress(LakeprobeError):  # building them one by one tells of it
             made = build_together(lake, folders, wait=True, known=known)
             built.update((unit.key.run, unit.key.rank) for unit in made)
@@ -484,8 +496,6 @@ def main() -> int:
                     built[unit.key.run, unit.key.rank] += 1
             except LakeprobeError as error:
                 code = diagnostics.fail(error)
-    for failed in recover(lake)[1]:
-        code = diagnostics.fail(failed)
     for (run, rank), units in built.items():
         if units >= compaction.MANY_UNITS:
             with suppress(LakeprobeError, OSError):  # it only makes reading faster, and the lake is as it was
@@ -493,7 +503,7 @@ def main() -> int:
     return code
 
 
-def _portions(due: Iterable[list[Path]]) -> Iterator[list[Path]]:
+def _portions(due: Iterable[Sequence[Path]]) -> Iterator[list[Path]]:
     """Yield the same folders in the same order, as many together as fit into memory."""
     for folders in due:
         portion: list[Path] = []

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe.columns import column_of, fixed
 from lakeprobe.errors import LakeError
 from lakeprobe.lake.layout import UnitKey, UnitPlace
 from lakeprobe.schema import arrow_schema, table
@@ -91,14 +92,16 @@ def as_rows(name: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     """Return `rows` as a batch of the table `name`."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(name))
+    schema = arrow_schema(name)
+    return pa.record_batch([column_of([row.get(of.name) for row in rows], of.type) for of in schema], schema=schema)
 
 
 def _placed(batch: pa.RecordBatch, unit: UnitKey) -> pa.RecordBatch:
     """Return the rows of a unit with the columns that say so."""
+    import numpy as np
     import pyarrow as pa
 
-    places = [pa.repeat(pa.scalar(getattr(unit, name), pa.int32()), batch.num_rows) for name in PLACES]
+    places = [fixed(np.full(batch.num_rows, getattr(unit, name), np.int32), pa.int32()) for name in PLACES]
     return pa.record_batch([*places, *batch.columns], names=[*PLACES, *batch.schema.names])
 
 

@@ -17,8 +17,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import DEEPEST_VALUE, MOST_LEAVES, MOST_PLACES
+from lakeprobe.columns import Codes, column_of, fixed, lists, numbers, placed, refilled, sparse, texts
 from lakeprobe.errors import DumpError
-from lakeprobe.readers.columns import Codes, fixed, lists, numbers, placed, refilled, sparse, texts
 from lakeprobe.readers.source import ContentOf
 from lakeprobe.schema import arrow_schema
 
@@ -351,7 +351,7 @@ class Leaves:
             "seq": fixed(np.repeat(np.array(self._seqs), self._rows), pa.int32()),
             "part": texts([self._part], np.zeros(length, dtype=np.int32)),
             "op": texts(self._ops, ops),
-            "name": pa.array(self._names(ops), type=pa.string()),
+            "name": column_of(self._names(ops), pa.string()),
             "repeat": numbers([place.repeat for place in self._places], places, schema.field("repeat").type),
             "path": texts([f"[{place.path[1:]}]" for place in self._places], places),
             "shape": lists(self._shapes, np.array(self._shape_codes), schema.field("shape").type),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeprobe.bounds import LONGEST_OP
+from lakeprobe.columns import column_of
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.leaves import BARE, SECTIONS, Alike, Leaves, VariedRows, Varying
 from lakeprobe.readers.linked import LinkedOps, Links
@@ -198,7 +199,7 @@ class Tables:
 
         schema = arrow_schema(table)
         with unicode(self._path):
-            arrays = [pa.array(column, type=part.type) for part, column in zip(schema, columns, strict=True)]
+            arrays = [column_of(values, part.type) for part, values in zip(schema, columns, strict=True)]
         return pa.record_batch(arrays, schema=schema)
 
 

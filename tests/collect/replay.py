@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing import unit_sink
 from lakeprobe.collect.writing.unit_sink import UnitSink
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
@@ -45,6 +46,7 @@ def add_all(sink: UnitSink, ops: list[tuple[str, dict[str, Any]]]) -> None:
 
 def main() -> None:
     lake, run, rank, count = sys.argv[1:]
+    unit_sink._MOST_UNBUILT = 0  # a process beside builds
     sink = UnitSink(Path(lake), run, Settings(level="mix"))
     sink.begin(0, int(rank))
     ops = ops_of(DEMO)

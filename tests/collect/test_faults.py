@@ -69,20 +69,26 @@ OUTCOMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", OUTCOMES)
+@pytest.mark.parametrize(
+    ("fault", "builder"),
+    [
+        *((fault, "beside") for fault in OUTCOMES),
+        *((fault, "none") for fault in OUTCOMES if fault != "kill_builder"),
+    ],
+)
 def test_the_training_does_not_notice_and_the_lake_tells(
-    fault: str, tmp_path: Path, unwatched: list[str], forks: Forks
+    fault: str, builder: str, tmp_path: Path, unwatched: list[str], forks: Forks
 ) -> None:
     lake = tmp_path / "lake"
     expected = OUTCOMES[fault]
-    done = forks.run(tmp_path, faults.__file__, fault, str(lake))
+    done = forks.run(tmp_path, faults.__file__, fault, str(lake), builder)
     assert done.code == expected.code, done.said
     assert done.lines == unwatched[: expected.lines]
     assert re.fullmatch(expected.said, done.said), done.said
     if not expected.units:
         assert not lake.exists()
         return
-    for step in expected.units:
+    for step in expected.units if builder == "beside" else ():
         wait_for_unit(lake, faults.RUN, 0, step)  # the process beside outlives one that is killed
     with lakeprobe.open(lake, create=True) as opened:
         assert dict(opened.sql("SELECT step, complete FROM dumps ORDER BY step").fetchall()) == expected.units

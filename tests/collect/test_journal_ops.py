@@ -38,7 +38,6 @@ def scalar(value: Any) -> dict[str, Any]:
 def written(lake: Path, steps: int, *bodies: Any, op: str = "Torch.add.{}.forward") -> list[Path]:
     """The journals of steps. A body is a function of the step."""
     sink = UnitSink(lake, "run", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     folders = []
     for step in range(steps):
         sink.begin(step, 0)
@@ -243,7 +242,6 @@ def _width(number: Any) -> Any:
 
 def test_steps_whose_ops_came_again_are_read_by_ops(tmp_path: Path) -> None:
     sink = UnitSink(tmp_path, "run", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     folders = []
     for step in range(3):
         sink.begin(step, 0)
@@ -263,7 +261,6 @@ def test_a_saved_value_has_its_rows(tmp_path: Path) -> None:
 
 def test_a_recorded_step_has_its_rows(tmp_path: Path) -> None:
     sink = UnitSink(tmp_path, "run", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     folders = []
     for step in range(2):
         sink.begin(step, 0)

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import jobs
 import pytest
-from test_unit_sink import notes, rows, wait_for_unit
+from test_unit_sink import notes, rows
 
 import lakeprobe
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH
+from lakeprobe.journals import recovery
 
 torch = pytest.importorskip("torch")
 
@@ -79,7 +80,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = tmp_path_factory.mktemp("job") / "lake"
     assert ended(lake, "golden", "golden") == [0] * RANKS
     assert ended(lake, "cut", "killed") == [0, 0, -signal.SIGKILL, 0]
-    wait_for_unit(lake, "cut", KILLED, step=1)
+    recovery.recover(lake)
     return lake
 
 
@@ -132,7 +133,7 @@ def test_ls_and_check_have_nothing_against_the_lake(lake: Path) -> None:
 def test_ranks_that_wait_for_the_killed_one_fail_and_leave_what_they_had(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert ended(lake, "npu", "awaited") == [1, 1, -signal.SIGKILL, 1]
-    wait_for_unit(lake, "npu", KILLED, step=1)
+    recovery.recover(lake)
     with lakeprobe.open(lake, create=True) as opened:
         complete = opened.sql("SELECT rank FROM dumps WHERE step = 0 AND complete ORDER BY rank").fetchall()
         cut_off = opened.sql("SELECT rank FROM dumps WHERE step = 1 AND NOT complete ORDER BY rank").fetchall()

@@ -8,7 +8,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -161,8 +160,6 @@ def test_a_lake_that_is_removed_between_steps_is_not_made_again(
         torch.relu(torch.ones(2))
         collector.stop()
         collector.step()
-        while list(lake.glob(".collecting/*")):  # the process beside is at work
-            time.sleep(0.05)
         shutil.rmtree(lake, ignore_errors=True)
     collector.close()
     said = capfd.readouterr().err

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import ml_dtypes
@@ -25,6 +26,7 @@ from sampling import examples
 
 import lakeprobe
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing import unit_sink
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.journals import journal, recovery
@@ -125,7 +127,10 @@ def test_a_unit_says_what_it_is(lake: Path) -> None:
     assert json.loads(row["head"])["settings"]["list"] == ["linear"]
 
 
-def test_a_step_is_in_the_lake_when_it_is_over_not_when_all_are(lake: Path, sink: UnitSink) -> None:
+def test_a_step_of_a_long_run_is_in_the_lake_when_it_is_over_not_when_all_are(
+    lake: Path, sink: UnitSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_sink, "_MOST_UNBUILT", 0)
     sink.begin(0, 0)
     add_all(sink, ops_of(DEMO))
     sink.end()
@@ -421,7 +426,10 @@ def test_of_four_ranks_one_is_killed_and_loses_less_than_two_batches(lake: Path)
     assert violations(lake) == []
 
 
-def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Path) -> None:
+def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_sink, "_MOST_UNBUILT", 0)
     key = UnitKey("npu", 0, 0)
     sink = UnitSink(lake, "npu", Settings())
     sink.begin(0, 0)
@@ -446,12 +454,11 @@ def test_what_a_killed_process_and_its_builder_leave_is_recovered_later(lake: Pa
 def abandoned(lake: Path, ops: int) -> Path:
     """The folder of a journal whose processes are gone."""
     sink = UnitSink(lake, "npu", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     sink.begin(0, 0)
     for number in range(ops):
         add(sink, f"Torch.add.{number}.forward", {"output": [leaf(np.full(3, number), f"{number}.pt")]})
         sink.pause()
-    sink.close()
+    sink.give_up()
     return journal.folder_of(lake, UnitKey("npu", 0, 0))
 
 
@@ -578,7 +585,6 @@ def test_many_small_steps_share_files_once_collecting_has_ended(tmp_path: Path, 
 def journaled(lake: Path, steps: range, body: Any = None) -> list[Path]:
     """Journals of complete steps, of which no unit has been made."""
     sink = UnitSink(lake, "many", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     for step in steps:
         sink.begin(step, 0)
         add(sink, "Torch.add.0.forward", {"input_args": [{"type": "int", "value": step}]})
@@ -627,7 +633,6 @@ def test_a_few_steps_that_wait_come_in_one_publication(lake: Path) -> None:
 def test_steps_that_a_killed_builder_left_come_together_by_rank_and_one_that_is_held_stays(lake: Path) -> None:
     folders = journaled(lake, range(4))
     other = UnitSink(lake, "many", Settings())
-    other._start_builder = lambda: None  # type: ignore[method-assign]
     for step in range(2):
         other.begin(step, 1)
         add(other, "Torch.add.0.forward", {"output": []})
@@ -650,7 +655,6 @@ def test_steps_that_are_not_alike_are_made_one_by_one(lake: Path, odd: str, toge
     body = leaf(np.ones(3, np.float32), "a.pt") if odd == "contents" else None
     folders = journaled(lake, range(3), body)
     sink = UnitSink(lake, "many", Settings())
-    sink._start_builder = lambda: None  # type: ignore[method-assign]
     if odd == "known":
         recovery.build(lake, folders[0])
         journaled(lake / "other", range(1))
@@ -705,3 +709,118 @@ def test_the_first_step_is_due_at_once_and_the_rest_together(monkeypatch: pytest
     assert [[path.name for path in next(due)] for _ in "ab"] == [["a"], ["b"]]  # b may be running: it is waited for
     lines.put("")
     assert list(due) == []
+
+
+def collect_steps(sink: UnitSink, steps: range) -> None:
+    for step in steps:
+        sink.begin(step, 0)
+        add(sink, "Torch.add.0.forward", {"input_args": [{"type": "int", "value": step}]})
+        sink.end()
+
+
+def test_a_short_run_is_built_when_it_ends_without_a_process_of_its_own(lake: Path) -> None:
+    with patch.object(subprocess, "Popen", side_effect=AssertionError("a process was started")):
+        sink = UnitSink(lake, "many", Settings())
+        collect_steps(sink, range(3))
+        assert layout.units(lake) == []
+        sink.close()
+    assert read_values(lake) == [(0, "0"), (1, "1"), (2, "2")]
+    assert violations(lake) == []
+
+
+def test_a_command_builds_the_steps_that_have_ended_while_a_short_run_goes_on(lake: Path) -> None:
+    sink = UnitSink(lake, "many", Settings())
+    collect_steps(sink, range(2))
+    assert read_values(lake) == [(0, "0")]
+    collect_steps(sink, range(2, 4))
+    sink.close()
+    assert read_values(lake) == [(step, str(step)) for step in range(4)]
+    assert violations(lake) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "started"),
+    [
+        ("_MOST_UNBUILT", 2, [False, False, True, True]),
+        ("_MOST_UNBUILT_BYTES", 1, [False, True, True, True]),
+        ("_LONGEST_WAIT", 0.0, [True] * 4),
+    ],
+)
+def test_a_process_beside_builds_a_long_run(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, started: list[bool]
+) -> None:
+    monkeypatch.setattr(unit_sink, limit, value)
+    sink = UnitSink(lake, "many", Settings())
+    found = []
+    for step in range(4):
+        collect_steps(sink, range(step, step + 1))
+        found.append(sink._builder is not None)
+    assert found == started
+    wait_for_unit(lake, "many", 0)
+    sink.close()
+    assert read_values(lake) == [(step, str(step)) for step in range(4)]
+    assert violations(lake) == []
+
+
+def test_a_large_step_is_built_by_a_process_beside(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit_sink, "_MOST_UNBUILT_BYTES", 1)
+    sink = UnitSink(lake, "many", Settings())
+    collect_steps(sink, range(1))
+    assert sink._builder is None
+    with patch.object(recovery, "build_all", side_effect=AssertionError("built here")):
+        sink.close()
+    assert read_values(lake) == [(0, "0")]
+
+
+def test_where_no_process_can_be_started_the_units_are_built_at_the_end(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_sink, "_MOST_UNBUILT", 0)
+    sink = UnitSink(lake, "many", Settings())
+    with patch.object(subprocess, "Popen", side_effect=OSError("no more processes")):
+        collect_steps(sink, range(2))
+        sink.close()
+    assert read_values(lake) == [(0, "0"), (1, "1")]
+
+
+def test_a_step_that_cannot_be_built_keeps_no_other_away(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = UnitSink(lake, "many", Settings())
+    collect_steps(sink, range(3))
+    damaged = journal.folder_of(lake, UnitKey("many", 1, 0)) / "journal"
+    damaged.write_bytes(damaged.read_bytes()[:8] + b"\xc1" * (damaged.stat().st_size - 8))
+    sink.close()
+    assert [unit.step for unit in layout.units(lake)] == [0, 2]
+    assert str(damaged) in capsys.readouterr().err
+    assert damaged.exists()
+
+
+CONTINUED = """
+import atexit, sys
+from pathlib import Path
+from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing.unit_sink import UnitSink
+
+lake, first, last = sys.argv[1:]
+sink = UnitSink(Path(lake), "many", Settings())
+atexit.register(lambda: print(*(module for module in ("pandas", "duckdb") if module in sys.modules)))
+atexit.register(sink.close)
+for step in range(int(first), int(last)):
+    sink.begin(step, 0)
+    sink.add("Torch.add.0.forward", {"input_args": [{"type": "int", "value": step}]}, parent=None, stack=None)
+    sink.end()
+"""
+
+
+def test_a_program_that_only_ends_has_its_units_and_puts_many_together(lake: Path) -> None:
+    """Python calls close when its threads have ended, and modules that start some cannot be imported any more.
+
+    A training does not wait for pandas and DuckDB to be imported, unless files are put together.
+    """
+    many = compaction.MANY_UNITS
+    for first, last in ((0, many), (many, 2 * many)):
+        arguments = map(str, (lake, first, last))
+        ended = subprocess.run([sys.executable, "-c", CONTINUED, *arguments], capture_output=True, text=True)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout == "\n" or first > 0
+    assert read_values(lake) == [(step, str(step)) for step in range(2 * many)]
+    assert list(log.read(lake).places) == ["run=many/rank=0"]

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from test_unit_sink import add, leaf, notes, rows, violations, wait_for_unit
+from test_unit_sink import add, leaf, notes, rows, violations
 
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.collect.writing.writer import Batch, Writer
-from lakeprobe.journals import journal
+from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.journal import Head, Journal
 from lakeprobe.tensors.content import array_hash
 
@@ -249,7 +249,7 @@ def run(program: Callable[[str], None], lake: Path) -> int:
 def test_a_record_names_no_tensors_that_are_not_whole_on_the_disk(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert run(killed_while_writing, lake) == -signal.SIGKILL
-    wait_for_unit(lake, "npu", 0)
+    recovery.recover(lake)
     assert len(rows(lake, "ops", "npu")) == len(rows(lake, "contents", "npu")) == 2
     assert notes(lake, "npu") == []  # it was killed after the end of what the first batch ended
     assert violations(lake) == []

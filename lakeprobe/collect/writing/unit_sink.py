@@ -1,8 +1,9 @@
 """A sink that makes units. The training process appends to a journal, and the builder process turns it into a unit.
 
 Ops are encoded as msgpack, in batches. A batch is written at once, one with tensors by a thread, which hashes them and
-writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). A unit appears in the lake
-when its step has ended and the builder process has made it (`lakeprobe.journals.recovery`). `close` waits for that.
+writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). When a step has ended, its
+unit is made of the journal (`lakeprobe.journals.recovery`): by a builder process beside a long run, by `close` at the
+end of a short one, or before by a command that opens the lake.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ import msgspec
 import numpy as np
 
 from lakeprobe import diagnostics
+from lakeprobe.bounds import MIB
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.errors import LakeError
@@ -35,6 +38,12 @@ from lakeprobe.version import __version__
 OPS_PER_BATCH = 128
 BYTES_PER_BATCH = 1 << 26
 """Bytes of tensors. One batch is gathered while another is written, so a killed process loses less than two."""
+_MOST_UNBUILT = 64
+"""Steps that may wait for `close`. More are worth a process that builds them, and so is a run that takes longer."""
+_MOST_UNBUILT_BYTES = 32 * MIB
+"""Bytes of their journals. Rows take a few times as much memory."""
+_LONGEST_WAIT = 30.0
+"""Seconds from the first step on."""
 _Added = tuple[str, Any, str | None, Sequence[str] | None, int | None]
 """An op as `UnitSink.add` takes it: name, body, parent, stack, and when it began."""
 
@@ -65,6 +74,10 @@ class UnitSink:
         self._collected: list[UnitKey] = []
         self._writer: Writer | None = None
         self._builder: subprocess.Popen[str] | None = None
+        self._unbuilt: list[Path] = []
+        """The folders of journals that no builder was told of."""
+        self._unbuilt_bytes = 0
+        self._first_began = 0.0
         self._encoder = msgspec.msgpack.Encoder(enc_hook=self._replace_value)
         _sinks.add(self)
 
@@ -95,7 +108,6 @@ class UnitSink:
             if layout.has_unit(self._lake, key) and not self._replace:
                 self._refuse(key)
             self._writer = Writer(Journal(self._lake, self._head(key)))
-        self._start_builder()
         self._request_build(self._writer.folder)
         self._key = key
         self._failed = False
@@ -166,6 +178,8 @@ class UnitSink:
                 self._collected.append(key)
             with staging.unchanged(self._lake):
                 writer.close()
+            with suppress(OSError):  # somebody removed it
+                self._unbuilt_bytes += (writer.folder / "journal").stat().st_size
 
     def close(self) -> None:
         """Finish the last unit, and wait until all units are in the lake.
@@ -174,6 +188,12 @@ class UnitSink:
         removed the lake or a part of it.
         """
         self._finish()
+        if self._builder is None and self._unbuilt_bytes > _MOST_UNBUILT_BYTES:
+            self._tell_builder()
+        unbuilt, self._unbuilt, self._unbuilt_bytes = self._unbuilt, [], 0
+        if unbuilt:
+            with staging.unchanged(self._lake):
+                recovery.build_all(self._lake, [unbuilt])
         builder, self._builder = self._builder, None
         if builder is not None and _end(builder) < 0:
             diagnostics.note(
@@ -298,6 +318,7 @@ class UnitSink:
         """Forget what was begun, because another process continues it."""
         self._writer = self._key = None
         self._failed = True
+        self._unbuilt = []
         builder, self._builder = self._builder, None
         if builder is not None and builder.stdin is not None:
             builder.stdin.close()  # otherwise the builder would not end with the collecting process
@@ -306,7 +327,7 @@ class UnitSink:
     # ---- the builder process -------------------------------------------------------------------------------
 
     def _start_builder(self) -> None:
-        """Start the process that makes units. If it cannot start, the next command that opens the lake makes them."""
+        """Start the process that makes units. If it cannot start, `close` makes them."""
         if self._builder is not None:
             return
         environment = os.environ | {
@@ -320,18 +341,30 @@ class UnitSink:
             )  # fmt: skip
 
     def _request_build(self, folder: Path) -> None:
-        """Ask the builder to make a unit as soon as the journal is free: closed, or its process gone."""
+        """Have a unit made as soon as the journal is free: closed, or its process gone."""
+        if not self._unbuilt:
+            self._first_began = time.monotonic()
+        self._unbuilt.append(folder)
+        is_long = time.monotonic() - self._first_began > _LONGEST_WAIT
+        is_much = len(self._unbuilt) > _MOST_UNBUILT or self._unbuilt_bytes > _MOST_UNBUILT_BYTES
+        if self._builder is not None or is_long or is_much:
+            self._tell_builder()
+
+    def _tell_builder(self) -> None:
+        """Tell the builder process of the journals that it does not know yet. Starts it if it does not run."""
         for _ in range(2):
+            self._start_builder()
             builder = self._builder
             if builder is None or builder.stdin is None:
                 return
             try:
-                print(folder, file=builder.stdin, flush=True)
-                return
+                print(*self._unbuilt, sep="\n", file=builder.stdin, flush=True)
             except BrokenPipeError:  # the builder was killed; a new one also makes what it left
                 self._builder = None
                 _end(builder)
-                self._start_builder()
+            else:
+                self._unbuilt, self._unbuilt_bytes = [], 0
+                return
 
 
 def _end(builder: subprocess.Popen[str]) -> int:

@@ -1,7 +1,12 @@
-"""Builds Arrow columns from values that repeat: each distinct value is kept once, and rows hold its number."""
+"""Builds Arrow columns from Python values, and from values that repeat: each distinct one is kept once.
+
+pa.array would import pandas first, where it is installed, to see that a list is not one of its own: 0.15 s and 40 MB,
+which a training that builds its units would pay, too.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +19,11 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
+_LARGEST_OFFSET = 2**31 - 1
+_INTEGERS = {"int32": "i", "int64": "q"}
+"""Types of Arrow and of Python's arrays."""
+
+
 class Codes(dict[Any, int]):
     """Numbers values in the order in which they are first asked for."""
 
@@ -21,6 +31,67 @@ class Codes(dict[Any, int]):
         """Give a new value the next number."""
         code = self[value] = len(self)
         return code
+
+
+def column_of(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """The column of `type` that holds `values`: texts, numbers, bools, or lists of these, and None for null.
+
+    Raises TypeError and ValueError for values that the type cannot hold.
+    """
+    import pyarrow as pa
+
+    present = _present(values) if None in values else None
+    if pa.types.is_list(type):
+        elements = column_of([element for value in values for element in value or ()], type.value_type)
+        buffers = [_validity(present), _offsets([len(value or ()) for value in values])]
+        return pa.Array.from_buffers(type, len(values), buffers, children=[elements])
+    if pa.types.is_string(type):
+        encoded, sizes = _encoded(_filled(values, present, ""))
+        return pa.Array.from_buffers(type, len(values), [_validity(present), _offsets(sizes), pa.py_buffer(encoded)])
+    if pa.types.is_boolean(type):
+        return fixed(_bools(_filled(values, present, False)), type, present)
+    return fixed(_numbers(_filled(values, present, 0), type), type, present)
+
+
+def _filled(values: Sequence[Any], present: NDArray[np.bool_] | None, filling: Any) -> Sequence[Any]:
+    return values if present is None else [filling if value is None else value for value in values]
+
+
+def _encoded(values: Sequence[str]) -> tuple[bytes, Sequence[int]]:
+    joined = "".join(values)
+    if joined.isascii():
+        return joined.encode(), [*map(len, values)]
+    return joined.encode(), [len(value.encode()) for value in values]
+
+
+def _bools(values: Sequence[Any]) -> NDArray[np.bool_]:
+    import numpy as np
+
+    if not {value.__class__ for value in values} <= {bool}:
+        raise TypeError("a column of bools holds nothing else")
+    return np.array(values, dtype=bool)
+
+
+def _numbers(values: Sequence[Any], type: pa.DataType) -> NDArray[Any]:
+    """The values as numbers. numpy alone would take a text, or half of 3, for an integer, too."""
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        return np.array(array("d" if pa.types.is_float64(type) else _INTEGERS[str(type)], values))
+    except OverflowError as error:
+        raise ValueError(f"a number is too large for {type}") from error
+
+
+def _offsets(sizes: Sequence[int]) -> pa.Buffer:
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if offsets[-1] > _LARGEST_OFFSET:
+        raise ValueError("a column has more than 2 GiB")
+    return pa.py_buffer(offsets.astype(np.int32))
 
 
 def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
@@ -39,7 +110,7 @@ def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
     used[codes] = True
     used &= _present(values)
     places = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    dictionary = pa.array([values[code] for code in used.nonzero()[0].tolist()], type=pa.string())
+    dictionary = column_of([values[code] for code in used.nonzero()[0].tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(fixed(places[codes], pa.int32(), used[codes]), dictionary)
 
 
@@ -71,14 +142,13 @@ def lists(values: Iterable[tuple[int, ...] | None], codes: Numbers, type: pa.Dat
 def fixed(column: NDArray[Any], type: pa.DataType, present: NDArray[np.bool_] | None = None) -> pa.Array:
     """The numbers or bools of `column` as a column of `type`, null where they are not `present`.
 
-    pa.array does the same, and imports numpy.ma and pandas first to see that `column` is not one of theirs.
+    pa.array does the same, and imports numpy.ma, too.
     """
     import numpy as np
     import pyarrow as pa
 
     values = np.packbits(column, bitorder="little") if column.dtype == bool else np.ascontiguousarray(column)
-    validity = None if present is None else _validity(present)
-    return pa.Array.from_buffers(type, len(column), [validity, pa.py_buffer(values)])
+    return pa.Array.from_buffers(type, len(column), [_validity(present), pa.py_buffer(values)])
 
 
 def _present(values: Iterable[object]) -> NDArray[np.bool_]:
@@ -87,11 +157,11 @@ def _present(values: Iterable[object]) -> NDArray[np.bool_]:
     return np.array([value is not None for value in values], dtype=bool)
 
 
-def _validity(present: NDArray[np.bool_]) -> pa.Buffer | None:
+def _validity(present: NDArray[np.bool_] | None) -> pa.Buffer | None:
     import numpy as np
     import pyarrow as pa
 
-    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return None if present is None or present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def placed(values: Sequence[Any], rows: Sequence[int] | Rows, length: int, type: pa.DataType) -> pa.Array:
@@ -129,4 +199,4 @@ def sparse(values: dict[int, Any], length: int, type: pa.DataType) -> pa.Array:
 
     if not values:
         return pa.nulls(length, type=type)
-    return pa.array(list(map(values.get, range(length))), type=type)
+    return column_of(list(map(values.get, range(length))), type)
