@@ -8,7 +8,8 @@
 --   bits gradients tell nothing. Where tensors are centred golden may obey by chance, so of the laws that it obeys the one
 --   counts that the target breaks least.
 -- A normalisation gives the norm of its weight and bias. How far golden's result is from that, since the epsilon counts or weights
---   differ, is how much of an error that came in may show.
+--   differ, is how much of an error that came in may show. The epsilon counts in a row or channel that hardly varies, of which
+--   an error is a larger part. If one alone is why, its variance is the epsilon, 1e-5 as a rule, for what it lacks of one.
 -- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result, of the larger one
 --   where one is only what rounding left.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
@@ -143,6 +144,9 @@ WITH
         )
         GROUP BY number
     ),
+    normalised AS (
+        SELECT number, max(size) AS size FROM tensors WHERE normalises AND is_input AND NOT is_vector GROUP BY number
+    ),
     sized AS (
         SELECT
             made.number,
@@ -150,16 +154,19 @@ WITH
             made.n,
             made.spacing,
             made.rounding,
-            error_in,
             -- in 16 bits a row or channel is scaled by a number that rounds
             if(is_low_precision(made.spacing), least(weights.n, made.n / weights.n), made.n) AS independent_n,
             coalesce(2 * uneven / sqrt(weights.n), 0) AS uneven,
             made.norm / sqrt(coalesce(made.n / weights.n * golden_square, made.n)) - 1 AS golden_shift,
-            made.target_norm / sqrt(coalesce(made.n / weights.n * target_square, made.n)) - 1 - golden_shift AS shift
+            made.target_norm / sqrt(coalesce(made.n / weights.n * target_square, made.n)) - 1 - golden_shift AS shift,
+            coalesce(greatest(weights.n, made.n / weights.n), made.n) AS most_rows,
+            greatest(1, normalised.size * sqrt(2 * abs(golden_shift) * most_rows / 1e-5)) AS growth,
+            least(1, error_in * growth) AS error_in_row
         FROM tensors AS made
         JOIN taken USING (number)
         JOIN (SELECT number, error_in FROM noise_errors) AS errors USING (number)
         LEFT JOIN weights USING (number)
+        LEFT JOIN normalised USING (number)
         WHERE made.normalises AND NOT made.is_input AND made.is_known AND made.norm > 0
     ),
     obeyed AS (
@@ -176,7 +183,7 @@ WITH
             number,
             row,
             shift,
-            shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), 2 * golden_shift * error_in, 0, 0, 2 * rounding)
+            shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), 2 * golden_shift * error_in_row, 0, 0, 2 * rounding)
         FROM sized
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) < 0.1 AND isfinite(shift)
