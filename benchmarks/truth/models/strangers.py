@@ -180,7 +180,7 @@ class _Kernel(NamedTuple):
 def _kernel_of(module: nn.Module) -> _Kernel | None:
     """The kernel that does most of a module's work."""
     if isinstance(module, nn.Linear):
-        return _Kernel(ATEN.mm if module.bias is None else ATEN.addmm, "linear")
+        return _Kernel(ATEN.mm if module.bias is None else ATEN.addmm, "linear|__matmul__")
     if isinstance(module, nn.LayerNorm):
         return _Kernel(ATEN.native_layer_norm, "layer_norm")
     return _Kernel(ATEN.convolution, r"conv\dd") if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) else None
