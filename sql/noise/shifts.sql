@@ -15,7 +15,8 @@
 --   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
 --   inputs (a hundredth in a normalisation), what is left of golden's error beside a repeat, and the precision of the
 --   statistics. An input of few elements brings few independent errors. After a step of the optimizer errors are not
---   independent, so also a tenth of the input error
+--   independent, so also a tenth of the input error, and half of that of the other factor, as of the queries and keys that
+--   one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
@@ -61,6 +62,7 @@ WITH
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
+            coalesce(list_extract(max(error, 2) FILTER (WHERE is_factor AND error > 0), 2), 0) AS second_error,
             max(rounding) AS rounding
         FROM leaves
         GROUP BY number, kind, is_softmax, is_normalisation
@@ -152,7 +154,7 @@ WITH
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
                 least(n, n_in),
                 if(is_normalisation, 0.01, 0.1) * brought,
-                if(getvariable('is_first_step'), 0, 0.1) * error_in,
+                if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error),
                 replaced,
                 rounding
             ) AS bound,
