@@ -8,8 +8,9 @@
 --   bits gradients tell nothing. Where tensors are centred golden may obey by chance, so of the laws that it obeys the one
 --   counts that the target breaks least.
 -- A normalisation gives the norm of its weight and bias. How far golden's result is from that, since the epsilon counts or weights
---   differ, is how much of an error that came in may show. The epsilon counts in a row or channel that hardly varies, of which
---   an error is a larger part. If one alone is why, its variance is the epsilon, 1e-5 as a rule, for what it lacks of one.
+--   differ, is how much of an error that came in may show. Where the epsilon, 1e-5 as a rule, takes off more than it would if
+--   all rows or channels varied alike, one may hardly vary, and an error is a larger part of it: if it is one alone, its
+--   variance is the epsilon for what it lacks of one.
 -- The columns are those of noise/shifts; shift and unit are relative to the root mean square of the result, of the larger one
 --   where one is only what rounding left.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
@@ -160,8 +161,11 @@ WITH
             made.norm / sqrt(coalesce(made.n / weights.n * golden_square, made.n)) - 1 AS golden_shift,
             made.target_norm / sqrt(coalesce(made.n / weights.n * target_square, made.n)) - 1 - golden_shift AS shift,
             coalesce(greatest(weights.n, made.n / weights.n), made.n) AS most_rows,
-            greatest(1, normalised.size * sqrt(2 * abs(golden_shift) * most_rows / 1e-5)) AS growth,
-            least(1, error_in * growth) AS error_in_row
+            -- what an epsilon of 1e-5 takes off where all rows vary alike
+            least(abs(golden_shift), coalesce(1e-5 / (2 * normalised.size ** 2), 0)) AS of_all_rows,
+            abs(golden_shift) - of_all_rows AS of_one_row,
+            least(1, error_in * greatest(1, normalised.size * sqrt(2 * of_one_row * most_rows / 1e-5))) AS error_in_row,
+            2 * (of_all_rows * error_in + of_one_row * error_in_row) AS let_through
         FROM tensors AS made
         JOIN taken USING (number)
         JOIN (SELECT number, error_in FROM noise_errors) AS errors USING (number)
@@ -183,7 +187,7 @@ WITH
             number,
             row,
             shift,
-            shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), 2 * golden_shift * error_in_row, 0, 0, 2 * rounding)
+            shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), let_through, 0, 0, 2 * rounding)
         FROM sized
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) < 0.1 AND isfinite(shift)

@@ -61,7 +61,13 @@ WITH
         CROSS JOIN (SELECT floor, is_bitwise FROM noise_floors WHERE rounding = 'matmul') AS products
         WHERE
             score >= getvariable('outstanding_score')
-            AND (is_law OR error_in < least(0.05, 50 * floor) OR (error_in < 0.2 AND abs(shift - usual) > error_in))
+            AND (
+                is_law
+                OR error_in < least(0.05, 50 * floor)
+                OR (error_in < 0.2 AND abs(shift - usual) > error_in)
+                -- many of its kind take as much and stay where they are
+                OR (error_in < 0.05 AND members >= 16 AND score >= 2 * getvariable('certain_score'))
+            )
             -- where nothing rounds differently, made tells forwards, and a difference of more than 16 spacings backwards
             AND (NOT is_bitwise OR (phase = 'backward' AND is_low_precision(spacing)))
     ),
