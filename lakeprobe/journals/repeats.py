@@ -70,7 +70,10 @@ class _Places:
         """Where integers of one byte are, whose byte is their type, too."""
         self._of: dict[str, list[tuple[str, list[int], NDArray[np.int64]]]] = {}
         """The numbers of a type, and where their bytes are, by what they are of."""
-        for column, begins in places(text).items():
+        found = places(text)
+        self._is_sound = all(len(found[column]) == len(of_column) for column, of_column in numbers.items())
+        """Whether nothing else looks like a number before others are taken out."""
+        for column, begins in found.items():
             of_types: dict[int, list[int]] = {}
             for number, begin in enumerate(begins):
                 of_types.setdefault(max(text[begin], _SMALL), []).append(number)
@@ -95,9 +98,9 @@ class _Places:
         import numpy as np
 
         found = np.frombuffer(text, np.uint8)
-        if len(found) != len(self._text) or ((found != self._text) & self._is_fixed).any():
+        if not self._is_sound or len(found) != len(self._text):
             return None
-        if (found[self._small] > _SMALL).any():
+        if ((found != self._text) & self._is_fixed).any() or (found[self._small] > _SMALL).any():
             return None
         return self._form, {column: self._read(column, found) for column in self._numbers}
 
