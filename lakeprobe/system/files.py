@@ -365,7 +365,7 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 def expanded(path: str | os.PathLike[str]) -> Path:
     """Return `path` with ~ expanded. Raises UsageError if ~ names no user, or if a name is too long.
 
-    The address file:///home/me/lake, of which pathlib keeps one slash, is the path /home/me/lake of this machine.
+    The address file:///data/lake, of which pathlib keeps one slash, is the path /data/lake of this machine.
     """
     if isinstance(path, PathInFile):
         assert isinstance(path, Path)

@@ -315,7 +315,7 @@ def test_a_transformer_in_a_layer_of_another() -> None:
 # ---- functions of the framework ---------------------------------------------------------------------------
 
 PACKAGES = "File /opt/lib/python3.11/site-packages/"
-USER = "File /home/me/package_tests/model.py, line 7, in forward, \n y = f(x)"
+USER = "File /job/package_tests/model.py, line 7, in forward, \n y = f(x)"
 CALL = f"{PACKAGES}torch/nn/modules/module.py, line 1789, in _call_impl, \n return forward_call(*args, **kwargs)"
 ATTENTION = f"{PACKAGES}torch/nn/functional.py, line 5, in attention, \n y = softmax(x)"
 HELPER = f"{PACKAGES}torch/nn/functional.py, line 2, in _helper, \n y = softmax(x)"

@@ -84,11 +84,11 @@ def test_a_lake_that_was_begun_and_not_finished(tmp_path: Path) -> None:
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/job")
     monkeypatch.delenv("LAKEPROBE_LAKE", raising=False)
     assert store.choose(None) == tmp_path / "lake"
     assert store.choose("x") == tmp_path / "x"
-    assert store.choose("~/x") == Path("/home/me/x")
+    assert store.choose("~/x") == Path("/job/x")
     monkeypatch.setenv("LAKEPROBE_LAKE", "/data/lake")
     assert store.choose(None) == Path("/data/lake")
     assert store.choose("x") == tmp_path / "x"
