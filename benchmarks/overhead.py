@@ -209,7 +209,7 @@ def train_gpt2(tool: str, level: str, folder: Path) -> None:
                 taken.append(_cpu() - before)
     before = _cpu()
     if tool == "lakeprobe":
-        debugger.close()  # waits for the process beside
+        debugger.close()  # until all units are there
     beside = (_cpu() - before) / (WARM_UP + CPU_STEPS)
     print(json.dumps({"bare": median(bare), "added": median(collected) - median(bare) + beside, "beside": beside}))
 

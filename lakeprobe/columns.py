@@ -43,11 +43,12 @@ def column_of(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     present = _present(values) if None in values else None
     if pa.types.is_list(type):
         elements = column_of([element for value in values for element in value or ()], type.value_type)
-        buffers = [_validity(present), _offsets([len(value or ()) for value in values])]
+        buffers = [_validity(present), pa.py_buffer(_offsets([len(value or ()) for value in values]))]
         return pa.Array.from_buffers(type, len(values), buffers, children=[elements])
     if pa.types.is_string(type):
         encoded, sizes = _encoded(_filled(values, present, ""))
-        return pa.Array.from_buffers(type, len(values), [_validity(present), _offsets(sizes), pa.py_buffer(encoded)])
+        buffers = [_validity(present), pa.py_buffer(_offsets(sizes)), pa.py_buffer(encoded)]
+        return pa.Array.from_buffers(type, len(values), buffers)
     if pa.types.is_boolean(type):
         return fixed(_bools(_filled(values, present, False)), type, present)
     return fixed(_numbers(_filled(values, present, 0), type), type, present)
@@ -83,15 +84,15 @@ def _numbers(values: Sequence[Any], type: pa.DataType) -> NDArray[Any]:
         raise ValueError(f"a number is too large for {type}") from error
 
 
-def _offsets(sizes: Sequence[int]) -> pa.Buffer:
+def _offsets(sizes: Sequence[int] | Numbers) -> Numbers:
+    """Where each of values of these sizes begins in a buffer, and where the last one ends."""
     import numpy as np
-    import pyarrow as pa
 
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if offsets[-1] > _LARGEST_OFFSET:
         raise ValueError("a column has more than 2 GiB")
-    return pa.py_buffer(offsets.astype(np.int32))
+    return offsets.astype(np.int32)
 
 
 def texts(values: Iterable[str | None], codes: Numbers) -> pa.Array:
@@ -132,7 +133,7 @@ def lists(values: Iterable[tuple[int, ...] | None], codes: Numbers, type: pa.Dat
     sizes = np.array([len(value or ()) for value in values], dtype=np.int32)
     elements = np.array([element for value in values for element in value or ()], dtype=np.int64)
     begins, lengths = np.cumsum(sizes) - sizes, sizes[codes]
-    offsets = np.concatenate((np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)))
+    offsets = _offsets(lengths)
     from_elements = np.arange(offsets[-1]) + np.repeat(begins[codes] - offsets[:-1], lengths)
     children = [fixed(elements[from_elements], type.value_type)]
     buffers = [_validity(_present(values)[codes]), pa.py_buffer(offsets)]

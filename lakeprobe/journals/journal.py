@@ -100,6 +100,14 @@ def folder_of(lake: Path, key: UnitKey) -> Path:
     return layout.collecting_folder(lake) / f"run={key.run},step={key.step},rank={key.rank}"
 
 
+def size_of(folder: Path) -> int:
+    """Return the bytes of the journal in `folder`. 0 if it is gone, because another process has built it."""
+    try:
+        return (folder / "journal").stat().st_size
+    except OSError:
+        return 0
+
+
 def folders(lake: Path) -> list[Path]:
     """Return the folders in which units are being collected, or were until their process ended."""
     return sorted(path for path in layout.collecting_folder(lake).glob("*/") if not path.is_symlink())

@@ -56,11 +56,11 @@ PERTURB = "perturb"
 """The task at which each call is run again with changed inputs."""
 _MALFORMED = (DumpError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """Errors that a malformed op can raise."""
-_LONGEST_WAIT = 30.0
+LONGEST_WAIT = 30.0
 """Seconds after which the steps that have begun by then are built, if they have ended."""
 _MOST_WAITING = 256
 """The number of ended steps that are built whatever the time."""
-_LARGEST_PORTION = 32 * MIB
+LARGEST_PORTION = 32 * MIB
 """Bytes of journals that are built at once. Their rows take a few times as much memory."""
 _NOT_KEPT = "the tensor was not kept when it was collected"
 
@@ -509,20 +509,13 @@ def _portions(due: Iterable[Sequence[Path]]) -> Iterator[list[Path]]:
         portion: list[Path] = []
         size = 0
         for folder in folders:
-            length = _size(folder / "journal")
-            if portion and size + length > _LARGEST_PORTION:
+            length = journal.size_of(folder)
+            if portion and size + length > LARGEST_PORTION:
                 yield portion
                 portion, size = [], 0
             portion.append(folder)
             size += length
         yield portion
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # another process has built it
-        return 0
 
 
 def _lines() -> SimpleQueue[str]:
@@ -551,15 +544,15 @@ def _due(lines: SimpleQueue[str]) -> Iterator[list[Path]]:
         except Empty:
             *ended, latest = waiting  # a process begins a step when the one before has ended
             yield ended or [latest]
-            waiting, due = [latest] if ended else [], time.monotonic() + _LONGEST_WAIT
+            waiting, due = [latest] if ended else [], time.monotonic() + LONGEST_WAIT
             continue
         if not line:
             break
-        due = due if waiting else time.monotonic() + _LONGEST_WAIT
+        due = due if waiting else time.monotonic() + LONGEST_WAIT
         waiting.append(Path(line))
         if len(waiting) > _MOST_WAITING:
             yield waiting[:-1]
-            waiting, due = waiting[-1:], time.monotonic() + _LONGEST_WAIT
+            waiting, due = waiting[-1:], time.monotonic() + LONGEST_WAIT
     if waiting:
         yield waiting
 

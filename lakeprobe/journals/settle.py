@@ -25,7 +25,7 @@ def recover(lake: Path, *, again: bool = False) -> int:
         made, errors = recovery.recover(lake, again=again)
     for unit in made:
         if unit.is_going_on and unit.complete:
-            continue  # its builder would have made it a little later
+            continue  # it, or its builder, would have made it later
         state = "all of its step" if unit.complete else f"incomplete, its first {unit.ops} ops"
         diagnostics.note(f"{unit.key} was left by a process that has ended; it is in the lake now: {state}")
     if again and not made and not errors:

@@ -161,10 +161,11 @@ WITH
             made.norm / sqrt(coalesce(made.n / weights.n * golden_square, made.n)) - 1 AS golden_shift,
             made.target_norm / sqrt(coalesce(made.n / weights.n * target_square, made.n)) - 1 - golden_shift AS shift,
             coalesce(greatest(weights.n, made.n / weights.n), made.n) AS most_rows,
-            -- what an epsilon of 1e-5 takes off where all rows vary alike
-            least(abs(golden_shift), coalesce(1e-5 / (2 * normalised.size ** 2), 0)) AS of_all_rows,
+            1e-5 AS usual_epsilon,
+            -- what that takes off where all rows vary alike
+            least(abs(golden_shift), coalesce(usual_epsilon / (2 * normalised.size ** 2), 0)) AS of_all_rows,
             abs(golden_shift) - of_all_rows AS of_one_row,
-            least(1, error_in * greatest(1, normalised.size * sqrt(2 * of_one_row * most_rows / 1e-5))) AS error_in_row,
+            least(1, error_in * greatest(1, normalised.size * sqrt(2 * of_one_row * most_rows / usual_epsilon))) AS error_in_row,
             2 * (of_all_rows * error_in + of_one_row * error_in_row) AS let_through
         FROM tensors AS made
         JOIN taken USING (number)

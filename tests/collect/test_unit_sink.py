@@ -702,7 +702,7 @@ def test_the_first_step_is_due_at_once_and_the_rest_together(monkeypatch: pytest
     for line in [*"abcdefg", ""]:
         lines.put(line)
     assert [[path.name for path in due] for due in recovery._due(lines)] == [["a"], ["b", "c", "d"], ["e", "f", "g"]]
-    monkeypatch.setattr(recovery, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(recovery, "LONGEST_WAIT", 0.0)
     lines.put("a")
     lines.put("b")
     due = recovery._due(lines)
@@ -742,8 +742,8 @@ def test_a_command_builds_the_steps_that_have_ended_while_a_short_run_goes_on(la
     ("limit", "value", "started"),
     [
         ("_MOST_UNBUILT", 2, [False, False, True, True]),
-        ("_MOST_UNBUILT_BYTES", 1, [False, True, True, True]),
-        ("_LONGEST_WAIT", 0.0, [True] * 4),
+        ("LARGEST_PORTION", 1, [False, True, True, True]),
+        ("LONGEST_WAIT", 0.0, [True] * 4),
     ],
 )
 def test_a_process_beside_builds_a_long_run(
@@ -763,7 +763,7 @@ def test_a_process_beside_builds_a_long_run(
 
 
 def test_a_large_step_is_built_by_a_process_beside(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_sink, "_MOST_UNBUILT_BYTES", 1)
+    monkeypatch.setattr(unit_sink, "LARGEST_PORTION", 1)
     sink = UnitSink(lake, "many", Settings())
     collect_steps(sink, range(1))
     assert sink._builder is None

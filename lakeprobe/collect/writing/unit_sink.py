@@ -1,4 +1,4 @@
-"""A sink that makes units. The training process appends to a journal, and the builder process turns it into a unit.
+"""A sink that makes units: the training process appends to a journal, which becomes a unit.
 
 Ops are encoded as msgpack, in batches. A batch is written at once, one with tensors by a thread, which hashes them and
 writes the contents that the unit does not have yet (`lakeprobe.collect.writing.writer`). When a step has ended, its
@@ -23,12 +23,12 @@ import msgspec
 import numpy as np
 
 from lakeprobe import diagnostics
-from lakeprobe.bounds import MIB
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.errors import LakeError
 from lakeprobe.journals import journal, recovery
 from lakeprobe.journals.journal import Head, Journal, Op
+from lakeprobe.journals.recovery import LARGEST_PORTION, LONGEST_WAIT
 from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.values import LARGEST_VALUE
@@ -40,10 +40,6 @@ BYTES_PER_BATCH = 1 << 26
 """Bytes of tensors. One batch is gathered while another is written, so a killed process loses less than two."""
 _MOST_UNBUILT = 64
 """Steps that may wait for `close`. More are worth a process that builds them, and so is a run that takes longer."""
-_MOST_UNBUILT_BYTES = 32 * MIB
-"""Bytes of their journals. Rows take a few times as much memory."""
-_LONGEST_WAIT = 30.0
-"""Seconds from the first step on."""
 _Added = tuple[str, Any, str | None, Sequence[str] | None, int | None]
 """An op as `UnitSink.add` takes it: name, body, parent, stack, and when it began."""
 
@@ -178,8 +174,7 @@ class UnitSink:
                 self._collected.append(key)
             with staging.unchanged(self._lake):
                 writer.close()
-            with suppress(OSError):  # somebody removed it
-                self._unbuilt_bytes += (writer.folder / "journal").stat().st_size
+            self._unbuilt_bytes += journal.size_of(writer.folder)
 
     def close(self) -> None:
         """Finish the last unit, and wait until all units are in the lake.
@@ -188,7 +183,7 @@ class UnitSink:
         removed the lake or a part of it.
         """
         self._finish()
-        if self._builder is None and self._unbuilt_bytes > _MOST_UNBUILT_BYTES:
+        if self._builder is None and self._unbuilt_bytes > LARGEST_PORTION:
             self._tell_builder()
         unbuilt, self._unbuilt, self._unbuilt_bytes = self._unbuilt, [], 0
         if unbuilt:
@@ -318,7 +313,7 @@ class UnitSink:
         """Forget what was begun, because another process continues it."""
         self._writer = self._key = None
         self._failed = True
-        self._unbuilt = []
+        self._unbuilt, self._unbuilt_bytes = [], 0
         builder, self._builder = self._builder, None
         if builder is not None and builder.stdin is not None:
             builder.stdin.close()  # otherwise the builder would not end with the collecting process
@@ -345,8 +340,8 @@ class UnitSink:
         if not self._unbuilt:
             self._first_began = time.monotonic()
         self._unbuilt.append(folder)
-        is_long = time.monotonic() - self._first_began > _LONGEST_WAIT
-        is_much = len(self._unbuilt) > _MOST_UNBUILT or self._unbuilt_bytes > _MOST_UNBUILT_BYTES
+        is_long = time.monotonic() - self._first_began > LONGEST_WAIT
+        is_much = len(self._unbuilt) > _MOST_UNBUILT or self._unbuilt_bytes > LARGEST_PORTION
         if self._builder is not None or is_long or is_much:
             self._tell_builder()
 
