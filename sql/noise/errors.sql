@@ -179,7 +179,14 @@ WITH
         FROM (
             SELECT number, row, width, height, golden_norm, golden_mean, magnitude, n
             FROM leaves
-            WHERE is_float AND is_input AND NOT is_masked AND direction = 'forward' AND is_product(api) AND golden_norm > 0
+            WHERE
+                is_float
+                AND is_input
+                AND NOT is_masked
+                AND direction = 'forward'
+                AND is_product(api)
+                AND NOT is_addend(api, slot)
+                AND golden_norm > 0
             QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= 2
         )
         GROUP BY number

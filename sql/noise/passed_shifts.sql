@@ -84,7 +84,7 @@ WITH
     factors AS (
         SELECT call_key, regexp_extract(slot, '\d+') AS place, shift, golden_norm, n
         FROM tensors
-        WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul'))
+        WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul')) AND NOT is_addend(api, slot)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(regexp_matches(api, '(?i)attention'), 3, 2)
     ),
     multiplied AS (

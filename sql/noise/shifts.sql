@@ -6,7 +6,8 @@
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
---   removes the shift of its inputs. The rows of a softmax sum to one whatever its input, so its mean is used instead.
+--   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
+--   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
 -- usual: the median shift of its kind; 0 for a small number of normalisations, or of
 --   products in 16 bits, where nothing is cut. Behind a defect all ops of the kind may
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
@@ -29,8 +30,11 @@ WITH
             -- recurrences and attention with its projections are several products, each of which cut inputs make smaller
             NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|multi_?head') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
+            l.is_input AND is_addend(o.api, l.slot) AS is_added,
             -- the rows of attention are averages of values, whatever the scores are
-            l.is_input AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
+            l.is_input
+            AND NOT is_added
+            AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
             l.n,
             l.error,
             l.scatter,
@@ -57,7 +61,11 @@ WITH
             is_softmax,
             is_normalisation,
             bool_and(is_one_product) AS is_one_product,
-            coalesce(sum(shift) FILTER (WHERE is_factor), 0) AS brought,
+            max(golden_norm / sqrt(n)) FILTER (WHERE is_added) / max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) AS added,
+            -- what is larger than the result is scaled first, or not taken at all
+            if(added < 1.1, greatest(0, 1 - added ** 2), 1) AS share,
+            share * coalesce(sum(shift) FILTER (WHERE is_factor), 0)
+            + (1 - share) * coalesce(max(shift) FILTER (WHERE is_added), 0) AS brought,
             max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
@@ -109,7 +117,7 @@ WITH
             median(scatter) AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
-        WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
+        WHERE is_one_product AND share > 0.5 AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
         HAVING count(*) >= 5
     ),
     views AS (
@@ -117,7 +125,7 @@ WITH
         UNION ALL BY NAME
         SELECT false AS is_whole, * FROM before
         UNION ALL BY NAME
-        SELECT number, false AS is_whole, kin.*
+        SELECT number, false AS is_whole, kin.* REPLACE (share * kin.usual AS usual)
         FROM ops
         JOIN noise_errors USING (number)
         CROSS JOIN kin
