@@ -44,7 +44,7 @@ WITH
                 WHEN is_softmax AND NOT l.is_input AND l.golden_mean <> 0
                     THEN (l.target_mean - l.golden_mean) / l.golden_mean
                 ELSE l.shift
-            END AS shift
+            END AS moved
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE
@@ -64,9 +64,10 @@ WITH
             max(golden_norm / sqrt(n)) FILTER (WHERE is_added) / max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) AS added,
             -- what is larger than the result is scaled first, or not taken at all
             if(added < 1.1, greatest(0, 1 - added ** 2), 1) AS share,
-            share * coalesce(sum(shift) FILTER (WHERE is_factor), 0)
-            + (1 - share) * coalesce(max(shift) FILTER (WHERE is_added), 0) AS brought,
-            max_by(shift, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
+            share * coalesce(sum(moved) FILTER (WHERE is_factor), 0)
+            + (1 - share) * coalesce(max(moved) FILTER (WHERE is_added), 0) AS brought,
+            max_by(moved, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
+            if(share > 0.5, shift / share, NULL) AS product_shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
@@ -81,8 +82,8 @@ WITH
             kind,
             count(*) AS members,
             members >= 5 AS is_population,
-            if(is_population, median(shift), 0) AS usual,
-            if(is_population, 1.4826 * mad(shift), 0) AS spread,
+            if(is_population, coalesce(median(product_shift), median(shift)), 0) AS usual,
+            if(is_population, 1.4826 * coalesce(mad(product_shift), mad(shift)), 0) AS spread,
             median(error_out) AS error_out,
             median(scatter) AS usual_scatter
         FROM ops
@@ -96,8 +97,8 @@ WITH
             number,
             count(*) OVER earlier AS members,
             true AS is_population,
-            median(shift) OVER earlier AS usual,
-            (1 + 8 / count(*) OVER earlier) * 1.4826 * mad(shift) OVER earlier AS spread,
+            coalesce(median(product_shift) OVER earlier, median(shift) OVER earlier) AS usual,
+            (1 + 8 / count(*) OVER earlier) * 1.4826 * coalesce(mad(product_shift) OVER earlier, mad(shift) OVER earlier) AS spread,
             median(error_out) OVER earlier AS error_out,
             median(scatter) OVER earlier AS usual_scatter
         FROM ops
@@ -111,13 +112,13 @@ WITH
         SELECT
             count(*) AS members,
             true AS is_population,
-            median(shift) AS usual,
-            kin_spread(shift) AS spread,
+            median(product_shift) AS usual,
+            kin_spread(product_shift) AS spread,
             median(error_out) AS error_out,
             median(scatter) AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
-        WHERE is_one_product AND share > 0.5 AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
+        WHERE is_one_product AND product_shift IS NOT NULL AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
         HAVING count(*) >= 5
     ),
     views AS (
@@ -125,7 +126,7 @@ WITH
         UNION ALL BY NAME
         SELECT false AS is_whole, * FROM before
         UNION ALL BY NAME
-        SELECT number, false AS is_whole, kin.* REPLACE (share * kin.usual AS usual)
+        SELECT number, false AS is_whole, kin.*
         FROM ops
         JOIN noise_errors USING (number)
         CROSS JOIN kin
@@ -134,7 +135,10 @@ WITH
     explained AS (
         SELECT
             ops.*,
-            views.* EXCLUDE (number, error_out),
+            views.* EXCLUDE (number, usual, spread, error_out),
+            -- what is added may be cut as factors are, or not
+            views.usual * (1 + share) / 2 AS usual,
+            views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
             coalesce(replaced, 0) AS replaced,
             CASE
