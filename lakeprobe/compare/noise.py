@@ -47,12 +47,13 @@ class Repeats:
     rank: int
 
 
-def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool) -> bool:
+def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool, is_after_equal: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
     `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first`: neither run
-    has a step before `step`. If anything differs, sets the variables noise_ends, the place of the first op that stands
-    out, and noise_error, the error up to which later rows are noise.
+    has a step before `step`; `is_after_equal`: the last one of each is the same. If anything differs, sets the
+    variables noise_ends, the place of the first op that stands out, and noise_error, the error up to which later rows
+    are noise.
     Returns whether ops round differently in the two runs.
     """
     _run(connection, MEASURED)
@@ -61,10 +62,11 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
         connection.execute(f"CREATE TEMP TABLE noise_suspects AS {views.empty(views.SUSPECTS, with_partitions=False)}")
         return False
     _run(connection, TRACED)
-    recorded = {"is_first": is_first, "step": step}
+    recorded = {"is_first": is_first, "is_after_equal": is_after_equal, "step": step}
     (begins,) = connection.execute(parsed(connection, resources.sql("noise/first_step")), recorded).fetchall()[0]
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
+    connection.execute(f"SET VARIABLE is_after_equal = {str(is_after_equal).lower()}")
     _run(connection, CERTAIN)
     (rounds,) = connection.execute(parsed(connection, resources.sql("noise/rounds"))).fetchall()[0]
     for name, empty in BEYOND_ROUNDING.items():

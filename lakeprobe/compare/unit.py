@@ -56,9 +56,9 @@ class PairTask:
     """Two units to compare, where they are, and the folder `staged` for the result, which does not exist yet.
 
     Without a `rule`, the frameworks of the units and the mappings choose a bundled one. The folders of the units do not
-    change while they are compared. `is_first`: neither run has an earlier step. `search` allows a search for a
-    mapping where names say little. `noise` is the file of differences between repeats of golden. `seconds` and bytes of
-    `memory` limit the comparison.
+    change while they are compared. `is_first`: neither run has an earlier step; `is_after_equal`: the last one of each
+    is the same. `search` allows a search for a mapping where names say little. `noise` is the file of differences
+    between repeats of golden. `seconds` and bytes of `memory` limit the comparison.
     """
 
     lake: Path
@@ -71,6 +71,7 @@ class PairTask:
     mappings: Mappings
     threads: int
     is_first: bool
+    is_after_equal: bool = False
     search: bool = True
     noise: Path | None = None
     seconds: float | None = None
@@ -330,7 +331,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
 
 def _find_suspects(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
     """Write the ops that stand out of rounding noise. Returns whether any op rounds differently."""
-    is_rounding = noise.find_suspects(connection, task.target.step, task.is_first)
+    is_rounding = noise.find_suspects(connection, task.target.step, task.is_first, task.is_after_equal)
     write_parquet(writer, connection, "FROM noise_suspects ORDER BY nth", task.staged / SUSPECTS_FILE, ROW_GROUP)
     return is_rounding
 

@@ -251,6 +251,31 @@ def test_weights_of_a_run_recorded_from_a_later_step_on(lake: Lake, target: Netw
     assert named(lake.compare("target", "golden")) == (op, op, op)
 
 
+def trained_otherwise(weights: dict[str, Array]) -> None:
+    """What another optimizer makes of weights in one step."""
+    draw = np.random.default_rng(3)
+    for weight in weights.values():
+        weight *= 1 + 5e-4 * draw.normal(size=weight.shape)
+
+
+@pytest.mark.parametrize(
+    ("before", "op"), [(Network(), "Functional.linear.0.forward"), (Network(seed=5), None)], ids=["equal", "rounded"]
+)
+def test_other_weights_behind_a_step_with_equal_gradients_are_no_rounding(
+    lake: Lake, before: Network, op: str | None
+) -> None:
+    """So it is where an optimizer was compiled, or not recorded."""
+    for name, steps in (("golden", (Network(), Network())), ("target", (before, Network(weights=trained_otherwise)))):
+        for step, network in enumerate(steps):
+            network.dump(lake.path.parent / name, step)
+        lake.ingest(lake.path.parent / name, run=name)
+    result = lake.compare("target", "golden")
+    assert named(result) == (op, op, op)
+    verdict = Verdict.DIFFERENT if op else Verdict.EQUAL_WITHIN_NOISE
+    assert result.summary().verdict is verdict
+    assert {found.step for found in result.summary().beyond_noise} == ({1} if op else set())
+
+
 def test_a_mask_hides_no_difference(lake: Lake) -> None:
     wrong = Network(seed=5, mask=-1e9, kernel=off_by("gelu.2.forward", lambda output: output * 1.01))
     result = compared(lake, wrong, golden=Network(mask=-1e9))
