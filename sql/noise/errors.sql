@@ -16,12 +16,14 @@
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
 --   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1, and
---   an error of its smallest element, which may be that of the largest, by the ratio of both; so does its gradient.
+--   an error of its smallest element, which may be that of the largest, by the ratio of both; so does its gradient. Where it is
+--   infinite at 0, its largest finite extreme tells.
 --   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
---   of that. A normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element
---   tells the smallest of them: an error of what was normalised counts by that backwards, and where the result is taken
+--   of that. A gradient of a softmax is p (g − Σ p g), of which little may be left beside p g. A normalisation divides by the
+--   deviation of each channel or row. What its backward op makes of the largest element tells the smallest of them: an error of
+--   what was normalised counts by that backwards, and where the result is taken
 -- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
 --   product no further than if all of its terms were the largest ones (ibid.)
 WITH
@@ -219,7 +221,7 @@ WITH
                 WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(log_softmax|logsumexp|logaddexp|log|log2|log10)_?$')
                     THEN
                         if(divides_gradients(api), coalesce(inputs.range, 1), greatest(coalesce(inputs.magnitude, 1), 1))
-                        / coalesce(least(1, nullif(outputs.norm / sqrt(outputs.n), 0)), 1)
+                        / coalesce(least(1, nullif(if(isfinite(outputs.norm), outputs.norm / sqrt(outputs.n), outputs.magnitude), 0)), 1)
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
@@ -329,7 +331,12 @@ SELECT
     extreme_out,
     spacing,
     n,
-    if(known.direction = 'backward', coalesce(divided.condition, saved.range, known.condition), known.condition) AS condition,
+    CASE
+        WHEN known.direction = 'backward' AND regexp_matches(known.api, '(?i)^softmax$')
+            THEN greatest(known.condition, coalesce(saved.made * shrunk, 1))
+        WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved.range, known.condition)
+        ELSE known.condition
+    END AS condition,
     extreme_condition,
     known.made AS magnitude
 FROM known

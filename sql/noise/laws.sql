@@ -119,6 +119,8 @@ WITH
             (made.keeps, target_sum, golden_sum),
             (made.subtracts, target_difference, golden_difference),
             (made.subtracts, -target_difference, -golden_difference),
+            -- the gradient of what is subtracted
+            (made.keeps AND made.subtracts, -target_total / made.n, -golden_total / made.n),
             (made.cancels AND NOT made.is_vector, 0.0, 0.0)
         ) AS of_op(is_law, target_side, golden_side)
         WHERE NOT made.is_input AND made.is_known AND made.golden_size > 0 AND is_law

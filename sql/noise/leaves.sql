@@ -23,6 +23,7 @@
 --   element by more than 1 %, as a computed number may have few digits by chance
 -- has_same_extremes: max and min agree to the last bit, and are two numbers: so it is with labels, masks and other data,
 --   but not with what ops that round have computed
+-- has_zeros: some of its elements are 0, as where a mask ends
 -- width, height: the sizes of the last dimension and of the one before it, 1 where there is none
 -- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of
 --   integers
@@ -278,6 +279,7 @@ SELECT
     magnitude,
     nullif(greatest(least(target_min, golden_min), -greatest(target_max, golden_max), 0), 0) AS smallest,
     rounding,
+    coalesce(golden_zeros > 0, golden_max = 0 OR golden_min = 0, false) AS has_zeros,
     max_is_mask OR min_is_mask AS is_masked,
     is_measured,
     target_zeros,
@@ -348,10 +350,14 @@ SELECT
         OR coalesce(target_zeros <> golden_zeros, false)
         OR coalesce(values_equal IS NULL AND target_digest <> golden_digest, false)
         OR coalesce(
-            abs(target_norm - golden_norm) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm), false
+            target_norm <> golden_norm
+            AND abs(target_norm - golden_norm) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm),
+            false
         )
         OR coalesce(
-            abs(target_mean - golden_mean) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm) / sqrt(n), false
+            target_mean <> golden_mean
+            AND abs(target_mean - golden_mean) > if(is_float, rounding, 0) * greatest(target_norm, golden_norm) / sqrt(n),
+            false
         )
     ) AS differs
 FROM sorted

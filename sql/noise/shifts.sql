@@ -37,6 +37,7 @@ WITH
             AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
             l.n,
             l.error,
+            l.has_zeros,
             l.scatter,
             l.golden_norm,
             l.rounding,
@@ -72,7 +73,15 @@ WITH
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
             coalesce(list_extract(max(error, 2) FILTER (WHERE is_factor AND error > 0), 2), 0) AS second_error,
-            max(rounding) AS rounding
+            -- zeros of one factor may hide most of what another consists of, and leave what errs
+            if(
+                bool_or(has_zeros) FILTER (WHERE is_factor),
+                coalesce(max(error) FILTER (WHERE is_factor AND NOT has_zeros AND abs(moved) < error / 3), 0),
+                0
+            ) AS hidden_error,
+            max(rounding) AS rounding,
+            -- where the deviation is next to the epsilon, 1e-5 as a rule, a normalisation lets the rest of a shift through
+            if(is_softmax, 0, 1e-5 / (1e-5 + max_by(golden_norm ** 2 / n, n) FILTER (WHERE is_factor))) AS let_through
         FROM leaves
         GROUP BY number, kind, is_softmax, is_normalisation
         HAVING count(*) FILTER (WHERE NOT is_input) > 0
@@ -140,6 +149,7 @@ WITH
             views.usual * (1 + share) / 2 AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
+            spacing,
             coalesce(replaced, 0) AS replaced,
             CASE
                 WHEN is_softmax THEN floor
@@ -165,8 +175,9 @@ WITH
                 spread,
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
                 least(n, n_in),
-                if(is_normalisation, 0.01, 0.1) * brought,
-                if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error),
+                if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), 0.1) * brought,
+                if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
+                + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
                 replaced,
                 rounding
             ) AS bound,

@@ -86,6 +86,23 @@ WITH
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
         JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
     ),
+    -- nor is a cast. What is left of a number may be another integer where the number rounds
+    cast_from_numbers AS (
+        SELECT DISTINCT taken.row
+        FROM noise_makers AS m
+        JOIN paired AS taken USING (row)
+        JOIN paired AS made ON made.role = 'output' AND made.target_shape = taken.target_shape
+        JOIN noise_leaves AS rounded ON rounded.row = made.row AND rounded.is_float AND rounded.differs AND rounded.number < m.number
+        WHERE
+            m.is_source
+            AND m.differs
+            AND NOT m.is_float
+            AND m.phase = 'forward'
+            AND is_cast(taken.target_max, made.target_max)
+            AND is_cast(taken.target_min, made.target_min)
+            AND is_cast(taken.golden_max, made.golden_max)
+            AND is_cast(taken.golden_min, made.golden_min)
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
@@ -93,6 +110,7 @@ WITH
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
         ANTI JOIN negligible USING (row)
         ANTI JOIN negated USING (row)
+        ANTI JOIN cast_from_numbers USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
@@ -104,7 +122,8 @@ WITH
             AND CASE
                 -- a single number that is trained may well have few digits
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
-                WHEN is_parameter OR (is_trained AND NOT getvariable('is_first_step'))
+                -- behind an equal step what no recorded op made of parameters can only differ as they do
+                WHEN is_parameter OR (is_trained AND (getvariable('is_after_equal') OR NOT getvariable('is_first_step')))
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float
                     THEN
