@@ -262,3 +262,26 @@ def test_a_graph_that_is_let_go_of_is_gone_at_once(backward: bool, memory: Memor
     finally:
         gc.enable()
         watched.close()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_layer_that_would_compute_otherwise_with_hooks_sees_none(level: str, memory: Memory) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, norm_first=True)
+    model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)).eval()
+    x, padding = torch.randn(4, 33, 64), torch.arange(33).expand(4, 33) >= 20
+
+    @torch.no_grad()
+    def evaluated() -> Tensor:
+        return model[0](x, src_key_padding_mask=padding)
+
+    alone = evaluated()
+    watched = capture(memory, model, level=level)
+    watched.start()
+    seen = evaluated()
+    watched.close()
+    assert digest(seen) == digest(alone)
+    modules = [name for name in bodies(memory) if name.startswith("Module.")]
+    names = [f"Module.0.layers.{index}.TransformerEncoderLayer.forward.0" for index in range(2)]
+    assert modules == [*names, "Module.0.TransformerEncoder.forward.0"]
