@@ -352,6 +352,38 @@ def test_contents_of_every_dtype(memory: Memory, name: str) -> None:
     assert np.array_equal(leaf["tensor"].astype(np.complex64), x.to(torch.complex64).numpy())
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64", "complex32"])
+def test_numbers_of_dtypes_that_torch_has_few_kernels_for(memory: Memory, name: str) -> None:
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip("this torch lacks it")
+    x = torch.tensor([[0, 1], [2, 3]]).to(dtype)
+    watched = capture(memory, level="debug")
+    watched.save("x", {"all": x.t(), "one": x[1, 1], "none": x[:0]})
+    watched.close()
+    assert watched.recorder.failures == []
+    found = bodies(memory)["x.0.debug"]
+    assert (found["all"]["Max"], found["all"]["Min"]) == (3, 0)
+    assert found["all"]["wide"] == (1.5, 14**0.5, 0, 0, 0, 1)
+    assert found["one"]["Max"] == 3
+    assert found["none"]["Max"] is None
+
+
+@pytest.mark.parametrize("summary_mode", ["statistics", "md5", "xor"])
+@pytest.mark.parametrize("name", ["int4", "uint3", "bits8", "bits1x8", "float4_e2m1fn_x2"])
+def test_dtypes_without_numbers_are_no_failure(memory: Memory, name: str, summary_mode: str) -> None:
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip("this torch lacks it")
+    x = torch.full((2, 8), 7, dtype=torch.uint8).view(dtype)
+    watched = capture(memory, level="debug", summary_mode=summary_mode)
+    watched.save("x", [x, x.view(-1)[0]])
+    watched.close()
+    assert watched.recorder.failures == []
+    assert [leaf.get("Max") for leaf in bodies(memory)["x.0.debug"]] == [None, None]
+
+
 def test_what_is_no_model_is_told_and_leaves_nothing_running() -> None:
     refused = frameworks.capture("model", Settings(level="L0"), Memory())
     with pytest.raises(UsageError, match=r"a model should be a torch.nn.Module, or a list of them, not a str"):

@@ -10,6 +10,7 @@ byte for byte, are kept once.
 """
 
 import math
+import re
 import struct
 from typing import Any
 
@@ -35,6 +36,14 @@ _COMPLEX = frozenset({torch.complex64, torch.complex128, torch.complex32})
 _NARROW = frozenset(
     dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "float8" in str(dtype)
 )
+_UNSIGNED = frozenset(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
+"""Integers that torch has hardly a kernel for, but numpy has."""
+_OPAQUE = frozenset(
+    dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and re.fullmatch(r"torch\.(u?int[1-7]|bits.*|float4.*)", str(dtype))
+)
+"""Dtypes whose elements are bits, or several numbers, that torch does not read as numbers."""
 _KEPT = 64
 """The maximum number of arrays of contents that are held."""
 
@@ -75,6 +84,8 @@ class Tensors:
             if found is not None:
                 return found
         plain = _detached(tensor)
+        if plain.dtype is torch.complex32:
+            plain = plain.to(torch.complex64)  # which has every number of it, and which numpy knows
         known = statistics(plain)
         return known, wide(plain, known, exact=self._exact, zeros=self._zeros)
 
@@ -148,8 +159,8 @@ def statistics(tensor: torch.Tensor) -> Statistics:
     """Return Max, Min, Mean and Norm (Euclidean) of a strided tensor in its own dtype by torch, bit-equal to msprobe's.
 
     Complex tensors are measured by absolute value, without Norm. Bool gives any and all as Max and Min. A 0-d tensor
-    gives its value four times. Integers and float64 give Max and Min. Empty, float8 and meta tensors give four times
-    None.
+    gives its value four times. Integers and float64 give Max and Min. Empty, float8 and meta tensors, and those that
+    have no numbers for torch, give four times None.
     """
     if tensor.dtype not in _REAL or not tensor.dim():
         return _unusual(tensor)
@@ -165,7 +176,7 @@ def statistics(tensor: torch.Tensor) -> Statistics:
 
 def _unusual(tensor: torch.Tensor) -> Statistics:
     dtype = tensor.dtype
-    if not tensor.numel() or tensor.is_meta or dtype in _NARROW:
+    if not tensor.numel() or tensor.is_meta or dtype in _NARROW or dtype in _OPAQUE:
         return NONE
     if dtype in _COMPLEX:
         size = np.abs(_in_place(tensor.cpu().resolve_conj()))
@@ -175,6 +186,9 @@ def _unusual(tensor: torch.Tensor) -> Statistics:
     if not tensor.dim():
         value = tensor.item()
         return value, value, value, value
+    if dtype in _UNSIGNED:
+        array = _in_place(tensor.cpu())
+        return np.max(array).item(), np.min(array).item(), None, None
     low, high = _aminmax(tensor)
     return high.item(), low.item(), None, None
 
@@ -199,6 +213,8 @@ def wide(tensor: torch.Tensor, known: Statistics, *, exact: bool, zeros: bool = 
         return None
     if dtype in _COMPLEX:
         return values.wide(tensor.cpu().resolve_conj().resolve_neg().numpy())
+    if dtype in _UNSIGNED and tensor.dim():
+        return values.wide(_in_place(tensor.cpu()))
     if dtype is torch.bool:
         ones = int(_count_nonzero(tensor))
         return ones / tensor.numel(), ones**0.5, 0, 0, 0, tensor.numel() - ones
@@ -256,7 +272,7 @@ def xor(tensor: torch.Tensor) -> str | Number:
 
     As in msprobe, float8 and empty tensors give None, and a 0-d tensor gives its value.
     """
-    if not tensor.numel() or tensor.dtype in _NARROW:
+    if not tensor.numel() or tensor.dtype in _NARROW or tensor.dtype in _OPAQUE:
         return None
     if not tensor.dim():
         value: Number = tensor.item()
