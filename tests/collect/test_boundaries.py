@@ -264,6 +264,40 @@ def test_a_graph_that_is_let_go_of_is_gone_at_once(backward: bool, memory: Memor
         watched.close()
 
 
+def doubled_(gradient: Tensor) -> None:
+    gradient.mul_(2)
+
+
+class Hooked(nn.Module):
+    """Has between its parts a hook that writes into the gradient."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.first, self.part = nn.Linear(4, 4), part
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        y.register_hook(doubled_)
+        return self.part(y)
+
+
+@pytest.mark.parametrize("part", [nn.Tanh, lambda: nn.Linear(4, 4)], ids=["no parameters", "parameters"])
+def test_a_gradient_is_what_it_was_when_it_came_out_of_the_module(
+    part: Callable[[], nn.Module], memory: Memory
+) -> None:
+    torch.manual_seed(0)
+    model, told = Hooked(part()), []
+    handle = model.part.register_full_backward_hook(lambda _, arguments, __: told.extend(norms(arguments)))
+    model(torch.ones(3, 4)).square().mean().backward()
+    handle.remove()
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    model(torch.ones(3, 4)).square().mean().backward()
+    watched.close()
+    name = f"Module.part.{type(model.part).__name__}.backward.0"
+    assert [round(leaf["Norm"], 5) for leaf in bodies(memory)[name]["output"]] == told
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_a_layer_that_would_compute_otherwise_with_hooks_sees_none(level: str, memory: Memory) -> None:

@@ -126,3 +126,23 @@ def test_what_backward_reruns_is_measured_once(tmp_path: Path) -> None:
             "SELECT step, point, count(*) FROM series WHERE name = '1' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
     assert rows == [(step, point, 1) for step in (0, 1) for point in points]
+
+
+def test_a_gradient_is_what_it_was_when_it_came_out_of_the_module(tmp_path: Path) -> None:
+    first, second = torch.nn.Linear(3, 3), torch.nn.Tanh()
+    model = torch.nn.ModuleDict({"first": first, "second": second})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    came: list[float] = []
+
+    def doubled_(gradient: Any) -> None:
+        came.append(float(gradient.double().norm()))
+        gradient.mul_(2)
+
+    with lakeprobe.monitor(model, optimizer, run="npu", lake=tmp_path / "lake", points=["input_gradient"]):
+        y = first(torch.ones(2, 3))
+        y.register_hook(doubled_)
+        second(y).square().mean().backward()
+        optimizer.step()
+    with lakeprobe.open(tmp_path / "lake") as opened:
+        [(found,)] = opened.sql("SELECT value FROM series WHERE name = 'second' AND metric = 'norm'").fetchall()
+    assert found == pytest.approx(came[0], rel=1e-6)

@@ -136,11 +136,14 @@ class Boundary:
         recorder: Recorder,
         prefix: str,
         begins: Callable[[], None],
-        ends: Callable[[Any, Any], None],
+        measured: Callable[[Any], Any],
+        ends: Callable[[Any, Any, Any], None],
     ) -> None:
-        """Call `begins`, then `ends` with the gradients of the results and of the arguments.
+        """Call `begins`, then `ends` with the gradients of the results and of the arguments, and what was measured.
 
-        `prefix` is the module's name up to its class.
+        `measured` gets the gradients of the arguments when all have come: until the module ends, a hook of the
+        program's may write into them. None was measured of a module that does not get all. `prefix` is the module's
+        name up to its class.
         """
         self.recorder = recorder
         self.within = prefix.rpartition(".")[0] + "."
@@ -148,7 +151,7 @@ class Boundary:
         self.since = 0
         """The lowest sequence number that a node of this call can have."""
         self._boundaries = boundaries
-        self._on_begin, self._on_end = begins, ends
+        self._on_begin, self._measured_of, self._on_end = begins, measured, ends
         self._step = recorder.steps
         self._edges: dict[Edge, int] = {}
         self._results = self._arguments = 0
@@ -222,6 +225,7 @@ class Boundary:
             self._outgoing: list[Any] = [None] * self._arguments
             self._summed: set[int] = set()
             self._gave = self._took = 0
+            self._measured: Any = None
             self._boundaries.begins(self)
             self._on_begin()
         for place, index in places:
@@ -240,6 +244,7 @@ class Boundary:
                 self._add(index, gradients[place])
         self._took += 1
         if self._took == self._taking:
+            self._measured = self._measured_of(tuple(self._outgoing))
             self._boundaries.will_end(self)
 
     def _add(self, index: int, part: Any) -> None:
@@ -262,7 +267,7 @@ class Boundary:
             incoming, outgoing = tuple(self._incoming), tuple(self._outgoing)
             self._incoming = self._outgoing = []
             if self._took or not self._arguments:
-                self._on_end(incoming, outgoing)
+                self._on_end(incoming, outgoing, self._measured)
             for index in self._summed:
                 self._boundaries.sums.give_back(outgoing[index])
 

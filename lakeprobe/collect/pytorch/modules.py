@@ -134,7 +134,8 @@ class Modules:
         call.error = sys.exc_info()[1]
         if self.recorder.scope.backward and not _has_old_backward_hook(module):
             begins, ends = backward_of(self.recorder, call.backward_name)
-            boundary = Boundary(self.boundaries, self.recorder, prefix, begins, ends)
+            measured = functools.partial(self.recorder.gradients, call.backward_name)
+            boundary = Boundary(self.boundaries, self.recorder, prefix, begins, measured, ends)
             boundary.arguments(watched(args))
             call.backward = boundary
 

@@ -97,10 +97,11 @@ class ModuleCalls(threading.local):
         self.recorder.scope.close_module(call.name)
 
 
-def backward_of(recorder: Recorder, name: str) -> tuple[Callable[[], None], Callable[[Any, Any], None]]:
+def backward_of(recorder: Recorder, name: str) -> tuple[Callable[[], None], Callable[..., None]]:
     """Return two functions: one to call when a module's backward begins, one to call when it has ended.
 
-    The second takes the gradients of the module's results and of its arguments.
+    The second takes the gradients of the module's results and of its arguments, and what `Recorder.gradients` gave for
+    the latter when they came, if it was asked.
     """
     step = recorder.steps
     parents: list[str | None] = []
@@ -110,10 +111,10 @@ def backward_of(recorder: Recorder, name: str) -> tuple[Callable[[], None], Call
             parents.append(recorder.tree.enter(name))
             recorder.scope.open_module(name)
 
-    def ends(incoming: Any, outgoing: Any) -> None:
+    def ends(incoming: Any, outgoing: Any, measured: Any = None) -> None:
         if recorder.running and recorder.steps == step:
             parent = parents.pop() if parents and recorder.settings.extra_info else None
-            recorder.backward(name, incoming, outgoing, parent)
+            recorder.backward(name, incoming, outgoing, parent, measured)
             recorder.tree.leave(name)
             recorder.scope.close_module(name)
 

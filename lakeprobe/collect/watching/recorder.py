@@ -243,8 +243,20 @@ class Recorder:
             )
 
     @guarded
-    def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None) -> None:
-        """Record a finished backward with the gradients of its outputs and of its inputs."""
+    def gradients(self, name: str, outgoing: Any) -> Any:
+        """Return the leaves of the gradients that a backward gives, for `backward` to record when it has finished.
+
+        Returns None if they are not recorded, or if only the end says whether they are.
+        """
+        recorded = self.scope.backward and self.scope.outputs and not self._structure
+        return self.leaves.of(outgoing, name, "output") if recorded and self.scope.surely_wants(name) else None
+
+    @guarded
+    def backward(self, name: str, incoming: Any, outgoing: Any, parent: str | None, measured: Any = None) -> None:
+        """Record a finished backward with the gradients of its outputs and of its inputs.
+
+        `measured` is what `gradients` gave for the latter.
+        """
         if not self.scope.wants(name):
             return
         op = Op(name, {}, parent, began=self.began(name))
@@ -252,7 +264,7 @@ class Recorder:
             if self.scope.inputs:
                 op.body["input"] = self.leaves.of(incoming, name, "input")
             if self.scope.outputs:
-                op.body["output"] = self.leaves.of(outgoing, name, "output")
+                op.body["output"] = measured or self.leaves.of(outgoing, name, "output")
         if op.body and name.startswith(MODULES):
             self.modules_with_backward.add(name.rsplit(".", 2)[0])
         if name in self._went_back:

@@ -34,6 +34,10 @@ class Scope:
             self._range_open = False
         return wanted
 
+    def surely_wants(self, name: str) -> bool:
+        """Return whether the op will be recorded wherever a range opens and closes."""
+        return not self._range and self._listed(name)
+
     def still_wants(self, name: str, *, wanted: bool) -> bool:
         """Return whether to record the results of a module. `wanted` is whether its inputs were recorded."""
         if not self._range:

@@ -92,18 +92,23 @@ class Modules:
         places = _slots(arguments)
         argument_slots = [places.get(id(tensor), f"[{number}]") for number, tensor in enumerate(tensors)]
 
-        def ends(of_results: tuple[Any, ...], of_arguments: tuple[Any, ...]) -> None:
-            result_slots = list(boundary.result_slots.values())
-            for point, places, gradients in (
-                ("output_gradient", result_slots, of_results),
-                ("input_gradient", argument_slots, of_arguments),
-            ):
-                number = self._meter.count(name, point)
-                for slot, gradient in zip(places, gradients, strict=False):
-                    if gradient is not None:
-                        self._meter.measure(name + slot, point, gradient, number)
+        def measure(point: str, places: list[str], gradients: tuple[Any, ...]) -> None:
+            number = self._meter.count(name, point)
+            for slot, gradient in zip(places, gradients, strict=False):
+                if gradient is not None:
+                    self._meter.measure(name + slot, point, gradient, number)
 
-        boundary = _ModuleBoundary(self._boundaries, cast("Recorder", self._passing), f"{name}.", lambda: None, ends)
+        def came(of_arguments: tuple[Any, ...]) -> bool:
+            measure("input_gradient", argument_slots, of_arguments)
+            return True
+
+        def ends(of_results: tuple[Any, ...], of_arguments: tuple[Any, ...], measured: bool | None) -> None:
+            measure("output_gradient", list(boundary.result_slots.values()), of_results)
+            if not measured:
+                measure("input_gradient", argument_slots, of_arguments)
+
+        passing = cast("Recorder", self._passing)
+        boundary = _ModuleBoundary(self._boundaries, passing, f"{name}.", lambda: None, came, ends)
         boundary.arguments(tensors)
         return boundary
 
