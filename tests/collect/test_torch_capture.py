@@ -1,8 +1,12 @@
 """What a capture promises beside equality with msprobe: it disturbs nothing, loses nothing, its numbers are right."""
 
 import os
+import sys
 import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -325,6 +329,54 @@ def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:
     watched.close()
     assert seen == ["aten.relu.default"]
     assert bodies(memory)["Torch.relu.0.forward"]["output"][0]["Max"] == 1
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Python switches between threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Run `work` in four threads at once. Raises what one of them raises."""
+    together = Barrier(4)
+
+    def begin(number: int) -> None:
+        together.wait()
+        work(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(begin, range(4)))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_threads_never_get_one_number_twice(memory: Memory) -> None:
+    recorder = capture(memory).recorder
+    numbers: list[int] = []
+    in_threads(lambda _: numbers.extend([recorder.count("op") for _ in range(50_000)]))
+    assert sorted(numbers) == list(range(200_000))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_threads_with_a_model_each_do_not_end_modules_of_each_other(memory: Memory, level: str) -> None:
+    models = [torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)) for _ in range(4)]
+    watched = capture(memory, models, level=level)
+    watched.start()
+
+    def train(number: int) -> None:
+        for _ in range(20):
+            models[number](torch.ones(2, 4)).square().mean().backward()
+
+    in_threads(train)
+    watched.close()
+    assert watched.recorder.failures == []
+    assert len(bodies(memory)) == 4 * 20 * {"L0": 8, "mix": 18}[level]
+    parents = [(op, parent) for op, parent in memory.steps[-1].parents.items() if op.startswith("Module.") and parent]
+    assert [pair for pair in parents if pair[0].split(".")[1] != pair[1].split(".")[1]] == []
 
 
 def test_a_forked_worker_is_not_watched(memory: Memory) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ class Boundaries:
 
     def __init__(self) -> None:
         self.sums = Sums()
-        self._ending: list[Boundary] = []
+        self._ending: dict[int, list[Boundary]] = {}
+        """Those that have all their gradients, by the thread that runs their nodes. Each thread numbers its own."""
         self._begun: dict[int, list[Boundary]] = {}
 
     def begins(self, boundary: Boundary) -> None:
@@ -51,38 +53,44 @@ class Boundaries:
 
         It stays open for nodes that torch would run before its own hooks. They are still inside the module.
         """
-        self._ending.append(boundary)
+        self._ending.setdefault(get_ident(), []).append(boundary)
 
     def reached(self, number: int) -> None:
         """End the modules that backward has left, given that it reached the node `number`.
 
         Backward goes from newer to older nodes, so it has left the modules whose nodes are all newer.
         """
-        if self._ending:
-            self._end([boundary for boundary in self._ending if boundary.since > number])
+        if self._ending.get(get_ident()):
+            self._end(lambda boundary: boundary.since > number)
 
     def reached_forward(self) -> None:
         """Handle the start of a forward. If backward reruns it, backward has reached the node that needs it."""
-        if self._ending:
+        if self._ending.get(get_ident()):
             node = _running_node()
             self.reached(-1 if node is None else node._sequence_nr())
 
     def reached_parameter(self, prefix: str) -> None:
         """End the modules that a parameter is not part of, because it has its gradient and backward has left them."""
-        if self._ending:
-            self._end([boundary for boundary in self._ending if not prefix.startswith(boundary.within)])
+        if self._ending.get(get_ident()):
+            self._end(lambda boundary: not prefix.startswith(boundary.within))
 
     def _is_over(self, task: int) -> None:
         """End all modules of a finished backward. It may not have asked for all gradients of a module."""
         begun = self._begun.pop(task, [])
-        self._end([boundary for boundary in self._ending if boundary in begun])
+        self._end(begun.__contains__)
         for boundary in begun:
+            for ending in list(self._ending.values()):  # a device has a thread of its own
+                with suppress(ValueError):
+                    ending.remove(boundary)
             boundary.ends()
         self.sums.forget()
 
-    def _end(self, boundaries: list[Boundary]) -> None:
-        for boundary in boundaries:
-            self._ending.remove(boundary)
+    def _end(self, is_over: Callable[[Boundary], bool]) -> None:
+        """End those modules of this thread that `is_over`."""
+        ending = self._ending.get(get_ident(), [])
+        for boundary in [boundary for boundary in ending if is_over(boundary)]:
+            with suppress(ValueError):  # the thread that called backward has removed it
+                ending.remove(boundary)
             boundary.ends()
 
 

@@ -113,6 +113,7 @@ class Recorder:
         """The number of steps so far. A hook of an earlier step recognizes by it that it is late."""
         self.failures: list[str] = []
         self.thread = Thread()
+        self._counting = threading.RLock()
         self.leaves = leaves(settings, self.failures)
         self.entries = Entries(sink)
         self._stacks = Stacks(phases)
@@ -146,8 +147,9 @@ class Recorder:
 
     def count(self, key: str) -> int:
         """Return 0 for the first call under this key in the step, 1 for the second, …"""
-        number = self.counts.get(key, -1) + 1
-        self.counts[key] = number
+        with self._counting:  # two threads with one number would have one op
+            number = self.counts.get(key, -1) + 1
+            self.counts[key] = number
         return number
 
     def parent_of_function(self, stack: Stack | None = None) -> str | None:

@@ -66,7 +66,7 @@ class Tree:
         path = name.split(".")[:-4]
         if len(path) < 2:
             return None
-        for other in reversed(self._open):
+        for other in reversed(list(self._open)):  # another thread may open one meanwhile
             if other.split(".")[:-3] == path:
                 return other
         return None
