@@ -164,6 +164,19 @@ def test_gradients_that_are_added_up_elsewhere_are_recorded_when_they_are_there(
     assert [(body["weight"][0]["Max"], body["bias"][0]["Max"]) for body in found] == [(2.0, 1.0), (4.0, 2.0)]
 
 
+def test_a_gradient_that_comes_without_those_of_the_other_parameters_is_an_op_of_its_own(memory: Memory) -> None:
+    part = torch.nn.Linear(3, 1)
+    model = torch.nn.Sequential(part)
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    for inputs in (None, [part.weight], [part.weight], None):
+        model(torch.arange(3.0)).backward(inputs=inputs)
+    watched.close()
+    found = [bodies(memory)[f"Module.0.Linear.parameters_grad.{number}"] for number in range(4)]
+    maxima = [{name: leaf["Max"] for name, (leaf,) in body.items()} for body in found]
+    assert maxima == [{"bias": 1.0, "weight": 2.0}, {"weight": 4.0}, {"weight": 6.0}, {"bias": 2.0, "weight": 8.0}]
+
+
 def test_the_op_of_an_lstm_is_recorded_which_msprobe_leaves_out_and_the_page_of_differences_says_so(
     memory: Memory,
 ) -> None:

@@ -161,13 +161,14 @@ class ParameterGradients:
         recorder = self.recorder
         if not (recorder.scope.wants(prefix) or prefix in recorder.modules_with_backward):
             return
-        # The first parameter with a gradient counts how often the module's gradients were accumulated.
+        # The first parameter with a gradient counts how often the module's gradients were accumulated. So does another
+        # one whose gradient comes alone, such as by backward(inputs=…), after all had theirs or a second time.
         first = self._first.setdefault(prefix, name)
         key = f"{prefix}.parameters_grad"
-        number = recorder.count(key) if first == name else recorder.counts.get(key, 0)
-        entry = f"{key}.{number}"
-        op = recorder.entries.find(entry) or Op(entry, {}, None)
-        op.body[name] = [recorder.leaves.of_file(gradient, entry, f"{entry}.{name}")]
+        op = recorder.entries.find(f"{key}.{recorder.counts.get(key)}")
+        if first == name or op is None or name in op.body:
+            op = Op(f"{key}.{recorder.count(key)}", {}, None)
+        op.body[name] = [recorder.leaves.of_file(gradient, op.name, f"{op.name}.{name}")]
         recorder.entries.put(op)
         if len(op.body) == self._expected.get(prefix):
             recorder.entries.finish(op)
