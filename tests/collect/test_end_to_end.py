@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_unit_sink import rows, violations
 
+import lakeprobe
 from lakeprobe.collect.debugger import PrecisionDebugger
 from lakeprobe.collect.session import collect
 
@@ -45,3 +46,23 @@ def test_the_debugger_reads_a_config_and_collects_what_collect_does(
     )
     assert len(rows(tmp_path / "lake", "contents", "npu")) > 10
     assert violations(tmp_path / "lake") == []
+
+
+def test_names_of_the_program_may_have_any_character_in_them(tmp_path: Path) -> None:
+    model = torch.nn.Sequential()
+    model.add_module("enc/0", torch.nn.Linear(4, 3))
+    x = torch.ones(2, 4)
+    saved = {"a/b": x, "a\\b": x * 2, "\0": x * 3, "..": x * 4}
+    with collect(model, run="npu", lake=tmp_path / "lake", level="mix", task="tensor") as collector:
+        model(x)
+        collector.save("loss/main", saved, backward=False)
+        collector.step()
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        assert lake.sql("SELECT notes FROM dumps").fetchall() == [([],)]
+        of_point = "WHERE op = 'loss/main.0.debug'"
+        found = lake.sql(f"SELECT slot, max FROM tensors {of_point} AND content IS NOT NULL ORDER BY max").fetchall()
+        assert found == [("a/b", 1.0), ("a\\b", 2.0), ("\0", 3.0), ("..", 4.0)]
+        kept = lake.sql(f"SELECT count(DISTINCT content) FROM tensors {of_point}").fetchall()
+        assert kept == [(4,)]
+    names = [row[2] for row in rows(tmp_path / "lake", "ops", "npu")]
+    assert names == ["Functional.linear.0.forward", "Module.enc/0.Linear.forward.0", "loss/main.0.debug"]

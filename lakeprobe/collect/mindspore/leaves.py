@@ -24,6 +24,7 @@ from lakeprobe.collect.watching.values import (
     Statistics,
     array_leaf,
     builtin,
+    file_name,
     unrecordable,
     wide,
 )
@@ -133,15 +134,15 @@ class Leaves:
             leaf["md5"] = digest
         if measured is not None:
             leaf["wide"] = measured
-        if contents is not None:
-            leaf["data_name"] = f"{file}.npy"
+        if contents is not None and file is not None:
+            leaf["data_name"] = file_name(file, ".npy")
             leaf["tensor"] = contents
         return leaf
 
     def _array(self, array: Array, file: str | None) -> Leaf:
         leaf = array_leaf(array, "biufc")
         if file is not None and array.dtype.kind in "biufc":
-            leaf["data_name"] = f"{file}.npy"
+            leaf["data_name"] = file_name(file, ".npy")
             leaf["tensor"] = tensors.copy(array)
         return leaf
 

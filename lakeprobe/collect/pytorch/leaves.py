@@ -20,6 +20,7 @@ from lakeprobe.collect.watching.values import (
     Leaf,
     array_leaf,
     builtin,
+    file_name,
     unrecordable,
 )
 
@@ -226,8 +227,8 @@ class Leaves:
             leaf["md5"] = digest
         if wide is not None:
             leaf["wide"] = wide
-        if array is not None:
-            leaf["data_name"] = f"{file}.pt"
+        if array is not None and file is not None:
+            leaf["data_name"] = file_name(file, ".pt")
             leaf["tensor"] = array
 
     def _transfer(self, transfer: Any, file: str | None) -> Leaf:
@@ -244,7 +245,7 @@ class Leaves:
     def _array(self, array: "np.ndarray[Any, Any]", file: str | None) -> Leaf:
         leaf = array_leaf(array, "iufc")
         if file is not None and array.dtype.kind in "biufc":
-            leaf["data_name"] = file + ".pt"
+            leaf["data_name"] = file_name(file, ".pt")
             leaf["tensor"] = array.copy()
         return leaf
 

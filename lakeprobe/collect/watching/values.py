@@ -29,6 +29,7 @@ PLAIN = (bool, int, float, str)
 BUILTIN = (*PLAIN, slice, type(...), np.generic)
 """The classes that `builtin` supports."""
 
+_NOT_IN_FILES = str.maketrans({"/": "%2F", "\\": "%5C", "\0": "%00"})
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -89,6 +90,11 @@ def _whole(value: Any) -> int | None:
 def unrecordable(value: Any) -> Leaf:
     """Return the leaf of a value that could not be recorded, with the name of its class."""
     return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def file_name(path: str, ending: str) -> str:
+    """Return the name of the file of a tensor. `path` has names of the program's, in which any character may be."""
+    return path.translate(_NOT_IN_FILES) + ending
 
 
 def array_leaf(array: Array, kinds: str) -> Leaf:
