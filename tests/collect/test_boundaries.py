@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from memory import Memory, bodies, capture
@@ -262,6 +262,59 @@ def test_a_graph_that_is_let_go_of_is_gone_at_once(backward: bool, memory: Memor
     finally:
         gc.enable()
         watched.close()
+
+
+class Pair(NamedTuple):
+    """What a module gives."""
+
+    one: Tensor
+    other: Tensor
+
+
+class Swapped(Pair):
+    """Is made of its items the other way round."""
+
+    def __new__(cls, one: Tensor, other: Tensor) -> Swapped:
+        made = super().__new__(cls, other, one)
+        made.note = "swapped"
+        return made
+
+
+class Lone(tuple):  # type: ignore[type-arg]
+    """Is made of one item."""
+
+    def __new__(cls, item: Tensor) -> Lone:
+        return super().__new__(cls, [item])
+
+
+class Gives(nn.Module):
+    """Gives its argument in a tuple of a class of its own."""
+
+    def __init__(self, made: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.made = made
+
+    def forward(self, x: Tensor) -> Any:
+        return self.made(x)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [(lambda x: Swapped(x, x * 2), Swapped), (Lone, Lone), (lambda x: torch.max(x, 1), torch.return_types.max)],
+)
+def test_a_tuple_of_the_programs_own_class_stays_what_it_is(made: Any, kind: type, memory: Memory) -> None:
+    model = Outer(Gives(made))
+    x = torch.randn(3, 4)
+    alone = model(x)
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    seen = model(x)
+    watched.close()
+    assert watched.recorder.failures == []
+    assert type(seen) is kind
+    assert [digest(item) for item in seen] == [digest(item) for item in alone]
+    assert all(isinstance(item, Tensor) for item in seen)
+    assert vars(seen) == vars(alone) if hasattr(alone, "__dict__") else True
 
 
 def doubled_(gradient: Tensor) -> None:

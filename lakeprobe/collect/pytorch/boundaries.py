@@ -353,9 +353,20 @@ def _replace(value: Any, hooked: Iterator[torch.Tensor], around: Containers, *, 
             value[key] = _replace(item, hooked, around, top=False)
     else:
         items = [_replace(item, hooked, around, top=top) for item in value]
-        replaced = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        replaced = _rebuilt(value, items)
     around.leave(value)
     return replaced
+
+
+def _rebuilt(value: Any, items: list[Any]) -> Any:
+    """Return a tuple of the class of `value` with other items, past its constructor, which may make others of them."""
+    kind = type(value)
+    if hasattr(kind, "n_sequence_fields"):  # a result of torch's, such as that of torch.max
+        return kind(items)
+    made = tuple.__new__(kind, items)
+    if hasattr(value, "__dict__"):
+        vars(made).update(vars(value))
+    return made
 
 
 def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
