@@ -5,6 +5,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -447,6 +448,23 @@ def test_dtypes_without_numbers_are_no_failure(memory: Memory, name: str, summar
     watched.close()
     assert watched.recorder.failures == []
     assert [leaf.get("Max") for leaf in bodies(memory)["x.0.debug"]] == [None, None]
+
+
+@dataclass
+class Partly:
+    """Has one field from the start, and one later."""
+
+    given: torch.Tensor
+    later: torch.Tensor = field(init=False)
+
+
+def test_a_dataclass_is_recorded_before_it_has_all_its_fields(memory: Memory) -> None:
+    watched = capture(memory, level="debug")
+    watched.save("x", Partly(torch.ones(2)))
+    watched.close()
+    assert watched.recorder.failures == []
+    assert bodies(memory)["x.0.debug"]["given"]["Max"] == 1
+    assert list(bodies(memory)["x.0.debug"]) == ["given"]
 
 
 def test_what_is_no_model_is_told_and_leaves_nothing_running() -> None:

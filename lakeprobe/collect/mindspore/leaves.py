@@ -24,6 +24,7 @@ from lakeprobe.collect.watching.values import (
     Statistics,
     array_leaf,
     builtin,
+    fields_of,
     file_name,
     unrecordable,
     wide,
@@ -106,7 +107,7 @@ class Leaves:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return {key: leaf(key, item) for key, item in zip(value._fields, value, strict=True)}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {field.name: leaf(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return {name: leaf(name, item) for name, item in fields_of(value)}
         if isinstance(value, (list, tuple)):
             return [leaf(index, item) for index, item in enumerate(value)]
         return {str(key): leaf(key, item) for key, item in value.items()} if isinstance(value, dict) else None

@@ -20,6 +20,7 @@ from lakeprobe.collect.watching.values import (
     Leaf,
     array_leaf,
     builtin,
+    fields_of,
     file_name,
     unrecordable,
 )
@@ -280,7 +281,7 @@ def _members(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return zip(value._fields, value, strict=False)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return fields_of(value)
     if isinstance(value, (list, tuple)):
         return enumerate(value)
     return value.items() if isinstance(value, dict) else None

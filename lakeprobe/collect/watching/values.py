@@ -1,5 +1,6 @@
 """Computes what is recorded of plain Python values and numpy arrays, for all frameworks."""
 
+import dataclasses
 import zlib
 from typing import Any
 
@@ -85,6 +86,12 @@ def _whole(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def fields_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the fields of an instance of a dataclass, by name, without those that it has not got yet."""
+    names = (field.name for field in dataclasses.fields(value))
+    return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
 
 
 def unrecordable(value: Any) -> Leaf:
