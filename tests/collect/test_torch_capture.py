@@ -1,5 +1,6 @@
 """What a capture promises beside equality with msprobe: it disturbs nothing, loses nothing, its numbers are right."""
 
+import contextlib
 import os
 import sys
 import zlib
@@ -23,6 +24,7 @@ torch = pytest.importorskip("torch")
 import models  # noqa: E402
 
 from lakeprobe.collect.pytorch.functions import places  # noqa: E402
+from lakeprobe.collect.pytorch.modules import _Part  # noqa: E402
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
@@ -343,6 +345,32 @@ def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:
     watched.close()
     assert seen == ["aten.relu.default"]
     assert bodies(memory)["Torch.relu.0.forward"]["output"][0]["Max"] == 1
+
+
+@pytest.mark.parametrize("where", ["after it enters", "before it leaves"])
+def test_an_interrupt_of_ours_leaves_no_hook_and_breaks_no_later_call(
+    memory: Memory, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = _Part.enter
+
+    def interrupted(part: _Part) -> None:
+        if where == "after it enters":
+            enter(part)
+        raise KeyboardInterrupt
+
+    part = torch.nn.Linear(2, 2)
+    model = torch.nn.Sequential(part)
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(_Part, "enter" if where == "after it enters" else "leave", interrupted)
+        model(torch.ones(1, 2))
+    model(torch.ones(1, 2)).sum().backward()
+    watched.close()
+    assert watched.recorder.failures == []
+    kinds = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs",
+             "_forward_hooks_always_called")  # fmt: skip
+    assert [len(getattr(part, kind)) for kind in kinds] == [0] * 5
 
 
 @pytest.fixture

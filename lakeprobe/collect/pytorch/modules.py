@@ -66,7 +66,9 @@ class Modules:
             self._in_place.put(place, functools.wraps(place.function)(self._without_hooks(place.function)))
 
     def stop(self) -> None:
-        """Remove the hooks on parameters."""
+        """Remove the hooks on parameters, and those of a module whose call was interrupted as it ended."""
+        for part in self._parts.values():
+            part.remove_hooks()
         self._parts = {}
         for handle in self._handles:
             handle.remove()
@@ -91,8 +93,8 @@ class Modules:
                 return function(module, *args, **kwargs)
             if isinstance(module, torch.jit.ScriptModule) or _shuns_hooks(module):
                 return part.call_as_one(function, args, kwargs)
-            part.enter()
             try:
+                part.enter()  # where the user may interrupt, too
                 return function(module, *args, **kwargs)
             finally:
                 part.leave()
@@ -204,12 +206,12 @@ class _Part:
         with self._lock:
             self._calls += 1
             if self._calls == 1:
-                for before, after in self.hooks:
-                    module._forward_pre_hooks[before] = before
+                for before, after in self.hooks:  # how to call a hook first: an interrupt may come in between
                     module._forward_pre_hooks_with_kwargs[before] = True
+                    module._forward_pre_hooks[before] = before
+                    module._forward_hooks_with_kwargs[after] = module._forward_hooks_always_called[after] = True
                     module._forward_hooks[after] = after
                     module._forward_hooks.move_to_end(after, last=False)
-                    module._forward_hooks_with_kwargs[after] = module._forward_hooks_always_called[after] = True
 
     def without_hooks(self, state: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of the module, or those that its class keeps, without our hooks."""
@@ -224,14 +226,18 @@ class _Part:
     def leave(self) -> None:
         """Remove the hooks when the last call has ended."""
         with self._lock:
-            self._calls -= 1
+            self._calls = max(self._calls - 1, 0)
             if not self._calls:
-                module = self._module
-                for before, after in self.hooks:
-                    for name in _BEFORE:
-                        getattr(module, name).pop(before, None)
-                    for name in _AFTER:
-                        getattr(module, name).pop(after, None)
+                self.remove_hooks()
+
+    def remove_hooks(self) -> None:
+        """Remove the hooks, if they are there."""
+        module = self._module
+        for before, after in self.hooks:
+            for name in _BEFORE:
+                getattr(module, name).pop(before, None)
+            for name in _AFTER:
+                getattr(module, name).pop(after, None)
 
     def call_as_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a submodule that accepts no hooks, or must not see any."""
