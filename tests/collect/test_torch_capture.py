@@ -478,6 +478,17 @@ def test_dtypes_without_numbers_are_no_failure(memory: Memory, name: str, summar
     assert [leaf.get("Max") for leaf in bodies(memory)["x.0.debug"]] == [None, None]
 
 
+def test_keys_that_are_no_text_are_the_same_in_each_run_and_lose_nothing(memory: Memory) -> None:
+    watched = capture(memory, level="debug", task="tensor")
+    keys = [1, "1", object(), object()]
+    watched.save("x", {key: torch.full((1,), number) for number, key in enumerate(keys, 1)})
+    watched.close()
+    found = bodies(memory)["x.0.debug"]
+    names = ["1", "1#2", "<object object>", "<object object>#2"]
+    assert [(name, leaf["Max"]) for name, leaf in found.items()] == list(zip(names, [1, 2, 3, 4], strict=True))
+    assert [leaf["data_name"] for leaf in found.values()] == [f"x.0.debug.{name}.pt" for name in names]
+
+
 @dataclass
 class Partly:
     """Has one field from the start, and one later."""

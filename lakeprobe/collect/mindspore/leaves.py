@@ -26,6 +26,7 @@ from lakeprobe.collect.watching.values import (
     builtin,
     fields_of,
     file_name,
+    key_text,
     unrecordable,
     wide,
 )
@@ -110,7 +111,13 @@ class Leaves:
             return {name: leaf(name, item) for name, item in fields_of(value)}
         if isinstance(value, (list, tuple)):
             return [leaf(index, item) for index, item in enumerate(value)]
-        return {str(key): leaf(key, item) for key, item in value.items()} if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        members: dict[str, Any] = {}
+        for key, item in value.items():
+            name = key_text(key, members)
+            members[name] = leaf(name, item)
+        return members
 
     def _tensor(self, tensor: Any, file: str | None) -> Leaf:
         leaf: Leaf = {"type": "mindspore.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape)}

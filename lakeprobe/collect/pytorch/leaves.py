@@ -22,6 +22,7 @@ from lakeprobe.collect.watching.values import (
     builtin,
     fields_of,
     file_name,
+    key_text,
     unrecordable,
 )
 
@@ -134,11 +135,12 @@ class Leaves:
             return None
         try:
             for key, item in items:
-                leaf = self._leaf(item, key, None if file is None else f"{file}.{key}", around)
+                name = key if type(into) is list else key_text(key, into)
+                leaf = self._leaf(item, key, None if file is None else f"{file}.{name}", around)
                 if type(into) is list:
                     into.append(leaf)
                 else:
-                    into[key if type(key) is str else str(key)] = leaf
+                    into[name] = leaf
         finally:
             around.leave(value)
         return into

@@ -1,7 +1,9 @@
 """Computes what is recorded of plain Python values and numpy arrays, for all frameworks."""
 
 import dataclasses
+import re
 import zlib
+from itertools import count
 from typing import Any
 
 import ml_dtypes
@@ -31,6 +33,7 @@ BUILTIN = (*PLAIN, slice, type(...), np.generic)
 """The classes that `builtin` supports."""
 
 _NOT_IN_FILES = str.maketrans({"/": "%2F", "\\": "%5C", "\0": "%00"})
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -97,6 +100,17 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
 def unrecordable(value: Any) -> Leaf:
     """Return the leaf of a value that could not be recorded, with the name of its class."""
     return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def key_text(key: Any, taken: Any) -> str:
+    """Return a key of a dict as a text that is not `taken`: 1 beside "1" is 1#2.
+
+    Addresses are left out, because each run has others.
+    """
+    text = key if type(key) is str else _ADDRESS.sub("", str(key))
+    if text not in taken:
+        return text
+    return next(other for number in count(2) if (other := f"{text}#{number}") not in taken)
 
 
 def file_name(path: str, ending: str) -> str:
