@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,8 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _scan = json.JSONDecoder(object_pairs_hook=_unique)
 _BLANKS = " \t\r\n"
 _MOST_DIGITS = sys.get_int_max_str_digits()
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""The escape of half a character, with or without its other half."""
 
 Member = tuple[str | None, str, Any]
 """(container, name, value): container is None for a member of the top object, else the container's name."""
@@ -220,9 +223,13 @@ def _name(piece: bytes) -> str:
 
 def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        characters = text.decode()
+        value = json.loads(characters, object_pairs_hook=_unique)
+        _check_unicode(characters, value)
     except _RepeatedKeyError as error:
         raise DumpError(f"{path}: in {what} {error}; the file is damaged") from None
+    except UnicodeEncodeError:
+        raise _not_unicode(path) from None
     except UnicodeDecodeError:
         raise DumpError(f"{path}: {what} is not UTF-8 text; the file is damaged or not a dump") from None
     except RecursionError:
@@ -232,6 +239,19 @@ def _load(path: Path, text: bytes, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DumpError(f"{path}: {what} is not a JSON object")
     return value
+
+
+def _check_unicode(text: str, value: Any) -> None:
+    """Raise UnicodeEncodeError if a text in `value`, which `text` says, has half a character.
+
+    msgspec refuses it. Some columns of the lake are JSON text, where DuckDB would meet it again in every query.
+    """
+    if _HALF.search(text):
+        json.dumps(value, ensure_ascii=False).encode()
+
+
+def _not_unicode(path: Path) -> DumpError:
+    return DumpError(f"{path} holds text that is not valid Unicode; the file is damaged")
 
 
 def _short(error: ValueError) -> str:
@@ -298,8 +318,11 @@ class _Text:
         while True:
             try:
                 value, end = _scan.raw_decode(self.text, self.place)
+                _check_unicode(self.text[self.place : end], value)
             except RecursionError:
                 raise DumpError(f"{self._path} is nested too deep to be read") from None
+            except UnicodeEncodeError:
+                raise _not_unicode(self._path) from None
             except _RepeatedKeyError as error:
                 raise DumpError(f"{self._path}: {error}; the file is damaged") from None
             except ValueError as error:

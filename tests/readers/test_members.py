@@ -262,6 +262,11 @@ def test_a_byte_taken_out_is_found_wherever_json_finds_it(tmp_path: Path, layout
         (b'{"data": {1: 1}}', "is expected"),
         (b"{'data': {}}", "is expected"),
         (b"\x80\x04\x95", "is not UTF-8"),
+        (b'{\n "where": "\\ud800",\n "data": {\n  "a": 1\n }\n}', "is not valid Unicode"),
+        (b'{\n "data": {\n  "a": {"b": ["\\uDC00"]}\n }\n}', "is not valid Unicode"),
+        (b'{\n "data": {\n  "a": {"b": ["\xed\xa0\x80"]}\n }\n}', "is not UTF-8"),
+        (b'{\n "data": {\n  "a": 1\n },\n "where": {"\\ud83d": 1}\n}', "is not valid Unicode"),
+        (b'{"where": ["\\ude00\\ud83d"], "data": {"a": 1}}', "is not valid Unicode"),
     ],
 )  # fmt: skip
 def test_what_is_no_dump(tmp_path: Path, content: bytes, says: str) -> None:
