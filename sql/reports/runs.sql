@@ -13,7 +13,7 @@ SELECT
     count(DISTINCT step) AS steps,
     count(DISTINCT rank) AS ranks,
     nullif(count(*) FILTER (NOT complete), 0) AS incomplete,
-    nullif(max((head ->> '$.settings.perturb')::DOUBLE), 0) AS perturbed,
+    nullif(max(TRY_CAST(head ->> '$.settings.perturb' AS DOUBLE)), 0) AS perturbed,
     sum(ops)::BIGINT AS ops,
     sum(tensor_rows)::BIGINT AS tensor_rows,
     sum(contents)::BIGINT AS contents,

@@ -144,6 +144,25 @@ def lone_surrogate(folder: Path) -> None:
 
 
 @case
+def half_a_character_in_the_head(folder: Path) -> None:
+    dump(folder, dump_data_dir="\ud800")
+
+
+@case
+def settings_of_another_kind(folder: Path) -> None:
+    dump(folder, settings={"perturb": "a little"})
+
+
+@case
+def peers_of_another_kind(folder: Path) -> None:
+    fields = {"class_type": "torch.distributed.P2POp", "op": "isend", "group_id": "1", "tensor": LEAF}
+    ops = [fields | {"peer": "the next", "tag": 0}, fields | {"peer": 1, "tag": 1 << 40}]
+    calls: dict[str, Any] = {"Distributed.batch_isend_irecv.0.forward": {"input_args": [ops], "output": []}}
+    calls["Distributed.all_reduce.0.forward"] = {"input_args": {"tensor": LEAF, "group": []}, "output": [LEAF]}
+    dump(folder, calls)
+
+
+@case
 def no_json(folder: Path) -> None:
     (folder / "dump.json").write_bytes(b"PK\3\4 no JSON")
 

@@ -79,6 +79,8 @@ def test_case(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
             assert [says in problem for problem in problems] == [True], problems
         else:
             assert problems == []
+            for words in (["ls"], ["comm", name]):  # they ask for more than is looked at where a dump is read
+                assert lakeprobe(*words, "--lake", tmp_path / "lake").code == 0, words
     assert not (tmp_path / "owned").exists()
 
 

@@ -11,14 +11,14 @@ WITH
             leaves.slot,
             if(leaves.extra->>'op' LIKE '%send%', 'send', 'recv') AS kind,
             leaves.extra->>'group_id' AS group_id,
-            CAST(leaves.extra->>'peer' AS INTEGER) AS peer,
-            CAST(leaves.extra->>'tag' AS INTEGER) AS tag,
+            TRY_CAST(leaves.extra->>'peer' AS INTEGER) AS peer,
+            TRY_CAST(leaves.extra->>'tag' AS INTEGER) AS tag,
             leaves.row,
             leaves.rest,
             is_function
         FROM transfer_parts AS leaves
         JOIN transfer_samples AS samples USING (step, rank, seq)
-        WHERE samples.kind = 'batch' AND leaves.role = 'input' AND leaves.extra->>'peer' IS NOT NULL
+        WHERE samples.kind = 'batch' AND leaves.role = 'input' AND TRY_CAST(leaves.extra->>'peer' AS INTEGER) IS NOT NULL
     )
 SELECT
     p2p_inputs.*,

@@ -21,7 +21,7 @@ SELECT
     -- an empty list has no leaf, so as the last positional argument it would not be counted
     greatest(
         coalesce(args, 0),
-        coalesce(list_max([CAST(hole->>1 AS INTEGER) + 1 FOR hole IN empties IF hole->>0 = 'input_args']), 0)
+        coalesce(list_max([TRY_CAST(hole->>1 AS INTEGER) + 1 FOR hole IN empties IF hole->>0 = 'input_args']), 0)
     ) AS args,
     coalesce(inputs, 0) + len([hole FOR hole IN empties IF hole->>0 <> 'output']) AS inputs,
     coalesce(outputs, 0) + len([hole FOR hole IN empties IF hole->>0 = 'output']) AS outputs
