@@ -5,7 +5,7 @@ CASE kind
     WHEN 'tensor' THEN
         CASE letter
             WHEN 'f' THEN cell_number(statistic)
-            WHEN 'i' THEN coalesce(exact::VARCHAR, (statistic::HUGEINT)::VARCHAR)
+            WHEN 'i' THEN coalesce(exact::VARCHAR, TRY_CAST(statistic AS HUGEINT)::VARCHAR, cell_number(statistic))
             WHEN 'b' THEN if(statistic = 1, 'True', 'False')
             WHEN 's' THEN cell_number(statistic)
             ELSE 'None'
