@@ -163,6 +163,14 @@ def peers_of_another_kind(folder: Path) -> None:
 
 
 @case
+def shapes_beyond_all(folder: Path) -> None:
+    shapes = ([1 << 62], [1 << 62] * 20 + [0], [0, 1 << 62, 1 << 62])
+    leaves = [{**LEAF, "shape": shape} for shape in shapes]
+    calls = {f"Distributed.all_reduce.{n}.forward": {"input_args": [leaf]} for n, leaf in enumerate(leaves)}
+    dump(folder, calls)
+
+
+@case
 def no_json(folder: Path) -> None:
     (folder / "dump.json").write_bytes(b"PK\3\4 no JSON")
 
