@@ -27,9 +27,10 @@ class Asked:
 
     @classmethod
     def of(cls, text: str) -> Asked:
-        """Parse `text`."""
+        """Parse `text`. Raises UsageError if it is empty, as an unset variable of a script is."""
         match = _UNITS.fullmatch(text)
-        assert match is not None, text
+        if match is None:
+            raise UsageError("a name is empty; give a run of the lake, or the path of a dump")
         step, rank = (None if match[part] is None else int(match[part]) for part in ("step", "rank"))
         return cls(match["name"], step, rank)
 

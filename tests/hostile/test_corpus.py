@@ -116,6 +116,14 @@ def test_paths_that_name_nothing(
     assert done.code == 0 or done.err.count("\n") == 1, done
 
 
+@pytest.mark.parametrize("words", [("compare", "", "ok"), ("compare", "ok", ""), ("noise", "ok", ""),
+                                   ("preflight", "compare", "", "ok")])  # fmt: skip
+def test_a_name_that_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.chdir(tmp_path)
+    dump(tmp_path / "ok")
+    assert lakeprobe(*words).line == "lakeprobe: a name is empty; give a run of the lake, or the path of a dump"
+
+
 @pytest.mark.parametrize("words", [("compare", "ok", "ok", "-am", "{pipe}"), ("compare", "ok", "ok", "--sql", "{pipe}"),
                                    ("merge", "{pipe}", "-o", "out"), ("ingest", "{pipe}"),
                                    ("compare", "{pipe}", "ok")])  # fmt: skip
