@@ -1,7 +1,7 @@
 """Finds the tensors in a `.safetensors` file: 8 bytes with the length of a JSON header, the header, then the bytes.
 
 Source of the format: the README of huggingface/safetensors, whose checks these are: names once, spans in the file that
-follow one another without gaps and are as long as dtype and shape say.
+follow one another without gaps up to its end and are as long as dtype and shape say.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def read_safetensors(path: str | Path) -> Saved:
         with open_file(path) as file:
             size = file.seek(0, 2)
             header, start = _header(file, size, str(path))
-            return Saved({entry.name: placed(_reference(entry, start, size, str(path)), path) for entry in header})
+            saved = Saved({entry.name: placed(_reference(entry, start, size, str(path)), path) for entry in header})
+            surplus = size - start - (header[-1].end if header else 0)
+            if surplus:
+                raise TensorError(f"{path}: its header names no tensor for the last {surplus} bytes; copy it again")
+            return saved
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error
 

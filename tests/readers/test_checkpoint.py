@@ -223,6 +223,8 @@ HEADER = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": 5}, "is not a tensor"),
         ({"a": {**HEADER, "shape": [2000], "data_offsets": [0, 8000]}}, "truncated tensor"),
         ([], "is not a JSON object"),
+        ({"a": HEADER}, "names no tensor for the last 4 bytes"),
+        ({}, "names no tensor for the last 12 bytes"),
     ],
 )  # fmt: skip
 def test_forged_safetensors(tmp_path: Path, header: Any, message: str) -> None:
