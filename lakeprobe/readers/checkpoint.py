@@ -35,7 +35,7 @@ NAME = "checkpoint"
 
 _STATE_DICTS = (".pt", ".pth", ".bin", ".ckpt")
 _SUFFIXES = (".safetensors", *_STATE_DICTS)
-_SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}(?P<suffix>\.\w+)")
+_SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<suffix>\.\w+)")
 _INDEX = ".index.json"
 _DISTRIBUTED, _CHUNKS = ".metadata", ".distcp"
 _MEGATRON_FOLDER = re.compile(r"mp_rank_\d{2,4}(?:_\d{3,4})*")
@@ -158,7 +158,20 @@ def _saved(source: Source) -> tuple[Saved, str]:
     for path in source.files:
         if path.name.endswith(_INDEX):
             _check_index(path, together)
+    _check_shards(files)
     return together, kind
+
+
+def _check_shards(files: Sequence[Path]) -> None:
+    """Raise DumpError unless the shards among `files` are as many as their names say. Not all have an index."""
+    shards = [(path, match) for path in files if (match := _SHARD.fullmatch(path.name))]
+    for path, match in shards:
+        count = int(match["count"])
+        if count != len(shards):
+            raise DumpError(
+                f"{path} is one of {count} shards, and {len(shards)} are here; copy the others too, or remove those of "
+                "another checkpoint"
+            )
 
 
 def _read_file(path: Path) -> tuple[Saved, str]:

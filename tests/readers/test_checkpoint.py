@@ -288,6 +288,29 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         lake.ingest(folder)
 
 
+@pytest.mark.parametrize("left", ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"])
+def test_a_missing_shard_is_noticed_without_an_index(tmp_path: Path, left: str) -> None:
+    folder = checkpoints.sharded(tmp_path / "x", STATE)
+    for path in folder.iterdir():
+        if path.name != left:
+            path.unlink()
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for path in (folder, folder / left):
+            with pytest.raises(DumpError, match=rf"{left} is one of 2 shards, and 1 are here"):
+                lake.ingest(path)
+
+
+def test_shards_of_two_checkpoints_are_not_mixed(tmp_path: Path) -> None:
+    folder = checkpoints.sharded(tmp_path / "x", STATE)
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "model-00002-of-00002.safetensors").rename(folder / "model-00002-of-00003.safetensors")
+    with (
+        lakeprobe.open(tmp_path / "lake", create=True) as lake,
+        pytest.raises(DumpError, match="remove those of another checkpoint"),
+    ):
+        lake.ingest(folder)
+
+
 def test_a_chunk_that_is_missing_or_outside(tmp_path: Path) -> None:
     folder = checkpoints.in_chunks(tmp_path / "x", STATE)
     (folder / "__2_0.distcp").rename(tmp_path / "__2_0.distcp")
