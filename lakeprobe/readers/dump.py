@@ -44,6 +44,13 @@ def found(listing: Listing, format: str, names: tuple[str, ...]) -> list[Source]
     return [Source(format, place.root, folder, place.step, place.rank, files, tensors, place.part, place.process)]
 
 
+def rest_of_dump(listing: Listing) -> list[str]:
+    """The files and folders that msprobe writes beside a dump.json, in a folder without one."""
+    if DUMP_FILE in listing.files or DUMP_FILE in listing.left_out:
+        return []
+    return [name for name in (STACK_FILE, CONSTRUCT_FILE, TENSOR_FOLDER) if name in (*listing.files, *listing.folders)]
+
+
 def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     """Read dump.json, stack.json and construct.json. Raises DumpError."""
     path = source.folder / DUMP_FILE

@@ -13,6 +13,7 @@ from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import checkpoint, foreign_tables, npy_folder
 from lakeprobe.readers.archive import names_in, notes
+from lakeprobe.readers.dump import DUMP_FILE, rest_of_dump
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
 from lakeprobe.readers.source import Listing, Source, is_placed, place_of
@@ -51,7 +52,7 @@ def locate(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ()) -> 
         left_out: list[str] = []
         for listing, found in _search(path):
             sources += found
-            left_out += _left_out(listing)
+            left_out += _left_out(path, listing, found)
             given = replace(listing, files=[path.name]) if path.is_file() else listing
             tables += foreign_tables.find(given)
         if not sources and not tables:
@@ -64,7 +65,7 @@ def locate_run(path: Path, steps: Sequence[int] = (), ranks: Sequence[int] = ())
     with _readable(path):
         path = _existing(path)
         searched = list(_search(path))
-        left_out = [line for listing, _ in searched for line in _left_out(listing)]
+        left_out = [line for listing, found in searched for line in _left_out(path, listing, found)]
         sources = [source for _, found in searched for source in found]
         runs = _chosen(path, _runs(_noted(sources, left_out)), steps, ranks)
         if not runs:
@@ -93,9 +94,13 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _left_out(listing: Listing) -> Iterator[str]:
+def _left_out(path: Path, listing: Listing, found: Sequence[Source]) -> Iterator[str]:
+    """What was left out of a folder below `path`, which sources were `found` in, each with the reason."""
     for name, why in sorted(listing.left_out.items()):
         yield f"left out: {listing.folder / name}; {why}"
+    rest = [] if found or path.is_file() else rest_of_dump(listing)
+    if rest:  # copied in part, or its process was killed before it wrote the dump
+        yield f"left out: {listing.folder}; it has {', '.join(rest)}, but no {DUMP_FILE}; copy it again, or dump again"
 
 
 def _noted(sources: list[Source], left_out: list[str]) -> list[Source]:
@@ -108,7 +113,7 @@ def _noted(sources: list[Source], left_out: list[str]) -> list[Source]:
 
 def _shown(left_out: list[str]) -> list[str]:
     more = len(left_out) - _SHOWN
-    return left_out[:_SHOWN] + ([f"left out: {more} more links and special files"] if more > 0 else [])
+    return left_out[:_SHOWN] + ([f"left out: {more} more links, special files and parts of dumps"] if more > 0 else [])
 
 
 def _nothing(path: Path, left_out: list[str]) -> DumpError:

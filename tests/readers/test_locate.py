@@ -136,6 +136,18 @@ def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
     assert located(tmp_path / "gpu") == [("gpu", 0, 0)]
 
 
+@pytest.mark.parametrize("rest", ["stack.json", "construct.json", "dump_tensor_data"])
+def test_a_rank_without_its_dump_is_noted(tmp_path: Path, rest: str) -> None:
+    dumps(tmp_path, "step0/rank0")
+    rank = tmp_path / "step0" / "rank1"
+    rank.mkdir()
+    (rank / rest).mkdir() if rest == "dump_tensor_data" else (rank / rest).write_text("{}")
+    note = f"left out: {rank}; it has {rest}, but no dump.json; copy it again, or dump again"
+    [source] = locate_run(tmp_path).sources
+    assert note in source.notes
+    assert note in refused(rank)
+
+
 def test_links_are_followed(tmp_path: Path) -> None:
     """Within the folder of the run; what leads out of it is left out, and told."""
     dumps(tmp_path / "gpu", "step0/rank4")
@@ -163,7 +175,7 @@ def test_links_that_lead_around(tmp_path: Path) -> None:
     (source,) = locate_run(tmp_path).sources
     assert len(source.notes) == 6
     assert source.notes[0] == f"left out: {tmp_path}/a/self0; it is a link to a folder that it lies in"
-    assert source.notes[-1] == "left out: 27 more links and special files"
+    assert source.notes[-1] == "left out: 27 more links, special files and parts of dumps"
 
 
 def test_the_two_halves_of_a_mixed_dump_are_parts_of_one_run(tmp_path: Path) -> None:
