@@ -264,6 +264,7 @@ def _in_order(root: Path, sources: list[Source]) -> tuple[Source, ...]:
     numbered.sort(key=lambda source: (source.step, source.rank, source.part))
     for one, other in pairwise(numbered):
         if (one.step, one.rank, one.part) == (other.step, other.rank, other.part):
-            first, second = sorted(source.folder.relative_to(root) for source in (one, other))
+            places = [one.folder, other.folder] if one.folder != other.folder else [one.files[0], other.files[0]]
+            first, second = sorted(place.relative_to(root) for place in places)
             raise DumpError(f"{root}: {first} and {second} are both step {one.step} rank {one.rank}; move one away")
     return tuple(numbered)

@@ -113,6 +113,12 @@ def test_two_folders_of_one_rank_are_refused(tmp_path: Path, pair: tuple[str, st
         assert all(name in str(caught.value) for name in pair)
 
 
+def test_two_dumps_in_one_folder_are_named_by_their_files(tmp_path: Path) -> None:
+    dumps(tmp_path, ".")
+    (tmp_path / "a.pkl").write_text('["Torch_add_1_forward_input.0", 1, [], "torch.float32", [4], [1, 1, 1]]\n')
+    assert "a.pkl and dump.json are both step 0 rank 0; move one away" in refused(tmp_path)
+
+
 def test_two_folders_of_one_step_are_refused(tmp_path: Path) -> None:
     dumps(tmp_path, "step1/rank0", "step01/rank0")
     assert "step1" in refused(tmp_path)
