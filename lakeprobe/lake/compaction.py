@@ -124,6 +124,7 @@ def _change(lake: Path, run: str, what: str, make: _Make, by: str = "step", rank
         if any(before.files(f"run={run}/", lambda file: file.removesuffix(".parquet") in MERGED_TABLES)):
             raise UsageError(f"{run} was merged from the ranks of another run: a step of it is one unit already")
         units = [key for key in layout.units(before, run) if rank in (None, key.rank)]
+        _check_files(before, units)
         groups = groupby(sorted(units, key=attrgetter(by)), key=attrgetter(by))
         with _file_errors(lake), closing(connect()) as connection:
             set_spill_folder(connection, session.folder / "spill")
@@ -146,6 +147,16 @@ def _change(lake: Path, run: str, what: str, make: _Make, by: str = "step", rank
             _files(before, run),
             _files(after, run),
         )
+
+
+def _check_files(lake: Snapshot, units: Iterable[UnitKey]) -> None:
+    """Raise LakeError if a file of `units` is missing. What is made of the others would not name it any more."""
+    places = [place for key in units if (place := _thing(lake, layout.unit_name(key))) is not None]
+    for place in dict.fromkeys(places):
+        for file in place.files:
+            path = lake.lake / place.path / file
+            if not path.is_file():
+                raise LakeError(f"{path} is missing, so the run stays as it is; read its dump again with --replace")
 
 
 def _thing(snapshot: Snapshot, name: str) -> Place | None:

@@ -238,3 +238,14 @@ def test_values_of_compacted_units_are_mapped(lake: Lake) -> None:
     ).fetchall()
     assert np.allclose(found, 1)
     assert len(found) == 6
+
+
+@pytest.mark.parametrize("file", ["tensors.parquet", "dumps.parquet", "values-0.parquet"])
+@pytest.mark.parametrize("by", ["step", "rank"])
+def test_a_unit_that_lacks_a_file_stays_as_it_is(lake: Lake, file: str, by: str) -> None:
+    next(lake.path.glob(f"run=npu/step=0/rank=2/*/{file}")).unlink()
+    before, found = files(lake.path), lake.check()
+    with pytest.raises(LakeError, match=rf"rank=2/.*/{file} is missing, so the run stays as it is"):
+        lake.compact("npu", by=by)
+    assert files(lake.path) == before
+    assert lake.check() == found != []
