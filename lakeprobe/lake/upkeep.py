@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,13 @@ def remove(lake: Path, name: str) -> None:
     """Remove what has the `name`. Comparisons of a removed run keep their rows. Raises UsageError and LakeError."""
     kept = find(lake, name)
     with staging.unchanged(lake), staging.staged(lake, "remove") as session:
-        staging.publish(session, f"remove {name}", {}, _things(log.read(lake), kept), notes={kept.note: None})
+        snapshot = log.read(lake)
+        things = list(_things(snapshot, kept))
+
+        def check(now: Snapshot) -> None:
+            _check_unchanged(now, snapshot, kept, things)
+
+        staging.publish(session, f"remove {name}", {}, things, check, {kept.note: None})
 
 
 def rename(lake: Path, name: str, new: str) -> None:
@@ -101,7 +107,18 @@ def rename(lake: Path, name: str, new: str) -> None:
         for folder in put.values():
             files.sync_tree(folder)
         gone = [thing for thing in things if thing not in put]
-        staging.publish(session, f"rename {name} {new}", put, gone, check, {kept.note: None, note: kept.note})
+
+        def check_again(now: Snapshot) -> None:
+            check(now)
+            _check_unchanged(now, snapshot, kept, [*things, *put])
+
+        staging.publish(session, f"rename {name} {new}", put, gone, check_again, {kept.note: None, note: kept.note})
+
+
+def _check_unchanged(now: Snapshot, before: Snapshot, kept: Kept, names: Iterable[str]) -> None:
+    """Raise LakeError if another process changed what has the name, or something of `names`: its work would be lost."""
+    if any(now.places.get(name) != before.places.get(name) for name in (*names, *_things(now, kept))):
+        raise LakeError(f"the {kept.what} {kept.name} was changed by another process meanwhile; try again")
 
 
 def _things(snapshot: Snapshot, kept: Kept) -> Iterator[str]:

@@ -51,6 +51,34 @@ def test_removing(lake: Lake) -> None:
     assert not (lake.path / "run=npu").exists()
 
 
+@pytest.mark.parametrize("act", ["rm", "rename"])
+@pytest.mark.parametrize("deed", ["replace", "rm", "rename", "compare"])
+def test_what_another_process_did_meanwhile_is_not_lost(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, act: str, deed: str
+) -> None:
+    dump = write_run(tmp_path / "npu", 3)
+    deeds = {
+        "replace": lambda: lake.ingest(dump, replace=True),
+        "rm": lambda: lake.rm("npu"),
+        "rename": lambda: lake.rename("npu", "other"),
+        "compare": lambda: lake.compare("npu", "gpu", replace=True),
+    }
+    publish, state = staging.publish, []
+
+    def late(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(staging, "publish", publish)
+        deeds[deed]()
+        state.append(log.read(lake.path).places)
+        publish(*arguments, **options)
+
+    monkeypatch.setattr(staging, "publish", late)
+    with pytest.raises(LakeError, match="the run npu was changed by another process meanwhile; try again"):
+        lake.rm("npu") if act == "rm" else lake.rename("npu", "cpu")
+    assert log.read(lake.path).places == state[0]
+    lake.rm("gpu")  # the next writer removes what was kept for a reader
+    assert lake.check() == []
+
+
 def test_a_removal_that_is_interrupted_leaves_all_or_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(lake.path.glob("run=*/**/*"))
 
