@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from browser import browser, visit
+from compare.pair_dumps import write_dump
 
 import lakeprobe
 from lakeprobe.session import Lake
@@ -110,6 +111,30 @@ def test_a_link_leads_to_its_op_and_the_address_follows(opened: Any, demo: Path)
         assert seen.text("#op h2") == "Functional.linear.18.forward"
         assert seen.page.evaluate("location.hash").endswith("op=Functional.linear.18.forward")
         assert other in seen.text("#op .list")  # goes to
+
+
+def test_a_link_to_no_op_says_so_and_shows_the_model(opened: Any, demo: Path) -> None:
+    with visit(opened, demo, place="#step=0&rank=0&op=gone") as seen:
+        assert seen.text("#count") == "There is no op gone here."
+        assert seen.count(".tree .row") > 1
+        assert seen.text("#op") == ""
+        seen.page.press("body", "c")
+        assert seen.text("#op h2") == PLANTED
+        assert seen.complaints == []
+
+
+def test_dumps_without_ops_have_a_page(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    for side in ("none", "nothing"):
+        write_dump(tmp_path / side, {})
+    lake.compare(tmp_path / "none", tmp_path / "nothing", name="empty")
+    with visit(opened, lake.view("empty", tmp_path / "empty.html")) as seen:
+        assert "neither side has a row to compare" in seen.text("#answer")
+        assert seen.text("#count") == "0 of 0 ops"
+        for key in ("n", "p", "c"):
+            seen.page.press("body", key)
+        for key in ("ArrowDown", "ArrowLeft", "ArrowRight", " ", "End"):
+            seen.page.press("#tree", key)
+        assert seen.complaints == []
 
 
 def test_ranks(opened: Any, ranks: Path) -> None:

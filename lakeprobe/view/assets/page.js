@@ -296,13 +296,13 @@ function modelOf(table) {
   return made;
 }
 
-/** The node to open a unit at: the cause, else the first op that differs, else the first. */
+/** The node to open a unit at: the cause, else the first op that differs, else the first; -1 without ops. */
 function home() {
   if (cause >= 0) return cause;
   const first = said().first.find((/** @type {Row} */ row) => isHere(row));
   const found = first ? nodeOf(first) : -1;
   if (found >= 0) return found;
-  return model.ops.find((node) => model.columns.level[node] >= 3) ?? model.ops[0] ?? 0;
+  return model.ops.find((node) => model.columns.level[node] >= 3) ?? model.ops[0] ?? -1;
 }
 
 /** @param {Row} row */
@@ -330,6 +330,7 @@ function prepare() {
   byId("search").value = "";
   fillFilters();
   for (let node = 0; node < model.size; node++) if (model.depths[node] === 0 && model.columns.label[node] >= 0 && /^(forward|backward)/.test(model.names[node])) opened[node] = 1;
+  filter(); // draws the tree, also where no op will be selected
   byId("to-cause").disabled = !said().cause && !said().first.length;
   if (isRun()) byId("to-cause").textContent = "To the first NaN";
   drawHeads();
@@ -341,7 +342,7 @@ function prepare() {
 /** Select a node: open the way to it, show it and its panel.
  * @param {number} node */
 function select(node) {
-  if (node < 0) return;
+  if (!(node >= 0)) return; // undefined: where there is no row, or no op
   if (kept && !kept[node]) clearFilter();
   for (let parent = model.columns.parent[node]; parent >= 0; parent = model.columns.parent[parent]) opened[parent] = 1;
   chosen = node;
