@@ -113,6 +113,15 @@ def test_a_link_leads_to_its_op_and_the_address_follows(opened: Any, demo: Path)
         assert other in seen.text("#op .list")  # goes to
 
 
+def test_filters_do_not_outlive_the_rank_that_they_were_set_for(opened: Any, ranks: Path) -> None:
+    with visit(opened, ranks) as seen:
+        seen.page.click("#filters button:has-text('equal')")
+        assert seen.text("#count") == "123 of 142 ops"
+        seen.page.select_option("#unit", "0")
+        seen.until("document.getElementById('count').textContent === '142 of 142 ops'")
+        assert seen.count("#filters button[aria-pressed=false]") == 0
+
+
 def test_a_link_to_no_op_says_so_and_shows_the_model(opened: Any, demo: Path) -> None:
     with visit(opened, demo, place="#step=0&rank=0&op=gone") as seen:
         assert seen.text("#count") == "There is no op gone here."

@@ -328,6 +328,7 @@ function prepare() {
     if (said().step === units[unitNumber].step && hop.rank === units[unitNumber].rank) hops.set(nodeOf(hop), index + 1);
   });
   byId("search").value = "";
+  hiddenLevels.clear();
   fillFilters();
   for (let node = 0; node < model.size; node++) if (model.depths[node] === 0 && model.columns.label[node] >= 0 && /^(forward|backward)/.test(model.names[node])) opened[node] = 1;
   filter(); // draws the tree, also where no op will be selected
