@@ -113,6 +113,21 @@ def test_a_link_leads_to_its_op_and_the_address_follows(opened: Any, demo: Path)
         assert other in seen.text("#op .list")  # goes to
 
 
+@pytest.mark.usefixtures("ranks")
+def test_a_link_to_a_rank_that_is_elsewhere_leads_there_or_says_so(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    place = "#step=0&rank=3&op=Functional.gelu.1.forward"
+    alone = lake.view("ranks", tmp_path / "alone.html", most=1)
+    with visit(opened, alone, place) as seen:
+        assert seen.text("#count").startswith("This page has no ops of step 0 rank 3: lakeprobe view ranks --step 0")
+        assert "rank=1" in seen.page.evaluate("location.hash")
+        seen.page.evaluate(f"location.hash = '{place}'")
+        seen.until("document.getElementById('count').textContent.startsWith('This page has no')")
+        assert seen.complaints == []
+    page = lake.view("ranks", tmp_path / "whole.html", most=1, all_units=True)
+    with visit(opened, page, place) as seen:
+        seen.page.wait_for_url(lambda url: url.endswith(f"step0_rank3.html{place}"))
+
+
 def test_filters_do_not_outlive_the_rank_that_they_were_set_for(opened: Any, ranks: Path) -> None:
     with visit(opened, ranks) as seen:
         seen.page.click("#filters button:has-text('equal')")

@@ -248,12 +248,23 @@ async function follow(hash) {
   const wanted = new URLSearchParams(hash.slice(1));
   const home = said().cause || said().first[0] || { step: said().step };
   const step = Number(wanted.get("step") ?? home.step), rank = Number(wanted.get("rank") ?? home.rank ?? units[0].rank);
-  let index = units.findIndex((unit) => unit.step === step && unit.rank === rank && unit.table !== null);
-  if (index < 0) index = units.findIndex((unit) => unit.table === 0);
   const op = wanted.get("op"), seq = wanted.get("seq");
+  const asked = units.findIndex((unit) => unit.step === step && unit.rank === rank), away = asked < 0 || units[asked].table === null;
+  if (away && (wanted.has("step") || wanted.has("rank"))) { // the same op of another step or rank is no answer
+    if (asked >= 0 && isInReach(units[asked])) return leaveFor(units[asked], op !== null ? { op } : seq !== null ? { seq } : {});
+    await choose(units.findIndex((unit) => unit.table === 0), -1);
+    return sayAway(wanted.get("step") ?? String(step), wanted.get("rank") ?? String(rank));
+  }
+  const index = away ? units.findIndex((unit) => unit.table === 0) : asked;
   if (index === unitNumber && op !== null && chosen >= 0 && model.names[chosen] === op) return;
   await choose(index, -1, op);
   if (op === null && seq !== null) select(model.byTarget.get(Number(seq)) ?? -1);
+}
+
+/** Say how to see a step and rank that has no table here.
+ * @param {string} step @param {string} rank */
+function sayAway(step, rank) {
+  byId("count").textContent = shortened(`This page has no ops of step ${step} rank ${rank}: lakeprobe view ${overview.head.name} --step ${step} --rank ${rank}`);
 }
 
 /** Whether this page or one beside it has all ops of a unit.
@@ -451,10 +462,7 @@ function drawCrumbs() {
 function goTo(row) {
   const rank = row.rank ?? row.ranks[0];
   const index = units.findIndex((unit) => unit.step === row.step && unit.rank === rank);
-  if (index < 0 || !isInReach(units[index])) {
-    byId("count").textContent = `Step ${row.step} rank ${rank} is in the overview only: lakeprobe view ${overview.head.name} --step ${row.step} --rank ${rank}`;
-    return;
-  }
+  if (index < 0 || !isInReach(units[index])) return sayAway(row.step, rank);
   if (units[index].table === null) return leaveFor(units[index], row.op ? { op: row.op } : {});
   void choose(index, -1, row.op).then(() => {
     const node = nodeOf(row);
