@@ -126,6 +126,7 @@ def _leaves(
     for side in ("target", "golden"):
         for name in _STATISTICS:
             columns[f"leaf_{side}_{name}"] = _float32(table.column(f"{side}_{name}").to_numpy())[order]
+        columns[f"leaf_{side}_recorded"] = _recorded([table.column(f"{side}_{name}") for name in _STATISTICS])[order]
     rows = table.column("target_row").to_numpy()[order].tolist()
     return columns | _makers(connection, subject, unit, rows, by_target) | _histograms(connection, subject, unit, rows)
 
@@ -140,6 +141,12 @@ def _numbered(column: Any, texts: Texts) -> np.ndarray[Any, Any]:
     known = np.array([*(texts.number(text) for text in coded.dictionary.to_pylist()), -1], np.int64)
     indices = coded.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
     return integers(known[indices].tolist())
+
+
+def _recorded(columns: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return for each row a bit per Arrow column, the first the lowest: set where there is a value, be it NaN."""
+    bits = [column.is_valid().to_numpy().astype(np.int8) << place for place, column in enumerate(columns)]
+    return np.sum(bits, axis=0, dtype=np.int8)
 
 
 def _float32(values: Any) -> np.ndarray[Any, Any]:

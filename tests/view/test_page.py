@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import browser, visit
-from compare.pair_dumps import write_dump
+from compare.pair_dumps import call, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.session import Lake
@@ -228,6 +229,17 @@ def test_what_a_dump_says_is_text(opened: Any, hostile: Path) -> None:
         assert seen.page.evaluate(traces) == [None, None, 0]
         assert seen.page.evaluate("document.documentElement.scrollWidth") == 1280
         assert seen.complaints == []
+
+
+def test_a_statistic_that_is_nan_is_not_one_that_is_missing(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    for side, most in (("off", math.nan), ("on", 1.0)):
+        write_dump(tmp_path / side, {"Torch.log.0.forward": call([], [tensor(most, Min=-1.0, Norm=None)])})
+    lake.compare(tmp_path / "off", tmp_path / "on", name="not_a_number")
+    for name, sides in (("not_a_number", ["target NaN -1 NaN", "golden 1 -1 1"]), ("off", ["NaN -1 NaN"])):
+        with visit(opened, lake.view(name, tmp_path / "page.html")) as seen:
+            rows = [" ".join(text.split()) for text in seen.page.locator("#op tr").all_inner_texts()]
+            assert rows == ["max min mean", *sides]
+            assert seen.complaints == []
 
 
 def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:

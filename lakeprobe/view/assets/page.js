@@ -121,9 +121,10 @@ function number(value) {
   return (size >= 1e-3 && size < 1e5 ? String(Number(real.toPrecision(3))) : real.toExponential(1)).replace("-", "−");
 }
 
-/** A recorded statistic, with all digits that float32 has.
- * @param {number} value */
+/** A statistic with all digits that float32 has; null: it was not recorded.
+ * @param {number | null} value */
 function statistic(value) {
+  if (value === null) return "–";
   if (!Number.isFinite(value)) return number(value);
   const size = Math.abs(value);
   const digits = innerWidth < 500 ? 6 : 8;
@@ -1106,8 +1107,7 @@ function leafOf(leaf) {
   const level = c.leaf_level[leaf], error = c.leaf_error[leaf], goldenSlot = text(c.leaf_golden_slot[leaf]);
   const slot = text(c.leaf_slot[leaf]) || "value";
   const head = make("div", { class: "leaf-head" }, sign(level), make("strong", { class: "mono", text: slot + (goldenSlot && goldenSlot !== slot ? ` ↔ ${goldenSlot}` : "") }), make("span", { class: "quiet", text: isRun() ? "" : wordOf(level) }));
-  const isTensor = !Number.isNaN(c.leaf_target_norm[leaf]) || !Number.isNaN(c.leaf_target_max[leaf]);
-  if (error > 0 && !isRun() && isTensor) head.append(make("span", { text: `error ${number(error)}` }));
+  if (error > 0 && !isRun() && c.leaf_target_recorded[leaf]) head.append(make("span", { text: `error ${number(error)}` }));
   const isQuiet = level === 1 && !isRun(); // what is equal is folded, so that what differs is seen
   const box = make(isQuiet ? "details" : "div", { class: `leaf level-${level}` }, isQuiet ? make("summary", {}, head) : head);
   const maker = c.leaf_maker[leaf];
@@ -1115,15 +1115,15 @@ function leafOf(leaf) {
   const sides = isRun() ? ["target"] : ["target", "golden"];
   const seen = sides.map((side) => ({
     name: side, what: [text(c[`leaf_${side}_type`][leaf]), text(c[`leaf_${side}_shape`][leaf])].filter(Boolean).join(" "),
-    value: text(c[`leaf_${side}_value`][leaf]), numbers: STATISTICS.map((name) => c[`leaf_${side}_${name}`][leaf]),
+    value: text(c[`leaf_${side}_value`][leaf]), numbers: STATISTICS.map((name, place) => (c[`leaf_${side}_recorded`][leaf] & (1 << place) ? c[`leaf_${side}_${name}`][leaf] : null)),
   }));
-  const present = STATISTICS.map((_, index) => seen.some((side) => !Number.isNaN(side.numbers[index])));
+  const present = STATISTICS.map((_, index) => seen.some((side) => side.numbers[index] !== null));
   const isSame = seen.length === 2 && seen.every((side) => side.what === seen[0].what && side.value === seen[0].value && String(side.numbers) === String(seen[0].numbers));
   const listed = isSame ? [{ ...seen[0], name: "both" }] : seen;
   const values = seen.some((side) => side.value);
   const header = make("tr", {}, make("th", { text: "" }), ...STATISTICS.filter((_, index) => present[index]).map((name) => make("th", { class: "number", scope: "col", text: name })), values ? make("th", { scope: "col", text: "value" }) : "");
   const body = listed.map((side) => make("tr", {}, make("th", { scope: "row", text: isRun() ? "" : side.name }),
-    ...STATISTICS.map((_, index) => (present[index] ? make("td", { class: `number${!isSame && seen.length === 2 && seen[0].numbers[index] !== seen[1].numbers[index] ? " off" : ""}`, text: Number.isNaN(side.numbers[index]) ? "–" : statistic(side.numbers[index]) }) : "")),
+    ...STATISTICS.map((_, index) => (present[index] ? make("td", { class: `number${seen.length === 2 && String(seen[0].numbers[index]) !== String(seen[1].numbers[index]) ? " off" : ""}`, text: statistic(side.numbers[index]) }) : "")),
     values ? make("td", { class: isSame || seen.length < 2 ? "" : "off", text: side.value }) : ""));
   const what = isSame || seen.length < 2 || seen[0].what === seen[1].what ? seen[0].what : `${seen[0].what || "nothing"} against ${seen[1].what || "nothing"}`;
   box.append(make("div", { class: "quiet mono", text: what }));
