@@ -50,10 +50,16 @@ def integers(values: Sequence[int]) -> np.ndarray[Any, Any]:
     return wide.astype(kind)
 
 
-def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
-    """Return `values` as float32, in which frameworks record statistics; NaN for None."""
+def floats(values: Sequence[float | None], exact: bool = False) -> np.ndarray[Any, Any]:
+    """Return `values` as float32, in which frameworks record statistics; NaN for None.
+
+    They are float64 where a finite value is too large for float32, with `exact` where float32 does not hold them all.
+    """
+    wide = np.array(values, np.float64)  # None becomes NaN
     with np.errstate(over="ignore"):
-        return np.array([np.nan if value is None else value for value in values], np.float64).astype(np.float32)
+        narrow = wide.astype(np.float32)
+    lost = (narrow != wide) & ~np.isnan(wide)
+    return wide if (lost if exact else lost & np.isinf(narrow)).any() else narrow
 
 
 def packed(head: Mapping[str, Any], columns: Mapping[str, np.ndarray[Any, Any]]) -> str:

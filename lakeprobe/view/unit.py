@@ -122,10 +122,10 @@ def _leaves(
     for name in _LEAF_TEXTS:
         columns[f"leaf_{name}"] = _numbered(table.column(name), texts)[order]
     columns["leaf_level"] = table.column("level").to_numpy()[order]
-    columns["leaf_error"] = table.column("error").to_numpy().astype(np.float32)[order]
+    columns["leaf_error"] = floats(table.column("error").to_numpy())[order]
     for side in ("target", "golden"):
         for name in _STATISTICS:
-            columns[f"leaf_{side}_{name}"] = _float32(table.column(f"{side}_{name}").to_numpy())[order]
+            columns[f"leaf_{side}_{name}"] = floats(table.column(f"{side}_{name}").to_numpy(), exact=True)[order]
         columns[f"leaf_{side}_recorded"] = _recorded([table.column(f"{side}_{name}") for name in _STATISTICS])[order]
     rows = table.column("target_row").to_numpy()[order].tolist()
     return columns | _makers(connection, subject, unit, rows, by_target) | _histograms(connection, subject, unit, rows)
@@ -145,13 +145,10 @@ def _numbered(column: Any, texts: Texts) -> np.ndarray[Any, Any]:
 
 def _recorded(columns: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Return for each row a bit per Arrow column, the first the lowest: set where there is a value, be it NaN."""
-    bits = [column.is_valid().to_numpy().astype(np.int8) << place for place, column in enumerate(columns)]
-    return np.sum(bits, axis=0, dtype=np.int8)
-
-
-def _float32(values: Any) -> np.ndarray[Any, Any]:
-    with np.errstate(over="ignore"):
-        return np.asarray(values, np.float64).astype(np.float32)
+    recorded = np.zeros(len(columns[0]), np.int8)
+    for place, column in enumerate(columns):
+        recorded |= column.is_valid().to_numpy().astype(np.int8) << place
+    return recorded
 
 
 def _makers(

@@ -242,6 +242,21 @@ def test_a_statistic_that_is_nan_is_not_one_that_is_missing(opened: Any, lake: L
             assert seen.complaints == []
 
 
+def test_statistics_have_the_digits_that_distinguish_them(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    for side, one in (("more", 1), ("less", 0)):
+        leaves = [
+            tensor(dtype="torch.float64", Max=1e300 * (1 + one), Min=0.1 + one / 2**40, Mean=..., Norm=...),
+            tensor(dtype="torch.int64", Max=16777216 + one, Min=0, Mean=..., Norm=...),
+        ]
+        write_dump(tmp_path / side, {"Torch.cumsum.0.forward": call([], leaves)})
+    lake.compare(tmp_path / "more", tmp_path / "less", name="digits")
+    with visit(opened, lake.view("digits", tmp_path / "page.html")) as seen:
+        rows = [" ".join(text.split()) for text in seen.page.locator("#op tr").all_inner_texts()]
+        assert rows[:3] == ["max min", "target 2.0000e+300 0.1000000000009095", "golden 1.0000e+300 0.1"]
+        assert rows[3:] == ["max min", "target 16777217 0", "golden 16777216 0"]
+        assert seen.complaints == []
+
+
 def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed (the extra dev)")
     program = (Path(axe.__file__).parent / "axe.min.js").read_text()

@@ -4,7 +4,7 @@
 "use strict";
 
 /**
- * @typedef {Int8Array | Int16Array | Int32Array | Float32Array} Column
+ * @typedef {Int8Array | Int16Array | Int32Array | Float32Array | Float64Array} Column
  * @typedef {Record<string, any>} Row
  * @typedef {{head: Row, text: (number: number) => string, columns: Record<string, Column>}} Table
  * @typedef {{step: number, rank: number, golden_step: number, golden_rank: number, ops: number, counts: number[],
@@ -19,7 +19,7 @@ const ROW = 28;
 const LEAST = 1e-9;
 const LONG = 300; // characters of a name that a row shows; the panel shows all
 const STATISTICS = ["max", "min", "mean", "norm"];
-const KINDS = { Int8: Int8Array, Int16: Int16Array, Int32: Int32Array, Float32: Float32Array };
+const KINDS = { Int8: Int8Array, Int16: Int16Array, Int32: Int32Array, Float32: Float32Array, Float64: Float64Array };
 
 // ---- packed tables --------------------------------------------------------------------------------------------------
 
@@ -121,11 +121,17 @@ function number(value) {
   return (size >= 1e-3 && size < 1e5 ? String(Number(real.toPrecision(3))) : real.toExponential(1)).replace("-", "−");
 }
 
-/** A statistic with all digits that float32 has; null: it was not recorded.
- * @param {number | null} value */
-function statistic(value) {
+/** A statistic with the digits that float32 has, or all where it differs from the other side's and would look the same;
+ * null: it was not recorded.
+ * @param {number | null} value @param {number | null} other */
+function statistic(value, other) {
   if (value === null) return "–";
   if (!Number.isFinite(value)) return number(value);
+  return other !== null && other !== value && inFewDigits(other) === inFewDigits(value) ? String(value) : inFewDigits(value);
+}
+
+/** @param {number} value */
+function inFewDigits(value) {
   const size = Math.abs(value);
   const digits = innerWidth < 500 ? 6 : 8;
   return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(digits - 4) : String(Number(value.toPrecision(digits)));
@@ -1123,7 +1129,7 @@ function leafOf(leaf) {
   const values = seen.some((side) => side.value);
   const header = make("tr", {}, make("th", { text: "" }), ...STATISTICS.filter((_, index) => present[index]).map((name) => make("th", { class: "number", scope: "col", text: name })), values ? make("th", { scope: "col", text: "value" }) : "");
   const body = listed.map((side) => make("tr", {}, make("th", { scope: "row", text: isRun() ? "" : side.name }),
-    ...STATISTICS.map((_, index) => (present[index] ? make("td", { class: `number${seen.length === 2 && String(seen[0].numbers[index]) !== String(seen[1].numbers[index]) ? " off" : ""}`, text: statistic(side.numbers[index]) }) : "")),
+    ...STATISTICS.map((_, index) => (present[index] ? make("td", { class: `number${seen.length === 2 && String(seen[0].numbers[index]) !== String(seen[1].numbers[index]) ? " off" : ""}`, text: statistic(side.numbers[index], seen[side === seen[0] ? seen.length - 1 : 0].numbers[index]) }) : "")),
     values ? make("td", { class: isSame || seen.length < 2 ? "" : "off", text: side.value }) : ""));
   const what = isSame || seen.length < 2 || seen[0].what === seen[1].what ? seen[0].what : `${seen[0].what || "nothing"} against ${seen[1].what || "nothing"}`;
   box.append(make("div", { class: "quiet mono", text: what }));
