@@ -15,6 +15,7 @@ from lakeprobe.reports.blame_text import records
 from lakeprobe.reports.first_difference_text import SOURCES
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_text
+from lakeprobe.shown import shown
 from lakeprobe.view.levels import Record, Subject
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ def answer(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) 
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with texts for the numbers that JSON lacks."""
+    """Return `value` with texts as they are shown, and texts for the numbers that JSON lacks."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, str):
+        return shown(value)
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lakeprobe.shown import shown
+
 _SMALLEST = (np.int8, np.int16, np.int32)
 _ALIGNMENT = 8
 Column = "np.ndarray[Any, Any]"
@@ -29,8 +31,8 @@ class Texts:
 
     @property
     def texts(self) -> list[str]:
-        """The texts, in the order of their numbers."""
-        return list(self._numbers)
+        """The texts as they are shown, in the order of their numbers."""
+        return list(map(shown, self._numbers))
 
     def number(self, text: str | None) -> int:
         """Return the number of `text`; a new text gets the next one."""

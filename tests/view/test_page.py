@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import browser, visit
-from compare.pair_dumps import call, tensor, write_dump
+from compare.pair_dumps import call, scalar, tensor, write_dump
 
 import lakeprobe
 from lakeprobe.session import Lake
@@ -255,6 +255,18 @@ def test_statistics_have_the_digits_that_distinguish_them(opened: Any, lake: Lak
         assert rows[:3] == ["max min", "target 2.0000e+300 0.1000000000009095", "golden 1.0000e+300 0.1"]
         assert rows[3:] == ["max min", "target 16777217 0", "golden 16777216 0"]
         assert seen.complaints == []
+
+
+def test_a_dump_cannot_turn_or_hide_the_words_around_it(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    op = "Torch.\u202eabs\u200b.0.forward"
+    for side, value in (("turned", "\u202ex\0"), ("straight", "y")):
+        write_dump(tmp_path / side, {op: call([tensor(), scalar(value)], [tensor(2.0 if value == "y" else 1.0)])})
+    lake.compare(tmp_path / "turned", tmp_path / "straight", name="turning")
+    with visit(opened, lake.view("turning", tmp_path / "page.html")) as seen:
+        assert seen.text("#answer .cause-name") == seen.text("#op h2") == r"Torch.\u202eabs\u200b.0.forward"
+        assert r"input.1 is \u202ex\u0000 against y" in seen.text("#answer .why")
+        assert seen.count(".tree .row.cause.chosen") == 1
+        assert not set(seen.text("body")) & {"\u202e", "\u200b", "\0"}
 
 
 def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
