@@ -269,6 +269,21 @@ def test_a_dump_cannot_turn_or_hide_the_words_around_it(opened: Any, lake: Lake,
         assert not set(seen.text("body")) & {"\u202e", "\u200b", "\0"}
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_deep_op_has_room_for_its_name(opened: Any, lake: Lake, tmp_path: Path, width: int) -> None:
+    modules = [f"Module.{'.'.join('a' * depth)}.Net.forward.0" for depth in range(1, 60)]
+    ops = [*modules, "Torch.abs.0.forward"]
+    for side, out in (("shaft", 2.0), ("well", 1.0)):
+        write_dump(tmp_path / side, dict.fromkeys(modules, call([], [])) | {ops[-1]: call([], [tensor(out)])})
+        (tmp_path / side / "construct.json").write_text(json.dumps(dict(zip(ops, [None, *modules], strict=True))))
+    lake.compare(tmp_path / "shaft", tmp_path / "well", name="deep", replace=True)
+    with visit(opened, lake.view("deep", tmp_path / "page.html"), width=width) as seen:
+        cell = seen.page.locator(".tree .row.cause .cell").first.bounding_box()
+        name = seen.page.locator(".tree .row.cause .cell .text").first.bounding_box()
+        assert name["width"] > 30
+        assert name["x"] + name["width"] <= cell["x"] + cell["width"]
+
+
 def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed (the extra dev)")
     program = (Path(axe.__file__).parent / "axe.min.js").read_text()

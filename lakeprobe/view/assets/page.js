@@ -651,7 +651,7 @@ function rowOf(node, index) {
   const isMissing = c.target_op[node] < 0 && c.golden_op[node] >= 0;
   const [label, kind] = labelOf(node);
   const left = make("div", { class: "cell" });
-  left.style.paddingLeft = `${6 + 14 * Math.min(depths[node], 24)}px`;
+  left.style.paddingLeft = `min(${6 + 14 * depths[node]}px, 100% - 150px)`; // so that a name has room however deep it is
   left.append(make("span", { class: "twist", text: isModule ? (isOpen ? "▾" : "▸") : "", "aria-hidden": "true" }), sign(level));
   if (isMissing) left.append(make("span", { class: "text target-gone", text: "only in golden" }));
   else left.append(make("span", { class: "text" }, label, kind ? make("span", { class: "kind", text: `  ${kind}` }) : ""));
