@@ -163,9 +163,8 @@ def _units(sheet: Worksheet, summary: Summary, found: FirstDifference) -> None:
             for verdict in ("error", "warning", "unmatched")
         }
         numbers = (sum(outcome.rows for outcome in here), *counts.values(), sum(one.different_rows for one in here))
-        first = WriteOnlyCell(sheet, "")
-        first.value, first.data_type = firsts.get((step, rank)) or "–", "s"  # a name may begin with =
-        first.style = _gravest(counts) or "Normal"
+        op = firsts.get((step, rank)) or "–"
+        first: Any = workbook.styled_cell(sheet, op, _gravest(counts) or "Normal", always_text=True)
         first.alignment = _APART
         sheet.append([*(_number(sheet, number, _COUNT) for number in (step, rank, *numbers)), first])
 

@@ -99,6 +99,19 @@ def test_it_is_made_to_be_read_and_printed(book: Workbook) -> None:
         assert all(width >= 0.9 * len(text) for width, texts in zip(widths[:4], texts, strict=False) for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("nul\0byte", r"nul\x00byte"), ("=1+1", "=1+1"), ("_x0041_", "_x005F_x0041_")]
+)
+def test_a_first_difference_of_any_name_is_a_text(tmp_path: Path, name: str, shown: str) -> None:
+    for side, norm in (("target", 2.0), ("golden", 1.0)):
+        write_dump(tmp_path / side, {f"{name}.add.0.forward": call([tensor(1.0)], [tensor(norm)])})
+    result = lakeprobe.open(tmp_path / "lake", create=True).compare(tmp_path / "target", tmp_path / "golden")
+    (path,) = result.write(tmp_path / "out", "xlsx")
+    first = next(row[7] for row in load_workbook(path)["overview"].iter_rows() if row[0].value == 0)
+    assert (first.value, first.data_type) == (f"{shown}.add.0.forward", "s")
+    assert first.style in ("error", "warning")
+
+
 def test_msprobes_layout_is_a_file_per_rank(result: ComparisonResult, tmp_path: Path) -> None:
     written = result.write(tmp_path, "xlsx", layout="msprobe")
     assert [path.name.rpartition("_")[0] for path in written] == ["compare_result_rank0", "compare_result_rank1"]
