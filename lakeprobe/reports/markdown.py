@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.shown import shown
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,8 +47,8 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
 
 
 def _code(text: str) -> str:
-    """Return `text` as a span of code in a cell of a table, in which nothing is markup."""
-    plain = re.sub(r"\s+", " ", text).replace("`", "'").replace("|", "¦")
+    """Return `text` as a span of code in a cell of a table, in which nothing is markup or turns text around."""
+    plain = shown(re.sub(r"\s+", " ", text)).replace("`", "'").replace("|", "¦")
     if len(plain) > _LONGEST:
         plain = f"{plain[: _LONGEST - 1]}…"
     return f"`{plain}`" if plain.strip() else ""

@@ -85,6 +85,13 @@ def test_markdown_names_twenty_ops_and_cuts_long_names(tmp_path: Path) -> None:
     assert lines[-2:] == ["", "… and 3 more"]
 
 
+def test_markdown_shows_what_would_turn_or_hide_text(tmp_path: Path) -> None:
+    sides = [write_ops(tmp_path / str(norm), ["Torch.\u202ea\0b.0.forward"], norm) for norm in (2.0, 1.0)]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        [path] = lake.compare(*sides, name="c").write(tmp_path / "out", "markdown")
+    assert path.read_text().splitlines()[10].startswith(r"| `Torch.\u202ea\u0000b.0.forward` | error |")
+
+
 def test_markdown_of_equal_runs_has_no_table_of_ops(tmp_path: Path) -> None:
     sides = [write_ops(tmp_path / name, ["Torch.f.0.forward"], 1.0) for name in ("target", "golden")]
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
