@@ -31,11 +31,14 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
         "",
         f"{len(ops)} ops, {different} of them with a difference beyond float noise.",
         "",
-        f"| {' | '.join(present)} |",
-        f"|{'---:|' * len(present)}",
-        f"| {' | '.join(str(counts[verdict]) for verdict in present)} |",
-        "",
     ]
+    if ops:
+        lines += [
+            f"| {' | '.join(present)} |",
+            f"|{'---:|' * len(present)}",
+            f"| {' | '.join(str(counts[verdict]) for verdict in present)} |",
+            "",
+        ]
     if found:
         lines += ["| op | verdict | error | why |", "|---|---|---:|---|"]
         for op, _, verdict, _, _, error, findings in found[:MOST_OPS]:

@@ -100,3 +100,12 @@ def test_markdown_of_equal_runs_has_no_table_of_ops(tmp_path: Path) -> None:
         "### lakeprobe: step 0, rank 0\n\n1 ops, 0 of them with a difference beyond float noise.\n\n"
         "| pass |\n|---:|\n| 1 |\n"
     )
+
+
+def test_markdown_of_dumps_without_ops_has_no_table(tmp_path: Path) -> None:
+    sides = [write_ops(tmp_path / name, [], 1.0) for name in ("target", "golden")]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        [path] = lake.compare(*sides, name="c").write(tmp_path / "out", "markdown")
+    assert path.read_text() == (
+        "### lakeprobe: step 0, rank 0\n\n0 ops, 0 of them with a difference beyond float noise.\n"
+    )
