@@ -13,7 +13,7 @@ from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.errors import UsageError
 from lakeprobe.reports.blame_text import records
 from lakeprobe.reports.first_difference_text import SOURCES
-from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 from lakeprobe.shown import shown
 from lakeprobe.view.levels import Record, Subject
@@ -53,11 +53,13 @@ def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: S
     first = differing.first_difference(connection, subject.comparison)
     ranks = [row | {"source": SOURCES.get(row["source"], row["source"])} for row in records(first.ranks)]
     suspects = records(blame.suspects)
+    cause = suspects[0] if suspects and suspects[0]["grade"] == "suspect" else None
+    is_only_noise = cause is None and not first.differs and any(row["noise_op"] for row in ranks)
     return {
         "step": blame.step,
         "verdict": str(first.coverage.verdict),
-        "coverage": verdict_lines(first.coverage)[1:],
-        "cause": suspects[0] if suspects and suspects[0]["grade"] == "suspect" else None,
+        "coverage": verdict_lines(first.coverage)[1:] + (nothing_stands_out(first.coverage) if is_only_noise else []),
+        "cause": cause,
         "suspects": suspects,
         "path": records(blame.path),
         "spread": records(blame.spread),

@@ -212,6 +212,23 @@ def test_a_run_opens_at_its_first_nan_and_a_meant_inf_is_none(lake: Lake, tmp_pa
     assert counts[2] > 0  # attention's masks
 
 
+def test_digests_that_differ_are_no_difference_that_stands_out(lake: Lake, tmp_path: Path) -> None:
+    dropped = dict.fromkeys(("Max", "Min", "Mean", "Norm"), ...)
+    for side, other in (("npu", "c"), ("gpu", "d")):
+        ops = {
+            f"Torch.exp.{nth}.forward": call(
+                [tensor(**dropped, md5=f"aaaaaaa{nth}")],
+                [tensor(**dropped, md5=f"{'b' if nth < 2 else other}000000{nth}")],
+            )
+            for nth in range(4)
+        }
+        write_dump(tmp_path / side, ops)
+    lake.compare(tmp_path / "npu", tmp_path / "gpu", name="digests")
+    said = tables(lake.view("digests", tmp_path / "page.html"))["overview"].head["answer"]
+    assert (said["verdict"], said["cause"], said["first"]) == ("different", None, [])
+    assert said["coverage"][1].startswith("No op stands out: digests differ wherever ops compute")
+
+
 def test_the_units_that_matter_most_are_whole_and_the_others_in_the_overview(lake: Lake, tmp_path: Path) -> None:
     found = tables(lake.view("ranks", tmp_path / "page.html", most=2))
     assert [name for name in found if name.startswith("unit")] == ["unit-0", "unit-1"]
