@@ -152,6 +152,7 @@ function shortened(text) {
 function brief(op) {
   const parts = op.replace(/\.(forward|backward)$/, "").split(".");
   if (/^(Module|Cell)$/.test(parts[0])) return shortened(op.replace(/^(Module|Cell)\./, "").replace(/\.[^.]*\.(forward|backward|parameters_grad)(\.\d+)?$/, ""));
+  if (!/^[A-Z]/.test(op)) return shortened(op); // a parameter, a setting or a saved value: no type stands before its name
   return shortened(parts.slice(1).join(".") || op);
 }
 
