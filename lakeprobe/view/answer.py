@@ -10,9 +10,11 @@ from lakeprobe.analysis import communication as communicating
 from lakeprobe.analysis import drift as drifting
 from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import overflow as overflowing
+from lakeprobe.analysis.summary import summarise
 from lakeprobe.errors import UsageError
 from lakeprobe.reports.blame_text import records
 from lakeprobe.reports.first_difference_text import SOURCES
+from lakeprobe.reports.parameters_text import parameter_lines
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 from lakeprobe.shown import shown
@@ -23,11 +25,18 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from lakeprobe.lake.comparison import StoredComparison
+
 MOST_SUSPECTS = 5
 MOST_MEETINGS = 200
 MOST_OVERFLOWS = 50
 MOST_DRIFTS = 12
 MOST_POINTS = 300
+_NOTHING: Record = {
+    "coverage": [], "cause": None, "suspects": [], "path": [], "spread": [], "first": [], "meetings": [],
+    "overflow": {"counts": [], "births": []}, "drift": None, "series": None,
+}  # fmt: skip
+"""The answer on what has neither."""
 
 
 def answer(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Record:
@@ -49,6 +58,8 @@ def plain(value: Any) -> Any:
 
 def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Record:
     assert subject.comparison is not None
+    if subject.comparison.is_unordered:
+        return _of_parameters(subject.comparison)
     blame = blaming.blame(connection, lake, subject.name, most=MOST_SUSPECTS)
     first = differing.first_difference(connection, subject.comparison)
     ranks = [row | {"source": SOURCES.get(row["source"], row["source"])} for row in records(first.ranks)]
@@ -71,22 +82,26 @@ def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: S
     }
 
 
+def _of_parameters(comparison: StoredComparison) -> Record:
+    """Return the answer on parameters or settings: none comes before another, so none causes another's difference."""
+    summary = summarise(comparison)
+    lines = [*verdict_lines(summary.coverage)[1:], *parameter_lines(summary.parameters, comparison.name)]
+    return _NOTHING | {
+        "step": comparison.units[0].step,
+        "verdict": str(summary.coverage.verdict),
+        "coverage": [line for line in lines if line],
+    }
+
+
 def _of_run(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Record:
     overflow = _overflow(connection, subject)
     births = overflow["births"]
-    return {
+    return _NOTHING | {
         "step": births[0]["step"] if births else subject.units[0][0],
         "verdict": "NaN or inf" if births else "finite",
-        "coverage": [],
         "cause": _birth(births[0]) if births else None,
         "suspects": [_birth(birth) for birth in births[:MOST_SUSPECTS]],
-        "path": [],
-        "spread": [],
-        "first": [],
-        "meetings": [],
         "overflow": overflow,
-        "drift": None,
-        "series": None,
     }
 
 

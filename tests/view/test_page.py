@@ -284,6 +284,19 @@ def test_a_deep_op_has_room_for_its_name(opened: Any, lake: Lake, tmp_path: Path
         assert name["x"] + name["width"] <= cell["x"] + cell["width"]
 
 
+def test_a_checkpoint_has_no_cause_and_whole_names(opened: Any, lake: Lake, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    names = ["layers.0.q.weight", "layers.0.k.weight"]
+    for side, sides in (("mine", names), ("yours", names[::-1])):
+        torch.save({name: torch.arange(16.0) + nth for nth, name in enumerate(sides)}, tmp_path / f"{side}.pt")
+    lake.compare(tmp_path / "mine.pt", tmp_path / "yours.pt", name="weights")
+    with visit(opened, lake.view("weights", tmp_path / "page.html")) as seen:
+        assert seen.text("#answer .cause-name") == "different"
+        assert "layers.0.q.weight: the values differ by up to 1" in seen.text("#answer")
+        assert seen.text(".tree .row.chosen .text >> nth=0").split()[0] in ("layers.0.q.weight", "layers.0.k.weight")
+        assert seen.complaints == []
+
+
 def test_axe_has_no_serious_finding(opened: Any, ranks: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed (the extra dev)")
     program = (Path(axe.__file__).parent / "axe.min.js").read_text()
