@@ -16,6 +16,7 @@ import lakeprobe
 from lakeprobe.analysis.blame import Blame, blame
 from lakeprobe.cli import app
 from lakeprobe.errors import UsageError
+from lakeprobe.mapping.files import Mappings
 from lakeprobe.reports.blame_text import blame_json, blame_text
 from lakeprobe.session import Lake
 
@@ -117,6 +118,24 @@ def test_made_where_inputs_agree(lake: Lake) -> None:
     assert first["added_error"] == first["output_error"]
     assert "its inputs agree (error 0), its output is off by 0.001" in first["why"]
     assert first["code"].startswith("File model.py, line 7")
+    assert path(found) == FORWARD
+
+
+def test_an_op_that_golden_computes_in_two_is_one_suspect(lake: Lake, tmp_path: Path) -> None:
+    golden = network()
+    linear = golden.pop(FORWARD[0])
+    taken, made = linear["input_args"], linear["output"]
+    product = tensor(1.4)
+    steps = {"Torch.matmul.0.forward": call(taken, [product]), "Torch.add.0.forward": call([product], made)}
+    slots = {"input.0": "matmul", "input.1": "matmul", "output.0": "add"}
+    named = [(f"{FORWARD[0]}.{slot}", f"Torch.{step}.0.forward.{slot}") for slot, step in slots.items()]
+    lake.ingest(write(tmp_path / "npu", {0: network(x=1e-7, **AFTER_LINEAR_0)}), run="npu")
+    lake.ingest(write(tmp_path / "gpu", {0: steps | golden}), run="gpu")
+    lake.compare("npu", "gpu", name="pair", mappings=Mappings(data=tuple(named)), search=False)
+    found = blame(lake._connection, lake.path, "pair")
+    first = rows(found.suspects)[0]
+    assert (first["op"], first["ranks"]) == (FORWARD[0], [0])
+    assert first["input_error"] == pytest.approx(1e-7, rel=0.3)
     assert path(found) == FORWARD
 
 

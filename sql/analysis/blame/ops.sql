@@ -1,7 +1,8 @@
 -- ops: the ops of a comparison that are not completely equal: what they are, and the errors of inputs and outputs.
--- grain: one op of one (step, rank): a pair, or an op of one side
+-- grain: one op of one (step, rank): an op of the target with its counterpart, or an op of golden alone
 -- parameters: $comparison, $target, $golden (runs); the views results and ops, the tables blame_leaves, compared_units,
 --   standing and noise_ends
+-- golden_seq: the op's counterpart; of several (leaves that are paired one by one may have them) the first
 -- place: the op's place in the target; an op that only the golden run has follows the paired op before it, and the
 --   gradients of a module's parameters follow its backward op
 -- side: pair, target or golden
@@ -16,7 +17,7 @@ WITH
             step,
             rank,
             target_seq,
-            golden_seq,
+            min(golden_seq) AS golden_seq,
             coalesce(max(error) FILTER (WHERE is_input AND NOT is_argument), 0) AS input_error,
             coalesce(max(error) FILTER (WHERE NOT is_input), 0) AS output_error,
             coalesce(bool_or(difference <> 'noise') FILTER (WHERE is_input AND NOT is_argument), false)
@@ -26,11 +27,11 @@ WITH
             bool_and(only_digest) AS only_digests,
             bool_or(is_other_tensor) AS other_tensors
         FROM blame_leaves
-        GROUP BY ALL
+        GROUP BY step, rank, target_seq, if(target_seq IS NULL, golden_seq, NULL)
     ),
     -- apart, because lists take longer than the rest, and few ops have other arguments
     argued AS (
-        SELECT step, rank, target_seq, golden_seq, list(row ORDER BY row) AS arguments
+        SELECT step, rank, target_seq, list(row ORDER BY row) AS arguments
         FROM blame_leaves
         WHERE is_input AND is_argument
         GROUP BY ALL
@@ -41,8 +42,7 @@ WITH
         LEFT JOIN argued
             ON argued.step = measured.step
             AND argued.rank = measured.rank
-            AND argued.target_seq IS NOT DISTINCT FROM measured.target_seq
-            AND argued.golden_seq IS NOT DISTINCT FROM measured.golden_seq
+            AND argued.target_seq = measured.target_seq
     ),
     golden_alone AS (
         SELECT * FROM seen WHERE target_seq IS NULL
