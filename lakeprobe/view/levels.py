@@ -71,6 +71,7 @@ def judge(stages: duckdb.DuckDBPyConnection, subject: Subject) -> None:
         overflowing.keep_levels(stages, subject.name)
         keep(stages, "view_levels", "../view/run_levels", {"run": subject.name})
     else:
+        set_thresholds(stages, subject.comparison.thresholds)
         keep_leaf_errors(stages, subject.name)
         keep(stages, "view_levels", "../view/levels", {"comparison": subject.name})
     keep(stages, "view_ops", "../view/op_levels")

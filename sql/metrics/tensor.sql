@@ -24,7 +24,7 @@ WITH
                 WHEN coalesce(list_aggregate(t.reference.shape, 'product'), 1) = 1 THEN 'scalar'
                 ELSE 'measured'
             END AS same_measurement,
-            matched_by = 'search'
+            may_be_relaid(matched_by)
             AND abs(target_max - golden_max) <= 1e-5 * greatest(abs(target_max), abs(target_min))
             AND abs(target_min - golden_min) <= 1e-5 * greatest(abs(target_max), abs(target_min))
             AND abs(target_norm - golden_norm) <= 1e-5 * target_norm AS is_same_tensor
@@ -32,7 +32,7 @@ WITH
         JOIN target_contents AS t ON t.content = paired.target_content
         JOIN golden_contents AS g ON g.content = paired.golden_content
         LEFT JOIN search_layouts AS l
-            ON paired.matched_by = 'search'
+            ON may_be_relaid(paired.matched_by)
             AND l.target_content = paired.target_content
             AND l.golden_content = paired.golden_content
         WHERE target_shape = golden_shape OR NOT same_shape(target_shape, golden_shape, matched_by) OR l.shape IS NOT NULL

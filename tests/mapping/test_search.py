@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lakeprobe
+from lakeprobe.mapping.files import Mappings
 
 Json = dict[str, Any]
 
@@ -409,7 +410,8 @@ def saved(folder: Path, name: str, values: Any) -> Json:
     return {**tensor(1.0, values.shape), **numbers, "data_name": f"{name}.npy"}
 
 
-def test_contents_are_compared_in_one_layout(tmp_path: Path) -> None:
+@pytest.mark.parametrize("proposed", [False, True], ids=["searched", "proposed"])
+def test_contents_are_compared_in_one_layout(tmp_path: Path, proposed: bool) -> None:
     """A weight that lies across though it is square, and (batch, sequence) swapped: both are measured, none differs."""
     random = np.random.default_rng(0)
     x, weight = random.normal(size=(2, 5, 8)).astype("f4"), random.normal(size=(8, 8)).astype("f4")
@@ -423,7 +425,11 @@ def test_contents_are_compared_in_one_layout(tmp_path: Path) -> None:
         head = {"task": "tensor", "level": "L1", "framework": framework, "dump_data_dir": str(place)}
         (place / "dump.json").write_text(json.dumps({**head, "data": {op: call(leaves[:2], leaves[2])}}))
         (place / "stack.json").write_text("{}")
-    rows, _ = rows_of(tmp_path / "lake", tmp_path / "ms", tmp_path / "pt")
+    slots = ("input.0", "input.1", "output.0")
+    pairs = [(f"Primitive.matmul.MatMul.0.forward.{slot}", f"Functional.linear.0.forward.{slot}") for slot in slots]
+    mappings = Mappings(data=tuple(pairs) if proposed else ())
+    rows, _ = rows_of(tmp_path / "lake", tmp_path / "ms", tmp_path / "pt", mappings=mappings)
+    assert {row["matched_by"] for row in rows} == {"data" if proposed else "search"}
     measured = {row["target_name"].rpartition("forward.")[2]: (row["cosine"], row["max_abs_error"]) for row in rows}
     assert measured == {"input.0": (1.0, 0.0), "input.1": (1.0, 0.0), "output.0": (1.0, 0.0)}
     assert {row["difference"] for row in rows} == {"equal"}
