@@ -8,10 +8,10 @@ connection has no means to do harm: it reaches no file, and all tables are tempo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from lakeprobe import resources
@@ -142,13 +142,7 @@ def mentions(rule: Rule, stages: Iterable[str]) -> bool:
 def _names(sql: str) -> frozenset[str]:
     import duckdb
 
-    encoded, tokens = sql.encode(), duckdb.tokenize(sql)
-    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
-    texts = (
-        encoded[start:end].decode(errors="replace")
-        for (start, kind), end in zip(tokens, ends, strict=True)
-        if kind != duckdb.token_type.comment
-    )
+    texts = (text for kind, text in _tokens(sql) if kind != duckdb.token_type.comment)
     return frozenset(word.lower() for text in texts for word in re.findall(r"\w+", text))
 
 
@@ -184,12 +178,20 @@ def _words(sql: str) -> list[str]:
     """
     import duckdb
 
-    encoded, tokens = sql.encode(), duckdb.tokenize(sql)
-    ends = [start for start, _ in tokens[1:]] + [len(encoded)]
     words = []
-    for (start, kind), end in zip(tokens, ends, strict=True):
+    for kind, text in _tokens(sql):
         if kind == duckdb.token_type.string_const:
             words.append("''")
         elif kind != duckdb.token_type.comment:
-            words.append(_BLANKS.sub(" ", encoded[start:end].decode(errors="replace")).strip())
+            words.append(_BLANKS.sub(" ", text).strip())
     return list(filter(None, words))
+
+
+def _tokens(sql: str) -> Iterator[tuple[duckdb.token_type, str]]:
+    """Yield the kind of each token of some SQL, and its text up to the next; an empty text has none."""
+    import duckdb
+
+    encoded, tokens = sql.encode(), duckdb.tokenize(sql)
+    starts = [*(start for start, _ in tokens), len(encoded)]
+    for (_, kind), (start, end) in zip(tokens, pairwise(starts), strict=True):
+        yield kind, encoded[start:end].decode(errors="replace")

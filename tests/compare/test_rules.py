@@ -266,6 +266,14 @@ def test_a_rule_names_views_in_any_case(tmp_path: Path, lake: Path, name: str) -
     assert results(lake, "loud") == results(lake, "kept")
 
 
+@pytest.mark.parametrize("text", ["", "\n", "-- nothing is changed"], ids=["empty", "blank", "comment"])
+def test_a_rule_without_a_statement_changes_nothing(tmp_path: Path, lake: Path, text: str) -> None:
+    rule = tmp_path / "nothing.sql"
+    rule.write_text(text)
+    compare("ours", "theirs", lake=lake, name="unchanged", rule=str(rule))
+    assert results(lake, "unchanged") == results(lake, "kept")
+
+
 def test_the_types_of_results_do_not_depend_on_the_rule(tmp_path: Path, lake: Path) -> None:
     """All results of a lake are read together."""
     rule = tmp_path / "decimals.sql"
