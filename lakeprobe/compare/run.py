@@ -134,6 +134,8 @@ def compare(
     sides, ingested, remarks = _sides(
         path, (target, golden), (steps, ranks), tensors, replace and not part, jobs, progress
     )
+    for what, asked in (("step", steps), ("rank", ranks)):
+        _check_asked(what, asked, sides)
     sides = [_chosen(side, steps, ranks) for side in sides]
     pairs, unpaired = pair_units(sides[0].units, sides[1].units)
     if not pairs:
@@ -341,6 +343,14 @@ def _chosen(side: Side, steps: Sequence[int], ranks: Sequence[int]) -> Side:
     if not chosen:
         raise UsageError(f"{side.run} does not have the steps and ranks asked for; it has {numbers_text(side.units)}")
     return replaced(side, units=tuple(chosen))
+
+
+def _check_asked(what: str, asked: Sequence[int], sides: Sequence[Side]) -> None:
+    """Raise UsageError for a step or rank asked for that neither side has: no answer would say so."""
+    units = [key for side in sides for key in side.units]
+    absent = sorted(set(asked) - {getattr(key, what) for key in units})
+    if absent and len(absent) < len(set(asked)):  # if none is there, each side says what it has
+        raise UsageError(f"neither side has {what} {absent[0]}; the steps and ranks of both: {numbers_text(units)}")
 
 
 def _check_free(lake: Snapshot, name: str, runs: tuple[str, str], pairs: list[Pair], replace: bool) -> None:

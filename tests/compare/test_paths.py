@@ -159,6 +159,12 @@ def test_a_step_or_rank_that_is_not_there(work: Path) -> None:
         os.chdir(work)
 
 
+@pytest.mark.parametrize(("options", "what"), [({"ranks": (0, 9)}, "rank 9"), ({"steps": (0, 9, 8)}, "step 8")])
+def test_one_of_several_steps_or_ranks_that_is_not_there(work: Path, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=rf"neither side has {what}; the steps and ranks of both: step 0 and rank 0"):
+        compare("npu", "gpu", lake=work / "lake", **options)
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
