@@ -27,6 +27,7 @@ SELECT
             AND n.is_like
             AND same_dtype(target_dtype, golden_dtype)
             AND s.row IS NULL -- not the suspect's own row
+            AND NOT (coalesce(made.stands_out, false) AND role IN ('output', 'parameters_grad')) -- nor what it gives
             AND (p.target_seq < getvariable('noise_ends') OR n.error <= getvariable('noise_error'))
             THEN if(v.outcome = 'unreadable', NULL, 'noise')
         ELSE d.difference
@@ -83,3 +84,6 @@ LEFT JOIN (SELECT row, is_like, error FROM noise_leaves) AS n ON n.row = p.row
 LEFT JOIN (
     SELECT row, bool_or(evidence = 'source') AS is_source FROM noise_suspects WHERE row IS NOT NULL GROUP BY row
 ) AS s ON s.row = p.row
+LEFT JOIN (
+    SELECT DISTINCT target_seq AS seq, true AS stands_out FROM noise_suspects WHERE evidence IN ('added', 'shift')
+) AS made ON made.seq = p.target_seq

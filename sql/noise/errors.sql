@@ -237,7 +237,7 @@ WITH
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
             outputs.magnitude AS made,
             -- how many times larger what came in backwards was
-            incoming_norm / nullif(outputs.norm, 0) AS shrunk,
+            incoming_norm / coalesce(nullif(outputs.norm, 0), nullif(larger_norm, 0)) AS shrunk,
             coalesce(
                 if(
                     is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND (is_sum(api) OR is_reduction(api)),

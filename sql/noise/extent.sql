@@ -1,11 +1,11 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
--- parameters: the tables noise_suspects, noise_floors, noise_errors, noise_leaves and paired
+-- parameters: the tables noise_ops, noise_suspects, noise_floors, noise_errors, noise_leaves and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
 --   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
---   pass only, in no value or type before, as one that is not trained; or both runs are of low precision, where a small
---   error is a few spacings, and either an op stands out or none errs by more than the coarsest chip rounds there. Then
---   suspects decide what differs first.
+--   pass only, in no value or type before, as one that is not trained; or one run has modules that the other has not; or both
+--   runs are of low precision, where a small error is a few spacings, and either an op stands out or none errs by more than
+--   the coarsest chip rounds there. Then suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -33,6 +33,12 @@ WITH
                 )
             )
     ),
+    -- modules with other names, as in a wrapper or where a function took their place: the ops in them are there
+    renamed AS (
+        SELECT
+            EXISTS (FROM noise_ops WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward')
+            AND (EXISTS (FROM noise_suspects) OR NOT EXISTS (FROM noise_leaves WHERE differs)) AS is_renamed
+    ),
     known AS (
         SELECT count(*) > 0 AS are_errors FROM noise_errors
     ),
@@ -58,7 +64,7 @@ WITH
         GROUP BY is_bitwise
     )
 SELECT
-    NOT are_bits OR is_askew OR is_taking OR is_low AS is_rounding,
+    NOT are_bits OR is_askew OR is_taking OR is_renamed OR is_low AS is_rounding,
     if(
         are_bits OR NOT are_errors, '-inf', coalesce((SELECT place FROM noise_suspects WHERE nth = 1), 'inf')
     )::DOUBLE AS ends,
@@ -66,5 +72,6 @@ SELECT
 FROM kinds
 CROSS JOIN askew
 CROSS JOIN taking
+CROSS JOIN renamed
 CROSS JOIN known
 CROSS JOIN precision

@@ -17,7 +17,13 @@ WITH
             bool_or(
                 target_number <> golden_number
                 OR (target_kind = 'tensor' AND golden_kind = 'tensor' AND len(target_shape) <> len(golden_shape))
-            ) AS takes_others
+            ) AS takes_others,
+            bool_and(
+                target_shape = golden_shape
+                AND abs(target_norm - golden_norm) <= 0.02 * golden_norm
+                AND abs(target_max - golden_max) <= 0.02 * greatest(abs(golden_max), abs(golden_min))
+                AND abs(target_min - golden_min) <= 0.02 * greatest(abs(golden_max), abs(golden_min))
+            ) FILTER (WHERE target_kind = 'tensor' AND golden_kind = 'tensor' AND golden_norm > 0) AS is_alike
         FROM paired
         WHERE target_seq IS NOT NULL AND golden_seq IS NOT NULL
         GROUP BY target_seq
@@ -51,11 +57,15 @@ WITH
                 (
                     t.parent IS DISTINCT FROM g.parent
                     AND module_of(t.parent) IS DISTINCT FROM module_of(g.parent)
-                    -- a module that the other run has nowhere has another name there
-                    AND (
-                        coalesce(module_of(t.parent) IN (FROM golden_modules), true)
-                        OR coalesce(module_of(g.parent) IN (FROM target_modules), true)
-                    )
+                    -- A module that the other run has nowhere has another name there. If the other one has not, it may be new, or a
+                    -- wrapper: what is called there is the same call if it takes and gives about the same.
+                    AND CASE
+                        coalesce(module_of(t.parent) IN (FROM golden_modules), true)::INTEGER
+                        + coalesce(module_of(g.parent) IN (FROM target_modules), true)::INTEGER
+                        WHEN 1 THEN is_alike IS DISTINCT FROM true
+                        WHEN 2 THEN true
+                        ELSE false
+                    END
                 )
                 OR (is_crossing AND takes_others AND t.direction = 'forward')
             ) AS is_apart

@@ -132,7 +132,7 @@ WITH
                 WHEN regexp_matches(api, '(?i)^softmax$') THEN greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm)
                 WHEN regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward'
                     THEN sqrt(made.width) * incoming.norm / made.golden_norm
-                WHEN is_product(api) AND made.phase = 'backward'
+                WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
                         coalesce(
                             greatest(

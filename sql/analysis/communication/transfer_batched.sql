@@ -18,7 +18,10 @@ WITH
             is_function
         FROM transfer_parts AS leaves
         JOIN transfer_samples AS samples USING (step, rank, seq)
-        WHERE samples.kind = 'batch' AND leaves.role = 'input' AND TRY_CAST(leaves.extra->>'peer' AS INTEGER) IS NOT NULL
+        WHERE
+            samples.kind = 'batch'
+            AND leaves.role = 'input'
+            AND TRY_CAST(leaves.extra->>'peer' AS INTEGER) IS NOT NULL
     )
 SELECT
     p2p_inputs.*,
