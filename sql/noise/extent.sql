@@ -1,11 +1,12 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
--- parameters: the tables noise_ops, noise_suspects, noise_floors, noise_errors, noise_leaves and paired
+-- parameters: the tables noise_ops, noise_suspects, noise_floors, noise_errors, noise_leaves, differences and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
 --   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
 --   pass only, in no value or type before, as one that is not trained; or one run has modules that the other has not; or both
 --   runs are of low precision, where a small error is a few spacings, and either an op stands out or none errs by more than
---   the coarsest chip rounds there. Then suspects decide what differs first.
+--   the coarsest chip rounds there; or something rounds, and only the optimizer shows more. Then suspects decide what
+--   differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it
@@ -39,6 +40,18 @@ WITH
             EXISTS (FROM noise_ops WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward')
             AND (EXISTS (FROM noise_suspects) OR NOT EXISTS (FROM noise_leaves WHERE differs)) AS is_renamed
     ),
+    -- something rounds, but few ops do, as where a batch has another order: gradients that cancel then differ by any factor, which
+    -- only the optimizer shows
+    rounded AS (
+        SELECT
+            NOT EXISTS (FROM noise_suspects)
+            AND EXISTS (FROM noise_leaves WHERE differs AND phase <> 'optimizer')
+            AND NOT EXISTS (
+                FROM differences
+                JOIN noise_leaves USING (row)
+                WHERE difference = 'different' AND noise_leaves.phase IS DISTINCT FROM 'optimizer'
+            ) AS is_rounded
+    ),
     known AS (
         SELECT count(*) > 0 AS are_errors FROM noise_errors
     ),
@@ -58,10 +71,11 @@ WITH
     ),
     kinds AS (
         SELECT
-            is_bitwise AS are_bits,
+            is_bitwise AND NOT is_rounded AS are_bits,
             max(floor) AS floor
         FROM noise_floors
-        GROUP BY is_bitwise
+        CROSS JOIN rounded
+        GROUP BY are_bits
     )
 SELECT
     NOT are_bits OR is_askew OR is_taking OR is_renamed OR is_low AS is_rounding,
