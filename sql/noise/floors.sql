@@ -78,17 +78,23 @@ WITH
         JOIN noise_errors USING (number)
         WHERE side = 'pair' AND is_leaf AND error_out > 0
     ),
+    -- masks, zeros and ones come out alike however ops round
+    masks AS (
+        SELECT number FROM noise_leaves WHERE NOT is_input AND is_float GROUP BY number HAVING bool_and(is_masked OR is_bounded)
+    ),
     -- what becomes of inputs that agree to the last bit; beside ops of low precision, which hide what rounding changes,
     -- those of full precision tell
     shares AS (
         SELECT 0.6 AS least, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0) AS share
         FROM ops
+        ANTI JOIN masks USING (number)
         WHERE rounding <> 'exact' AND phase = 'forward'
         GROUP BY rounding
         HAVING max(error_out) > 0
         UNION ALL
         SELECT 0.85, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0)
         FROM ops
+        ANTI JOIN masks USING (number)
         CROSS JOIN all_ops
         WHERE is_low AND NOT is_low_precision(spacing) AND rounding <> 'exact' AND phase = 'forward'
         HAVING count(*) FILTER (WHERE error_in = 0) >= 3

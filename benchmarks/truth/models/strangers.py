@@ -368,4 +368,89 @@ MEMBERS: dict[str, Build] = {
         hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
         conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
         num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES, **EAGER)),
+    "mpt": _writing(hf.MptForCausalLM, lambda: hf.MptConfig(
+        vocab_size=VOCABULARY, d_model=48, n_heads=4, n_layers=3, max_seq_len=64, use_cache=False)),
+    "xglm": _writing(hf.XGLMForCausalLM, lambda: hf.XGLMConfig(
+        vocab_size=VOCABULARY, d_model=48, ffn_dim=96, num_layers=3, attention_heads=4, max_position_embeddings=64,
+        dropout=0.1, use_cache=False)),
+    "codegen": _writing(hf.CodeGenForCausalLM, lambda: hf.CodeGenConfig(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=4, n_positions=64, rotary_dim=8, use_cache=False)),
+    "starcoder2": _writing(hf.Starcoder2ForCausalLM, lambda: hf.Starcoder2Config(**WIDE, **ALONE)),
+    "cohere": _writing(hf.CohereForCausalLM, lambda: hf.CohereConfig(**WIDE, **ALONE)),
+    "olmoe": _writing(hf.OlmoeForCausalLM, lambda: hf.OlmoeConfig(
+        **WIDE, **ALONE, num_experts=4, num_experts_per_tok=2)),
+    "gptneo": _writing(hf.GPTNeoForCausalLM, lambda: hf.GPTNeoConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=8, max_position_embeddings=64, use_cache=False)),
+    "recurrentgemma": _writing(hf.RecurrentGemmaForCausalLM, lambda: hf.RecurrentGemmaConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96,
+        lru_width=48, attention_window_size=16, use_cache=False)),
+    "glm": _writing(hf.GlmForCausalLM, lambda: hf.GlmConfig(
+        **WIDE, **ALONE, head_dim=12, num_key_value_heads=2, pad_token_id=0)),
+    "diffllama": _writing(hf.DiffLlamaForCausalLM, lambda: hf.DiffLlamaConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "roformer": _classifying(hf.RoFormerForSequenceClassification, lambda: hf.RoFormerConfig(
+        **WIDE, embedding_size=48)),
+    "nystrom": _classifying(hf.NystromformerForSequenceClassification, lambda: hf.NystromformerConfig(
+        **WIDE, num_landmarks=4, segment_means_seq_len=16)),
+    "squeezebert": _classifying(hf.SqueezeBertForSequenceClassification, lambda: hf.SqueezeBertConfig(
+        **WIDE, embedding_size=48)),
+    "mobilebert": _classifying(hf.MobileBertForSequenceClassification, lambda: hf.MobileBertConfig(
+        vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        embedding_size=16, intra_bottleneck_size=16, max_position_embeddings=64)),
+    "longformer": _classifying(hf.LongformerForSequenceClassification, lambda: hf.LongformerConfig(
+        **WIDE, attention_window=[8, 8, 8], pad_token_id=1)),
+    "bigbird": _classifying(hf.BigBirdForSequenceClassification, lambda: hf.BigBirdConfig(
+        **WIDE, attention_type="original_full")),
+    "esm": _classifying(hf.EsmForSequenceClassification, lambda: hf.EsmConfig(
+        **WIDE, position_embedding_type="rotary", pad_token_id=1, mask_token_id=2)),
+    "canine": _classifying(hf.CanineForSequenceClassification, lambda: hf.CanineConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, max_position_embeddings=64,
+        num_hash_buckets=64, local_transformer_stride=16, downsampling_rate=4)),
+    "modernbert": _classifying(hf.ModernBertForSequenceClassification, lambda: hf.ModernBertConfig(
+        **WIDE, **EAGER, local_attention=8, pad_token_id=0)),
+    "pegasus": _translating(hf.PegasusForConditionalGeneration, lambda: hf.PegasusConfig(
+        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64,
+        decoder_start_token_id=0, **ALONE)),
+    "marian": _translating(hf.MarianMTModel, lambda: hf.MarianConfig(
+        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64,
+        decoder_start_token_id=0, pad_token_id=1, **ALONE)),
+    "switch": _translating(hf.SwitchTransformersForConditionalGeneration, lambda: hf.SwitchTransformersConfig(
+        vocab_size=VOCABULARY, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_decoder_layers=2, num_heads=4,
+        num_experts=4, decoder_start_token_id=0, use_cache=False)),
+    "prophetnet": _translating(hf.ProphetNetForConditionalGeneration, lambda: hf.ProphetNetConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_encoder_layers=2, num_decoder_layers=2,
+        num_encoder_attention_heads=4, num_decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96,
+        max_position_embeddings=64, use_cache=False)),
+    "swiftformer": _seeing(hf.SwiftFormerForImageClassification, lambda: hf.SwiftFormerConfig(
+        image_size=32, embed_dims=[16, 24, 32, 48], depths=[1, 1, 1, 1], num_labels=CLASSES), 64),
+    "swinv2": _seeing(hf.Swinv2ForImageClassification, lambda: hf.Swinv2Config(
+        image_size=32, patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 4], window_size=4,
+        num_labels=CLASSES)),
+    "mobilenet1": _seeing(hf.MobileNetV1ForImageClassification, lambda: hf.MobileNetV1Config(
+        depth_multiplier=0.25, image_size=32, tf_padding=False, num_labels=CLASSES)),
+    "convnext2": _seeing(hf.ConvNextV2ForImageClassification, lambda: hf.ConvNextV2Config(
+        **STAGES, image_size=32, patch_size=2)),
+    "hiera": _seeing(hf.HieraForImageClassification, lambda: hf.HieraConfig(
+        embed_dim=16, image_size=[32, 32], patch_size=[7, 7], patch_stride=[4, 4], patch_padding=[3, 3], depths=[1, 1],
+        num_heads=[1, 2], masked_unit_size=[2, 2], query_stride=[2, 2], num_query_pool=1, num_labels=CLASSES)),
+    "deit": _seeing(hf.DeiTForImageClassification, lambda: hf.DeiTConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
+        num_labels=CLASSES)),
+    "timesformer": _seeing(hf.TimesformerForVideoClassification, lambda: hf.TimesformerConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, image_size=16, patch_size=8,
+        num_frames=4, num_labels=CLASSES), 16, (4, )),
+    "vivit": _seeing(hf.VivitForVideoClassification, lambda: hf.VivitConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, image_size=16, num_frames=4,
+        tubelet_size=[2, 8, 8], num_labels=CLASSES), 16, (4, )),
+    "wav2vec2": _listening(hf.Wav2Vec2ForSequenceClassification, lambda: hf.Wav2Vec2Config(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
+        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, do_stable_layer_norm=True,
+        feat_extract_norm="layer", num_labels=CLASSES)),
+    "wavlm": _listening(hf.WavLMForSequenceClassification, lambda: hf.WavLMConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
+        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES)),
 }  # fmt: skip
