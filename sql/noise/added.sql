@@ -49,7 +49,7 @@ WITH
             most,
             CASE
                 WHEN o.phase = 'backward' AND has_kink(api) THEN 4 / sqrt(n)
-                WHEN o.phase = 'forward' AND has_steps(api) AND error_in > 0 THEN 1
+                WHEN o.phase = 'forward' AND has_steps(api) AND (error_in > 0 OR NOT is_bitwise) THEN 1
                 ELSE 0
             END AS flips,
             condition * sqrt(error_in ** 2 + greatest(floor, if(o.rounding = 'exact', 0, spacing)) ** 2 + flips ** 2 + coalesce(replaced, 0) ** 2) AS expected,

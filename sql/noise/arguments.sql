@@ -1,6 +1,6 @@
 -- arguments: ops of which a value, dtype or shape of an input differs, or only that of an output; or whether it is trained.
 -- grain: one op and the leaf that shows it
--- parameters: the tables paired, differences, verdicts, noise_ops and noise_errors
+-- parameters: the tables paired, differences, verdicts, noise_ops, noise_leaves and noise_errors
 WITH
     recorded AS (
         SELECT
@@ -44,7 +44,12 @@ WITH
             AND abs(p.target_number - p.golden_number)
             <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
             AND NOT (is_written(p.target_number) AND is_written(p.golden_number))
-            AND NOT coalesce(is_root(p.golden_number), false) AS is_measured
+            AND NOT coalesce(is_root(p.golden_number), false) AS is_measured,
+            NOT is_tensor AND NOT coalesce(is_measured, false) AS is_value,
+            -- what an op gives, or a module takes, may be counted from what was chosen
+            coalesce(
+                (o.op_kind = 'module' OR NOT is_input) AND p.target_number % 1 = 0 AND p.golden_number % 1 = 0, false
+            ) AS is_count
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
@@ -57,8 +62,9 @@ WITH
             number,
             place,
             api,
-            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND is_input) AS value_row,
-            min(row) FILTER (WHERE NOT is_tensor AND NOT coalesce(is_measured, false) AND NOT is_input) AS made_value_row,
+            min(row) FILTER (WHERE is_value AND NOT is_count AND is_input) AS value_row,
+            min(row) FILTER (WHERE is_value AND NOT is_count AND NOT is_input) AS made_value_row,
+            min(row) FILTER (WHERE is_value AND is_count) AS count_row,
             min(row) FILTER (WHERE is_input AND is_tensor AND other_dtype) AS dtype_row,
             min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_dtype) AS made_dtype_row,
             min(row) FILTER (WHERE is_input AND is_tensor AND other_shape) AS shape_row,
@@ -66,14 +72,27 @@ WITH
         FROM calls
         GROUP BY ALL
     ),
-    -- a shape that hangs on data differs: so do those behind it
+    -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped
     flips AS (
         SELECT min(place) AS place
-        FROM forms
-        WHERE
-            made_shape_row IS NOT NULL
-            AND shape_row IS NULL
-            AND regexp_matches(api, '^(where|nonzero|argwhere|unique|unique_consecutive|masked_select)$')
+        FROM (
+            SELECT place
+            FROM forms
+            WHERE
+                made_shape_row IS NOT NULL
+                AND shape_row IS NULL
+                AND regexp_matches(api, '^(where|nonzero|argwhere|unique|unique_consecutive|masked_select)$')
+            UNION ALL
+            SELECT o.place
+            FROM noise_leaves AS l
+            JOIN noise_ops AS o USING (number)
+            WHERE
+                o.is_leaf
+                AND l.role = 'output'
+                AND NOT l.is_float
+                AND l.differs
+                AND regexp_matches(o.api, '^(top_?k|arg_?(max|min|sort)|sort|multinomial)$')
+        )
     ),
     first_forms AS (
         SELECT
@@ -89,6 +108,7 @@ WITH
                 if(forms.place <= coalesce(dtype_place, 'inf'), dtype_row, NULL),
                 if(forms.place <= coalesce(shape_place, 'inf') AND forms.place < coalesce(flips.place, 'inf'), shape_row, NULL),
                 made_value_row,
+                if(forms.place < coalesce(flips.place, 'inf'), count_row, NULL),
                 if(dtype_row IS NULL, made_dtype_row, NULL),
                 if(shape_row IS NULL AND forms.place < coalesce(flips.place, 'inf'), made_shape_row, NULL)
             ) AS row

@@ -105,6 +105,11 @@ WITH
                     THEN leaves.rounding
                 ELSE 0
             END AS unseen,
+            -- numbers beside a mask, put together by an op that was not recorded
+            leaves.is_float
+            AND leaves.is_masked
+            AND leaves.magnitude > 0
+            AND coalesce(m.is_source AND NOT m.is_parameter, false) AS is_hidden,
             -- the last digit of what was computed, which no statistic may show
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
@@ -154,6 +159,7 @@ WITH
                 )
             ) AS summed,
             bool_and(is_like AND NOT given.is_masked) AS is_summable,
+            bool_or(is_hidden) AS is_hidden,
             max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude,
             max(given.magnitude / given.smallest) AS range
         FROM given
@@ -252,7 +258,7 @@ WITH
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
             if(
-                error_taken IS NULL OR unseen.target_seq IS NOT NULL,
+                error_taken IS NULL OR unseen.target_seq IS NOT NULL OR inputs.is_hidden,
                 max(taken_out) FILTER (WHERE o.direction <> 'parameters_grad')
                 OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
                 NULL

@@ -154,6 +154,14 @@ WITH
         WHERE
             NOT made.is_input
             AND made.n >= 64
+            -- what goes out as it came in, as of a product on a reshaped tensor, was not multiplied yet
+            AND NOT (
+                made.phase = 'backward'
+                AND made.n = incoming.n
+                AND made.golden_norm = incoming.norm
+                AND made.magnitude = incoming.magnitude
+                AND made.shift = brought
+            )
             AND CASE
                 WHEN made.phase = 'backward' THEN is_product OR made.n = incoming.n OR (is_activation(api) AND made.n = 2 * incoming.n)
                 WHEN regexp_matches(api, '(?i)^log_softmax$') THEN made.n = incoming.n AND inputs = 1
@@ -234,7 +242,7 @@ WITH
     ),
     explained AS (
         SELECT
-            passed.* EXCLUDE (largest_ones),
+            passed.*,
             kinds.* EXCLUDE (kind, slot, usual, spread),
             coalesce(kin.usual, kinds.usual) AS usual,
             coalesce(kin.spread, kinds.spread) AS spread,
@@ -277,7 +285,9 @@ WITH
                 cancelled * known_error,
                 n,
                 0.1 * (cancelled * uneven + abs(multiplied)),
-                if(getvariable('is_first_step'), 0, 0.1) * error_in,
+                if(getvariable('is_first_step'), 0, 0.1) * error_in
+                -- an element that noise moves over the kink appears or vanishes
+                + if(has_kink(api) AND phase = 'backward' AND error_in > 0, 0.125 / largest_ones, 0),
                 replaced,
                 rounding
             ) AS bound,

@@ -8,7 +8,7 @@ WITH
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
     ),
     parameters_taken AS (
-        SELECT upper, n
+        SELECT upper, n, spacing
         FROM noise_makers
         WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
     ),
@@ -26,6 +26,8 @@ WITH
             coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
             greatest(
                 1e-3,
+                -- a step in 16 bits ends at one spacing or at the next
+                if(is_low_precision(any_value(spacing)), any_value(spacing) / 2, 0),
                 if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), getvariable('outright_error'))),
                 0.3 * any_value(gradients_made.error)
             ) AS most
