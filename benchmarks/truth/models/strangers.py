@@ -289,6 +289,16 @@ EAGER = {"attn_implementation": "eager"}
 ALONE = EAGER | {"use_cache": False}
 GROUPED = {"num_key_value_heads": 2, "head_dim": 12}
 STAGES = {"hidden_sizes": [16, 24, 32, 48], "depths": [1, 1, 1, 1], "num_labels": CLASSES}
+BOTH = {
+    "vocab_size": VOCABULARY, "d_model": 48, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "use_cache": False,
+}  # fmt: skip
+HEARING = {
+    "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,
+    "conv_dim": [16, 24, 32], "conv_stride": [4, 2, 2], "conv_kernel": [8, 3, 3], "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "classifier_proj_size": 24,
+    "mask_time_prob": 0.0, "num_labels": CLASSES,
+}  # fmt: skip
 
 MEMBERS: dict[str, Build] = {
     "opt": _writing(hf.OPTForCausalLM, lambda: hf.OPTConfig(**SIZES, ffn_dim=96, word_embed_proj_dim=48, **ALONE)),
@@ -364,10 +374,7 @@ MEMBERS: dict[str, Build] = {
     "beit": _seeing(hf.BeitForImageClassification, lambda: hf.BeitConfig(
         hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
         use_relative_position_bias=True, num_labels=CLASSES, **EAGER)),
-    "hubert": _listening(hf.HubertForSequenceClassification, lambda: hf.HubertConfig(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
-        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES, **EAGER)),
+    "hubert": _listening(hf.HubertForSequenceClassification, lambda: hf.HubertConfig(**HEARING, **EAGER)),
     "mpt": _writing(hf.MptForCausalLM, lambda: hf.MptConfig(
         vocab_size=VOCABULARY, d_model=48, n_heads=4, n_layers=3, max_seq_len=64, use_cache=False)),
     "xglm": _writing(hf.XGLMForCausalLM, lambda: hf.XGLMConfig(
@@ -444,13 +451,93 @@ MEMBERS: dict[str, Build] = {
     "vivit": _seeing(hf.VivitForVideoClassification, lambda: hf.VivitConfig(
         hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, image_size=16, num_frames=4,
         tubelet_size=[2, 8, 8], num_labels=CLASSES), 16, (4, )),
-    "wav2vec2": _listening(hf.Wav2Vec2ForSequenceClassification, lambda: hf.Wav2Vec2Config(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
-        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, do_stable_layer_norm=True,
-        feat_extract_norm="layer", num_labels=CLASSES)),
-    "wavlm": _listening(hf.WavLMForSequenceClassification, lambda: hf.WavLMConfig(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, conv_dim=[16, 24, 32],
-        conv_stride=[4, 2, 2], conv_kernel=[8, 3, 3], num_feat_extract_layers=3, num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=4, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES)),
+    "wav2vec2": _listening(hf.Wav2Vec2ForSequenceClassification, lambda: hf.Wav2Vec2Config(**HEARING, do_stable_layer_norm=True, feat_extract_norm="layer")),
+    "wavlm": _listening(hf.WavLMForSequenceClassification, lambda: hf.WavLMConfig(**HEARING)),
+    "led": _translating(hf.LEDForConditionalGeneration, lambda: hf.LEDConfig(
+        **BOTH, attention_window=8, max_encoder_position_embeddings=64, max_decoder_position_embeddings=64,
+        decoder_start_token_id=0)),
+    "longt5": _translating(hf.LongT5ForConditionalGeneration, lambda: hf.LongT5Config(
+        vocab_size=VOCABULARY, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_decoder_layers=2, num_heads=4,
+        local_radius=3, global_block_size=4, encoder_attention_type="transient-global", decoder_start_token_id=0,
+        use_cache=False)),
+    "umt5": _translating(hf.UMT5ForConditionalGeneration, lambda: hf.UMT5Config(
+        vocab_size=VOCABULARY, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_decoder_layers=2, num_heads=4,
+        decoder_start_token_id=0, use_cache=False)),
+    "pegasusx": _translating(hf.PegasusXForConditionalGeneration, lambda: hf.PegasusXConfig(
+        **BOTH, max_position_embeddings=64, num_global_tokens=4, block_size=8, decoder_start_token_id=0)),
+    "m2m": _translating(hf.M2M100ForConditionalGeneration, lambda: hf.M2M100Config(
+        **BOTH, max_position_embeddings=64, decoder_start_token_id=0)),
+    "bigbirdpegasus": _translating(hf.BigBirdPegasusForConditionalGeneration, lambda: hf.BigBirdPegasusConfig(
+        **BOTH, max_position_embeddings=64, attention_type="original_full", decoder_start_token_id=0)),
+    "plbart": _translating(hf.PLBartForConditionalGeneration, lambda: hf.PLBartConfig(
+        **BOTH, max_position_embeddings=64)),
+    "jetmoe": _writing(hf.JetMoeForCausalLM, lambda: hf.JetMoeConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=2, num_key_value_heads=2, kv_channels=12,
+        intermediate_size=96, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=64,
+        use_cache=False)),
+    "granitemoe": _writing(hf.GraniteMoeForCausalLM, lambda: hf.GraniteMoeConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)),
+    "phimoe": _writing(hf.PhimoeForCausalLM, lambda: hf.PhimoeConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)),
+    "gptoss": _writing(hf.GptOssForCausalLM, lambda: hf.GptOssConfig(
+        **WIDE, **ALONE, head_dim=12, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
+        sliding_window=8)),
+    "jamba": _writing(hf.JambaForCausalLM, lambda: hf.JambaConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, num_experts=2, num_experts_per_tok=1, attn_layer_period=2,
+        attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=8, mamba_dt_rank=4,
+        use_mamba_kernels=False, pad_token_id=0)),
+    "falconh1": _writing(hf.FalconH1ForCausalLM, lambda: hf.FalconH1Config(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, mamba_d_ssm=48, mamba_n_heads=4, mamba_d_head=12,
+        mamba_d_state=8, mamba_chunk_size=8)),
+    "lfm2": _writing(hf.Lfm2ForCausalLM, lambda: hf.Lfm2Config(
+        **WIDE, **ALONE, num_key_value_heads=2, layer_types=["conv", "full_attention", "conv"])),
+    "helium": _writing(hf.HeliumForCausalLM, lambda: hf.HeliumConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12)),
+    "minimax": _writing(hf.MiniMaxForCausalLM, lambda: hf.MiniMaxConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, num_local_experts=2, num_experts_per_tok=1, block_size=8,
+        layer_types=["linear_attention", "full_attention", "linear_attention"])),
+    "exaone4": _writing(hf.Exaone4ForCausalLM, lambda: hf.Exaone4Config(
+        **WIDE, **ALONE, num_key_value_heads=2, sliding_window=8)),
+    "smollm3": _writing(hf.SmolLM3ForCausalLM, lambda: hf.SmolLM3Config(
+        **WIDE, **ALONE, num_key_value_heads=2, pad_token_id=0)),
+    "gemma3": _writing(hf.Gemma3ForCausalLM, lambda: hf.Gemma3TextConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, sliding_window=8)),
+    "qwen3next": _writing(hf.Qwen3NextForCausalLM, lambda: hf.Qwen3NextConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, num_experts=0, linear_num_value_heads=4,
+        linear_num_key_heads=2, linear_key_head_dim=12, linear_value_head_dim=12)),
+    "ctrl": _writing(hf.CTRLLMHeadModel, lambda: hf.CTRLConfig(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, dff=96, n_positions=64, use_cache=False)),
+    "openai": _writing(hf.OpenAIGPTLMHeadModel, lambda: hf.OpenAIGPTConfig(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, n_positions=64)),
+    "mra": _classifying(hf.MraForSequenceClassification, lambda: hf.MraConfig(**WIDE)),
+    "ibert": _classifying(hf.IBertForSequenceClassification, lambda: hf.IBertConfig(**WIDE, quant_mode=False)),
+    "rembert": _classifying(hf.RemBertForSequenceClassification, lambda: hf.RemBertConfig(
+        **WIDE, input_embedding_size=24, output_embedding_size=32)),
+    "xmod": _classifying(hf.XmodForSequenceClassification, lambda: hf.XmodConfig(
+        **WIDE, languages=["en_XX"], default_language="en_XX", pad_token_id=1)),
+    "data2vec": _classifying(hf.Data2VecTextForSequenceClassification, lambda: hf.Data2VecTextConfig(
+        **WIDE, pad_token_id=1)),
+    "sew": _listening(hf.SEWForSequenceClassification, lambda: hf.SEWConfig(**HEARING, squeeze_factor=2)),
+    "conformer": _listening(hf.Wav2Vec2ConformerForSequenceClassification, lambda: hf.Wav2Vec2ConformerConfig(
+        **HEARING, position_embeddings_type="relative", conv_depthwise_kernel_size=7)),
+    "unispeech": _listening(hf.UniSpeechSatForSequenceClassification, lambda: hf.UniSpeechSatConfig(**HEARING)),
+    "pvt2": _seeing(hf.PvtV2ForImageClassification, lambda: hf.PvtV2Config(
+        **STAGES, image_size=32, num_attention_heads=[1, 2, 2, 4], mlp_ratios=[2, 2, 2, 2], linear_attention=False),
+        64),
+    "ijepa": _seeing(hf.IJepaForImageClassification, lambda: hf.IJepaConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
+        num_labels=CLASSES)),
+    "hgnet": _seeing(hf.HGNetV2ForImageClassification, lambda: hf.HGNetV2Config(
+        num_labels=CLASSES, embedding_size=16, hidden_sizes=[16, 32, 48, 64], stem_channels=[3, 8, 16],
+        stage_in_channels=[16, 32, 48, 64], stage_mid_channels=[8, 16, 16, 16], stage_out_channels=[32, 48, 64, 64],
+        stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[2, 2, 2, 2]), 64),
+    "vitmsn": _seeing(hf.ViTMSNForImageClassification, lambda: hf.ViTMSNConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
+        num_labels=CLASSES)),
+    "resnethf": _seeing(hf.ResNetForImageClassification, lambda: hf.ResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1], num_labels=CLASSES)),
+    "textnet": _seeing(hf.TextNetForImageClassification, lambda: hf.TextNetConfig(num_labels=CLASSES), 64),
+    "data2vecv": _seeing(hf.Data2VecVisionForImageClassification, lambda: hf.Data2VecVisionConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
+        use_relative_position_bias=True, num_labels=CLASSES)),
 }  # fmt: skip
