@@ -451,7 +451,8 @@ MEMBERS: dict[str, Build] = {
     "vivit": _seeing(hf.VivitForVideoClassification, lambda: hf.VivitConfig(
         hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, image_size=16, num_frames=4,
         tubelet_size=[2, 8, 8], num_labels=CLASSES), 16, (4, )),
-    "wav2vec2": _listening(hf.Wav2Vec2ForSequenceClassification, lambda: hf.Wav2Vec2Config(**HEARING, do_stable_layer_norm=True, feat_extract_norm="layer")),
+    "wav2vec2": _listening(hf.Wav2Vec2ForSequenceClassification, lambda: hf.Wav2Vec2Config(
+        **HEARING, do_stable_layer_norm=True, feat_extract_norm="layer")),
     "wavlm": _listening(hf.WavLMForSequenceClassification, lambda: hf.WavLMConfig(**HEARING)),
     "led": _translating(hf.LEDForConditionalGeneration, lambda: hf.LEDConfig(
         **BOTH, attention_window=8, max_encoder_position_embeddings=64, max_decoder_position_embeddings=64,
