@@ -121,13 +121,23 @@ WITH
         JOIN recorded USING (number, role, is_tensor)
         WHERE recorded.both AND role = 'input'
     ),
+    -- a module that one run calls again, to recompute what it gave, runs without gradients first
+    called_again AS (
+        SELECT DISTINCT module_of(op) AS module
+        FROM noise_ops
+        WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward'
+    ),
     -- what is trained in one run only is told where it is taken first
     trained AS (
         SELECT o.number, p.row
         FROM paired AS p
         JOIN verdicts AS v ON v.row = p.row AND list_contains(v.messages, 'error: requires_grad differs')
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
-        WHERE o.phase = 'forward' AND o.is_leaf AND p.role IN ('input', 'parameters')
+        WHERE
+            o.phase = 'forward'
+            AND o.is_leaf
+            AND p.role IN ('input', 'parameters')
+            AND coalesce(module_of(o.parent) NOT IN (FROM called_again), true)
         ORDER BY o.number, p.row
         LIMIT 1
     )

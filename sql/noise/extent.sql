@@ -37,7 +37,13 @@ WITH
     -- modules with other names, as in a wrapper or where a function took their place: the ops in them are there
     renamed AS (
         SELECT
-            EXISTS (FROM noise_ops WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward')
+            EXISTS (
+                SELECT module_of(op)
+                FROM noise_ops
+                WHERE op_kind = 'module' AND direction = 'forward'
+                GROUP BY module_of(op)
+                HAVING count(DISTINCT side) = 1 AND bool_and(side <> 'pair')
+            )
             AND (EXISTS (FROM noise_suspects) OR NOT EXISTS (FROM noise_leaves WHERE differs)) AS is_renamed
     ),
     -- something rounds, but few ops do, as where a batch has another order: gradients that cancel then differ by any factor, which
