@@ -60,7 +60,8 @@ _VIEW = re.compile(r"CREATE OR REPLACE VIEW (\w+) AS ([^;]*);")
 _SIDES = ("target", "golden")
 
 _OF_A_PAIR = re.compile(
-    r"getvariable\('(is_first_step|is_first_recorded|is_after_equal|noise_ends|noise_error)'\)|\$(is_first|is_after_equal|step|is_equal|is_rounding)\b"
+    r"getvariable\('(is_first_step|is_first_recorded|is_after_equal|noise_ends|noise_error)'\)"
+    r"|\$(is_first|is_after_equal|step|is_equal|is_rounding)\b"
 )
 """The variables and parameters of statements that differ from pair to pair: columns of pairs_at_once."""
 

@@ -323,8 +323,7 @@ MEMBERS: dict[str, Build] = {
     "fnet": _classifying(hf.FNetForSequenceClassification, lambda: hf.FNetConfig(
         vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=3, intermediate_size=96, max_position_embeddings=64)),
     "bart": _translating(hf.BartForConditionalGeneration, lambda: hf.BartConfig(
-        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64, **ALONE)),
+        **BOTH, **EAGER, max_position_embeddings=64)),
     "convnext": _seeing(hf.ConvNextForImageClassification, lambda: hf.ConvNextConfig(
         **STAGES, image_size=32, patch_size=2)),
     "dinov2": _seeing(hf.Dinov2ForImageClassification, lambda: hf.Dinov2Config(
@@ -416,13 +415,9 @@ MEMBERS: dict[str, Build] = {
     "modernbert": _classifying(hf.ModernBertForSequenceClassification, lambda: hf.ModernBertConfig(
         **WIDE, **EAGER, local_attention=8, pad_token_id=0)),
     "pegasus": _translating(hf.PegasusForConditionalGeneration, lambda: hf.PegasusConfig(
-        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64,
-        decoder_start_token_id=0, **ALONE)),
+        **BOTH, **EAGER, max_position_embeddings=64, decoder_start_token_id=0)),
     "marian": _translating(hf.MarianMTModel, lambda: hf.MarianConfig(
-        vocab_size=VOCABULARY, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, max_position_embeddings=64,
-        decoder_start_token_id=0, pad_token_id=1, **ALONE)),
+        **BOTH, **EAGER, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=1)),
     "switch": _translating(hf.SwitchTransformersForConditionalGeneration, lambda: hf.SwitchTransformersConfig(
         vocab_size=VOCABULARY, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_decoder_layers=2, num_heads=4,
         num_experts=4, decoder_start_token_id=0, use_cache=False)),
