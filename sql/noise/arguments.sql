@@ -123,9 +123,11 @@ WITH
     ),
     -- a module that one run calls again, to recompute what it gave, runs without gradients first
     called_again AS (
-        SELECT DISTINCT module_of(op) AS module
+        SELECT module_of(op) AS module
         FROM noise_ops
-        WHERE side <> 'pair' AND op_kind = 'module' AND direction = 'forward'
+        WHERE op_kind = 'module' AND direction = 'forward'
+        GROUP BY module
+        HAVING count(DISTINCT side) > 1
     ),
     -- what is trained in one run only is told where it is taken first
     trained AS (
