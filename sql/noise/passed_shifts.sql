@@ -82,19 +82,33 @@ WITH
     ),
     -- the factors of a product are its largest inputs: two, or query, key and value
     factors AS (
-        SELECT call_key, regexp_extract(slot, '\d+') AS place, shift, golden_norm, n
+        SELECT
+            call_key,
+            regexp_extract(slot, '\d+') AS place,
+            shift,
+            golden_norm,
+            n,
+            count(*) OVER (PARTITION BY number, n) = 1 AS is_alone
         FROM tensors
         WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul')) AND NOT is_addend(api, slot)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(regexp_matches(api, '(?i)attention'), 3, 2)
     ),
+    -- what the gradient of a factor, which has its size, is multiplied by: the gradients of a product and its bias come in
+    -- another order than what it takes (torch.addmm)
     multiplied AS (
-        SELECT own.call_key, own.place, ordered_sum(other.shift) AS shift, max(other.golden_norm) AS norm, max(other.n) AS n
+        SELECT
+            own.call_key,
+            own.place,
+            if(own.is_alone, own.n, NULL) AS size,
+            ordered_sum(other.shift) AS shift,
+            max(other.golden_norm) AS norm,
+            max(other.n) AS n
         FROM factors AS own
         JOIN factors AS other ON other.call_key = own.call_key AND other.place <> own.place
-        GROUP BY own.call_key, own.place
+        GROUP BY own.call_key, own.place, size
         UNION ALL
         -- a normalisation divides by the size of what it takes
-        SELECT call_key, regexp_extract(slot, '\d+'), -shift, NULL, NULL
+        SELECT call_key, regexp_extract(slot, '\d+'), NULL, -shift, NULL, NULL
         FROM tensors
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
@@ -132,6 +146,9 @@ WITH
                 WHEN regexp_matches(api, '(?i)^softmax$') THEN greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm)
                 WHEN regexp_matches(api, '(?i)^log_softmax$') AND made.phase = 'forward'
                     THEN sqrt(made.width) * incoming.norm / made.golden_norm
+                -- that of what is added is a sum
+                WHEN is_one_product AND made.phase = 'backward' AND multiplied.norm IS NULL AND made.n < incoming.n
+                    THEN greatest(1, incoming.norm / made.golden_norm)
                 WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
                         coalesce(
@@ -149,7 +166,7 @@ WITH
         LEFT JOIN kept ON kept.call_key = made.call_key AND made.phase = 'backward'
         LEFT JOIN multiplied
             ON multiplied.call_key = made.call_key
-            AND multiplied.place = regexp_extract(made.slot, '\d+')
+            AND if(multiplied.size IS NULL, multiplied.place = regexp_extract(made.slot, '\d+'), multiplied.size = made.n)
             AND made.phase = 'backward'
         WHERE
             NOT made.is_input

@@ -35,6 +35,8 @@ WITH
             l.is_input
             AND NOT is_added
             AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
+            -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
+            if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,
             l.error,
             l.has_zeros,
@@ -72,6 +74,7 @@ WITH
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
+            min(channels) FILTER (WHERE is_input AND n > 1) AS channels,
             coalesce(list_extract(max(error, 2) FILTER (WHERE is_factor AND error > 0), 2), 0) AS second_error,
             -- zeros of one factor may hide most of what another consists of, and leave what errs
             if(
@@ -174,7 +177,7 @@ WITH
             shift_unit(
                 spread,
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
-                least(n, n_in),
+                least(n, n_in, channels),
                 if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), 0.1) * brought,
                 if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
                 + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
