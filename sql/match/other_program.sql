@@ -4,10 +4,12 @@
 -- share: the larger of two: the share of the smaller side's ops that pair by name and have the same tensors; and the
 --   share of APIs and modules that both call equally often. The same program with another batch or data_mode calls all
 --   equally often. Too few ops decide nothing.
--- rewritten: at least two modules of one class have other ops inside than those of golden, the same ones in each, while
---   norms of what they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake,
+-- rewritten: at least two modules of one class have other ops or modules inside than those of golden, the same ones in each,
+--   as where one projection makes queries, keys and values, while norms of what they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake,
 --   results differ by more. Each side must have an op that the other has not, or one side records none of three and more:
 --   a tool that leaves out some kinds of ops is no other program, nor is a dump of modules alone.
+-- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
+--   a thousandth. Where a call is missing or added by mistake, some weights are, too.
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -15,10 +17,13 @@ WITH
     golden_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM golden_leaves WHERE kind = 'tensor' GROUP BY seq
     ),
-    calls AS (
-        SELECT avg((t.calls IS NOT DISTINCT FROM g.calls)::INTEGER) AS equal_share
+    stems AS (
+        SELECT t.stem, t.calls AS target_calls, g.calls AS golden_calls
         FROM (SELECT stem, count(*) AS calls FROM target_ops GROUP BY stem) AS t
         FULL JOIN (SELECT stem, count(*) AS calls FROM golden_ops GROUP BY stem) AS g ON g.stem = t.stem
+    ),
+    calls AS (
+        SELECT avg((target_calls IS NOT DISTINCT FROM golden_calls)::INTEGER) AS equal_share FROM stems
     ),
     sizes AS (
         SELECT least((SELECT count(*) FROM target_ops), (SELECT count(*) FROM golden_ops)) AS ops
@@ -30,36 +35,54 @@ WITH
         LEFT JOIN golden_forms ON golden_forms.seq = golden_seq
         WHERE target_forms.form IS NOT DISTINCT FROM golden_forms.form
     ),
+    -- what a module calls: APIs, and the modules in it by their own names
     target_insides AS (
-        SELECT parent, list(api ORDER BY api) AS apis
+        SELECT
+            parent,
+            list(if(op_kind = 'api', api, regexp_extract(op, '([^.]+)\.[^.]+\.forward\.\d+$', 1))) AS calls,
+            bool_or(op_kind = 'api') AS has_apis
         FROM target_ops
-        WHERE op_kind = 'api' AND direction = 'forward' AND parent IS NOT NULL
+        WHERE direction = 'forward' AND parent IS NOT NULL
         GROUP BY parent
     ),
     golden_insides AS (
-        SELECT parent, list(api ORDER BY api) AS apis
+        SELECT
+            parent,
+            list(if(op_kind = 'api', api, regexp_extract(op, '([^.]+)\.[^.]+\.forward\.\d+$', 1))) AS calls,
+            bool_or(op_kind = 'api') AS has_apis
         FROM golden_ops
-        WHERE op_kind = 'api' AND direction = 'forward' AND parent IS NOT NULL
+        WHERE direction = 'forward' AND parent IS NOT NULL
         GROUP BY parent
+    ),
+    -- its class may have another name
+    target_modules AS (
+        SELECT seq, part, op, module_class, regexp_replace(op, '\.[^.]+(\.forward\.\d+)$', '\1') AS place
+        FROM target_ops
+        WHERE op_kind = 'module' AND direction = 'forward'
+    ),
+    golden_modules AS (
+        SELECT seq, part, op, module_class, regexp_replace(op, '\.[^.]+(\.forward\.\d+)$', '\1') AS place
+        FROM golden_ops
+        WHERE op_kind = 'module' AND direction = 'forward'
     ),
     other_insides AS (
         SELECT
             t.seq AS target_seq,
             g.seq AS golden_seq,
-            hash(t.module_class, target_insides.apis, golden_insides.apis) AS change
-        FROM target_ops AS t
-        JOIN golden_ops AS g ON g.op = t.op AND g.part = t.part
+            hash(t.module_class, g.module_class, list_sort(target_insides.calls), list_sort(golden_insides.calls)) AS change
+        FROM target_modules AS t
+        JOIN golden_modules AS g ON g.place = t.place AND g.part = t.part
         LEFT JOIN target_insides ON target_insides.parent = t.op
         LEFT JOIN golden_insides ON golden_insides.parent = g.op
         WHERE
-            t.op_kind = 'module'
-            AND t.direction = 'forward'
-            AND CASE
-                WHEN target_insides.apis IS NULL THEN len(golden_insides.apis) >= 3 AND EXISTS (FROM target_insides)
-                WHEN golden_insides.apis IS NULL THEN len(target_insides.apis) >= 3 AND EXISTS (FROM golden_insides)
+            CASE
+                WHEN target_insides.calls IS NULL
+                    THEN len(golden_insides.calls) >= 3 AND EXISTS (FROM target_insides WHERE has_apis)
+                WHEN golden_insides.calls IS NULL
+                    THEN len(target_insides.calls) >= 3 AND EXISTS (FROM golden_insides WHERE has_apis)
                 ELSE
-                    NOT list_has_all(golden_insides.apis, target_insides.apis)
-                    AND NOT list_has_all(target_insides.apis, golden_insides.apis)
+                    NOT list_has_all(golden_insides.calls, target_insides.calls)
+                    AND NOT list_has_all(target_insides.calls, golden_insides.calls)
             END
     ),
     alike AS (
@@ -77,8 +100,37 @@ WITH
     ),
     rewritten AS (
         SELECT change FROM alike GROUP BY change HAVING count(*) >= 2
+    ),
+    layers AS (
+        SELECT stem FROM stems WHERE target_calls <> golden_calls AND regexp_matches(stem, '(?i)^\w+\.(linear|dense|conv\w*)\.forward$')
+    ),
+    target_weights AS (
+        SELECT stem, sum(list_aggregate(shape, 'product')) AS elements, sqrt(sum(norm ** 2)) AS norm
+        FROM layers
+        JOIN target_ops USING (stem)
+        JOIN target_leaves USING (seq)
+        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight')
+        GROUP BY stem
+    ),
+    golden_weights AS (
+        SELECT stem, sum(list_aggregate(shape, 'product')) AS elements, sqrt(sum(norm ** 2)) AS norm
+        FROM layers
+        JOIN golden_ops USING (stem)
+        JOIN golden_leaves USING (seq)
+        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight')
+        GROUP BY stem
+    ),
+    fused AS (
+        SELECT stem
+        FROM target_weights AS t
+        JOIN golden_weights AS g USING (stem)
+        WHERE
+            t.elements = g.elements
+            AND coalesce(abs(t.norm - g.norm) <= 1e-3 * g.norm, true)
     )
-SELECT ops >= 8 AND (greatest(pairs / ops, equal_share) < 0.6 OR EXISTS (FROM rewritten)) AS is_other
+SELECT
+    ops >= 8
+    AND (greatest(pairs / ops, equal_share) < 0.6 OR EXISTS (FROM rewritten) OR EXISTS (FROM fused)) AS is_other
 FROM sizes
 CROSS JOIN pairs
 CROSS JOIN calls

@@ -23,7 +23,8 @@ WITH
         SELECT
             api,
             keeps_total(api) AS keeps,
-            keeps OR spreads_gradient(api) AS spreads,
+            spreads_gradient(api) AS picks,
+            keeps OR picks AS spreads,
             sums_to_zero(api) AS cancels,
             is_normalisation(api) AS normalises,
             cancels OR is_product(api) AS has_bias,
@@ -35,6 +36,7 @@ WITH
             number,
             phase,
             if(phase = 'forward', keeps, spreads) AS keeps,
+            phase = 'backward' AND picks AS picks,
             subtracts,
             phase = 'backward' AND cancels AS cancels,
             phase = 'forward' AND normalises AS normalises
@@ -80,6 +82,7 @@ WITH
             if(count(*) = 2, arg_min(target_mean, row) - arg_max(target_mean, row), NULL) AS target_difference,
             if(count(*) = 2, arg_min(golden_mean, row) - arg_max(golden_mean, row), NULL) AS golden_difference,
             sqrt(count(*)) * max(norm) AS norm,
+            max(n) AS n,
             count(*) * max(size) AS sizes,
             count(*) * max(n * size) AS all_sizes
         FROM tensors
@@ -123,7 +126,13 @@ WITH
             (made.keeps AND made.subtracts, -target_total / made.n, -golden_total / made.n),
             (made.cancels AND NOT made.is_vector, 0.0, 0.0)
         ) AS of_op(is_law, target_side, golden_side)
-        WHERE NOT made.is_input AND made.is_known AND made.golden_size > 0 AND is_law
+        WHERE
+            NOT made.is_input
+            AND made.is_known
+            AND made.golden_size > 0
+            AND is_law
+            -- of two values the other one, which takes no gradient, may be picked for some elements
+            AND NOT (made.picks AND made.n = taken.n AND given.number IS NULL)
     ),
     -- a normalisation gives each row or channel the norm of its weight and bias, its last vectors, or of ones
     weights AS (

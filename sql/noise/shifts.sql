@@ -14,7 +14,7 @@
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
 --   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
---   inputs (a hundredth in a normalisation), what is left of golden's error beside a repeat, and the precision of the
+--   inputs (a hundredth in a normalisation, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the precision of the
 --   statistics. An input of few elements brings few independent errors. After a step of the optimizer errors are not
 --   independent, so also a tenth of the input error, and half of that of the other factor, as of the queries and keys that
 --   one step has turned towards each other
@@ -152,6 +152,7 @@ WITH
             views.usual * (1 + share) / 2 AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
+            condition,
             spacing,
             coalesce(replaced, 0) AS replaced,
             CASE
@@ -178,7 +179,7 @@ WITH
                 spread,
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
                 least(n, n_in, channels),
-                if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), 0.1) * brought,
+                if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), least(1, 0.1 * condition)) * brought,
                 if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
                 + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
                 replaced,
