@@ -14,7 +14,7 @@
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
 --   a factor leaves of the statistics shows them, if the op neither has a kink, at which elements appear as a whole, nor takes
 --   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much
---   again; from three members on at most three times what it leaves of max and min of the result. A factor that came into a
+--   again; from three members on, or five where terms cancel, at most three times what it leaves of max and min of the result. A factor that came into a
 --   product goes out as it is, so only what it leaves may be uneven. The gradient of a product whose terms cancel errs by the
 --   norm that it would have if they did not. The gradient of a softmax is p (g − Σ p g): its errors count by
 --   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: its mean has the error of the mean of x, and
@@ -272,7 +272,7 @@ WITH
                 CASE
                     WHEN has_kink(api) THEN magnified
                     WHEN is_one_product OR is_activation(api) OR regexp_matches(api, '(?i)^log_softmax$')
-                        THEN least(magnified, left_over, if(members >= 3, 3 * scatter, NULL))
+                        THEN least(magnified, left_over, if(members >= if(cancelled > 2, 5, 3), 3 * scatter, NULL))
                     WHEN (is_product OR is_normalisation(api)) AND members >= 3 THEN least(magnified, 3 * coalesce(scatter, magnified))
                     ELSE magnified
                 END
