@@ -47,8 +47,12 @@ def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
     dumped = connection.execute("SELECT dumped FROM comparison_kind").fetchall()[0][0]
     if usual_rule != "same_framework" or dumped != "ops":
         return False
-    query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql('match/other_program')})"
-    return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
+
+    def answer(statement: str) -> bool:
+        query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql(statement)})"
+        return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
+
+    return not answer("match/same_calls") and answer("match/other_program")
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:

@@ -1,15 +1,18 @@
 -- other_program: whether two runs of one framework are different implementations, whose names say little.
 -- grain: one row
--- is_other: names pair few ops, or modules of one name compute the same in other ops, as where kernels are fused
+-- is_other: names pair few ops, or the same is computed in other ops, as where kernels are fused
 -- share: the larger of two: the share of the smaller side's ops that pair by name and have the same tensors; and the
 --   share of APIs and modules that both call equally often. The same program with another batch or data_mode calls all
 --   equally often. Too few ops decide nothing.
 -- rewritten: at least two modules of one class have other ops or modules inside than those of golden, the same ones in each,
---   as where one projection makes queries, keys and values, while norms of what they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake,
+--   as where one projection makes queries, keys and values, or are called in another order, while
+--   norms of what they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake,
 --   results differ by more. Each side must have an op that the other has not, or one side records none of three and more:
 --   a tool that leaves out some kinds of ops is no other program, nor is a dump of modules alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
+-- agreeing: results that agree as much, although before them each run calls APIs that the other does not, as where attention is
+--   one op, or two calls or more have each other's weights
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -18,9 +21,9 @@ WITH
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM golden_leaves WHERE kind = 'tensor' GROUP BY seq
     ),
     stems AS (
-        SELECT t.stem, t.calls AS target_calls, g.calls AS golden_calls
-        FROM (SELECT stem, count(*) AS calls FROM target_ops GROUP BY stem) AS t
-        FULL JOIN (SELECT stem, count(*) AS calls FROM golden_ops GROUP BY stem) AS g ON g.stem = t.stem
+        SELECT stem, t.calls AS target_calls, g.calls AS golden_calls, t.begins AS target_begins, g.begins AS golden_begins
+        FROM (SELECT stem, count(*) AS calls, min(seq) AS begins FROM target_ops GROUP BY stem) AS t
+        FULL JOIN (SELECT stem, count(*) AS calls, min(seq) AS begins FROM golden_ops GROUP BY stem) AS g USING (stem)
     ),
     calls AS (
         SELECT avg((target_calls IS NOT DISTINCT FROM golden_calls)::INTEGER) AS equal_share FROM stems
@@ -85,9 +88,21 @@ WITH
                     AND NOT list_has_all(target_insides.calls, golden_insides.calls)
             END
     ),
+    -- modules of which a call has the name of a call in another module of golden, which calls the API equally often: they are
+    -- called in another order
+    moved AS (
+        SELECT DISTINCT target_modules.seq AS target_seq, there.seq AS golden_seq, hash(target_modules.module_class) AS change
+        FROM match_exact
+        JOIN target_ops AS t ON t.seq = target_seq AND t.op_kind = 'api' AND t.direction = 'forward'
+        JOIN golden_ops AS g ON g.seq = golden_seq AND g.parent <> t.parent
+        JOIN stems ON stems.stem = t.stem AND target_calls = golden_calls
+        JOIN target_modules ON target_modules.op = t.parent
+        JOIN golden_modules ON golden_modules.op = g.parent AND golden_modules.place <> target_modules.place
+        JOIN golden_modules AS there ON there.place = target_modules.place
+    ),
     alike AS (
         SELECT change
-        FROM other_insides
+        FROM (FROM other_insides UNION ALL FROM moved)
         JOIN target_leaves AS t ON t.seq = target_seq
         -- LEFT, because DuckDB may begin an inner join with all leaves of both sides, by slot alone
         LEFT JOIN golden_leaves AS g ON g.seq = golden_seq AND g.slot = t.slot
@@ -101,36 +116,83 @@ WITH
     rewritten AS (
         SELECT change FROM alike GROUP BY change HAVING count(*) >= 2
     ),
-    layers AS (
-        SELECT stem FROM stems WHERE target_calls <> golden_calls AND regexp_matches(stem, '(?i)^\w+\.(linear|dense|conv\w*)\.forward$')
-    ),
     target_weights AS (
-        SELECT stem, sum(list_aggregate(shape, 'product')) AS elements, sqrt(sum(norm ** 2)) AS norm
-        FROM layers
-        JOIN target_ops USING (stem)
+        SELECT seq, stem, shape, list_aggregate(shape, 'product') AS elements, norm, mean * sqrt(elements) AS mean
+        FROM target_ops
         JOIN target_leaves USING (seq)
-        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight')
-        GROUP BY stem
+        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight') AND regexp_matches(api, '^(linear|dense|conv\w*)$')
     ),
     golden_weights AS (
-        SELECT stem, sum(list_aggregate(shape, 'product')) AS elements, sqrt(sum(norm ** 2)) AS norm
-        FROM layers
-        JOIN golden_ops USING (stem)
+        SELECT seq, stem, shape, list_aggregate(shape, 'product') AS elements, norm, mean * sqrt(elements) AS mean
+        FROM golden_ops
         JOIN golden_leaves USING (seq)
-        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight')
-        GROUP BY stem
+        WHERE direction = 'forward' AND slot IN ('input.1', 'input.weight') AND regexp_matches(api, '^(linear|dense|conv\w*)$')
     ),
     fused AS (
         SELECT stem
-        FROM target_weights AS t
-        JOIN golden_weights AS g USING (stem)
+        FROM (SELECT stem, sum(elements) AS elements, sqrt(sum(norm ** 2)) AS norm FROM target_weights GROUP BY stem) AS t
+        JOIN (SELECT stem, sum(elements) AS elements, sqrt(sum(norm ** 2)) AS norm FROM golden_weights GROUP BY stem) AS g USING (stem)
+        JOIN stems USING (stem)
         WHERE
-            t.elements = g.elements
+            target_calls <> golden_calls
+            AND t.elements = g.elements
             AND coalesce(abs(t.norm - g.norm) <= 1e-3 * g.norm, true)
+    ),
+    -- calls whose weights golden gives to another call of the API
+    exchanged AS (
+        SELECT target_seq, golden_seq
+        FROM match_exact
+        JOIN target_weights AS t ON t.seq = target_seq
+        JOIN golden_weights AS g ON g.seq = golden_seq
+        WHERE
+            greatest(abs(t.norm - g.norm), abs(t.mean - g.mean)) > 1e-3 * g.norm
+            AND EXISTS (
+                FROM golden_weights AS other
+                WHERE
+                    other.stem = t.stem
+                    AND other.shape = t.shape
+                    AND greatest(abs(t.norm - other.norm), abs(t.mean - other.mean)) <= 1e-3 * other.norm
+            )
+    ),
+    -- where calls of APIs begin that only one run has: each has some, or one has, and the two call others unequally often
+    own AS (
+        SELECT
+            coalesce(min(target_begins) FILTER (WHERE golden_calls IS NULL), 0) AS target_begins,
+            coalesce(min(golden_begins) FILTER (WHERE target_calls IS NULL), 0) AS golden_begins
+        FROM stems
+        WHERE ends_with(stem, '.forward') AND target_calls IS DISTINCT FROM golden_calls AND greatest(target_calls, golden_calls) >= 2
+        HAVING
+            count(*) > count(target_calls + golden_calls)
+            AND (
+                count(target_calls + golden_calls) > 0
+                OR (count(target_calls) > 0 AND count(golden_calls) > 0)
+            )
+    ),
+    begins AS (
+        FROM own
+        UNION ALL
+        SELECT min(target_seq), min(golden_seq) FROM exchanged HAVING count(*) >= 2
+    ),
+    agreeing AS (
+        SELECT count(DISTINCT g.norm) AS results
+        FROM (SELECT min(target_begins) AS target_begins, min(golden_begins) AS golden_begins FROM begins)
+        JOIN match_exact ON target_seq > target_begins AND golden_seq > golden_begins
+        JOIN target_ops AS o ON o.seq = target_seq AND o.direction = 'forward'
+        JOIN target_leaves AS t ON t.seq = target_seq AND t.role = 'output' AND len(t.shape) > 1
+        LEFT JOIN golden_leaves AS g ON g.seq = golden_seq AND g.slot = t.slot
+        WHERE
+            abs(t.norm - g.norm) <= 1e-3 * g.norm
+            AND greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 1e-2 * greatest(abs(g.max), abs(g.min))
     )
 SELECT
     ops >= 8
-    AND (greatest(pairs / ops, equal_share) < 0.6 OR EXISTS (FROM rewritten) OR EXISTS (FROM fused)) AS is_other
+    AND (
+        greatest(pairs / ops, equal_share) < 0.6
+        OR EXISTS (FROM rewritten)
+        OR EXISTS (FROM fused)
+        OR results >= 8
+    ) AS is_other
 FROM sizes
 CROSS JOIN pairs
 CROSS JOIN calls
+CROSS JOIN agreeing

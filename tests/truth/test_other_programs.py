@@ -50,7 +50,11 @@ class Block(nn.Module):
 class Network(nn.Module):
     def __init__(self, attention):
         super().__init__()
-        self.embedding, self.norm, self.head = nn.Embedding(TOKENS, WIDTH), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, TOKENS)
+        self.embedding, self.norm, self.head = (
+            nn.Embedding(TOKENS, WIDTH),
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, TOKENS),
+        )
         self.blocks = nn.Sequential(*(Block(attention) for _ in range(BLOCKS)))
 
     def forward(self, tokens):
@@ -86,7 +90,11 @@ def collected(network, run, lake, level):
 
 @pytest.mark.parametrize(
     ("level", "cause"),
-    [("L0", "Module.blocks.2.norm2.LayerNorm.forward.0"), ("L1", "layer_norm.5.forward"), ("mix", "layer_norm.5.forward")],
+    [
+        ("L0", "Module.blocks.2.norm2.LayerNorm.forward.0"),
+        ("L1", "layer_norm.5.forward"),
+        ("mix", "layer_norm.5.forward"),
+    ],
 )
 def test_one_projection_for_three(tmp_path, level, cause):
     torch.manual_seed(0)

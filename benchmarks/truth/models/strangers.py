@@ -536,4 +536,85 @@ MEMBERS: dict[str, Build] = {
     "data2vecv": _seeing(hf.Data2VecVisionForImageClassification, lambda: hf.Data2VecVisionConfig(
         hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8,
         use_relative_position_bias=True, num_labels=CLASSES)),
+    "persimmon": _writing(hf.PersimmonForCausalLM, lambda: hf.PersimmonConfig(**WIDE, **ALONE)),
+    "nemotron": _writing(hf.NemotronForCausalLM, lambda: hf.NemotronConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "seedoss": _writing(hf.SeedOssForCausalLM, lambda: hf.SeedOssConfig(**WIDE, **GROUPED, **ALONE)),
+    "cohere2": _writing(hf.Cohere2ForCausalLM, lambda: hf.Cohere2Config(
+        **WIDE, **ALONE, num_key_value_heads=2, sliding_window=8)),
+    "olmo3": _writing(hf.Olmo3ForCausalLM, lambda: hf.Olmo3Config(
+        **WIDE, **ALONE, num_key_value_heads=2, sliding_window=8)),
+    "arcee": _writing(hf.ArceeForCausalLM, lambda: hf.ArceeConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "apertus": _writing(hf.ApertusForCausalLM, lambda: hf.ApertusConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "dots": _writing(hf.Dots1ForCausalLM, lambda: hf.Dots1Config(
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2,
+        moe_intermediate_size=32, first_k_dense_replace=1)),
+    "hunyuan": _writing(hf.HunYuanDenseV1ForCausalLM, lambda: hf.HunYuanDenseV1Config(**WIDE, **GROUPED, **ALONE)),
+    "erniemoe": _writing(hf.Ernie4_5_MoeForCausalLM, lambda: hf.Ernie4_5_MoeConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, moe_num_experts=4, moe_k=2, moe_intermediate_size=32,
+        moe_layer_start_index=1, moe_layer_interval=1)),
+    "glm4": _writing(hf.Glm4ForCausalLM, lambda: hf.Glm4Config(**WIDE, **GROUPED, **ALONE, pad_token_id=0)),
+    "glm4moe": _writing(hf.Glm4MoeForCausalLM, lambda: hf.Glm4MoeConfig(
+        **WIDE, **GROUPED, **ALONE, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2,
+        moe_intermediate_size=32, first_k_dense_replace=1)),
+    "flexolmo": _writing(hf.FlexOlmoForCausalLM, lambda: hf.FlexOlmoConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, pad_token_id=0)),
+    "phi3": _writing(hf.Phi3ForCausalLM, lambda: hf.Phi3Config(
+        **WIDE, **ALONE, num_key_value_heads=2, pad_token_id=0)),
+    "qwen2moe": _writing(hf.Qwen2MoeForCausalLM, lambda: hf.Qwen2MoeConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+        shared_expert_intermediate_size=32)),
+    "biogpt": _writing(hf.BioGptForCausalLM, lambda: hf.BioGptConfig(**WIDE, **ALONE)),
+    "bamba": _writing(hf.BambaForCausalLM, lambda: hf.BambaConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=24,
+        mamba_d_state=8, mamba_chunk_size=8)),
+    "doge": _writing(hf.DogeForCausalLM, lambda: hf.DogeConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "gemma2": _writing(hf.Gemma2ForCausalLM, lambda: hf.Gemma2Config(
+        **WIDE, **GROUPED, **ALONE, sliding_window=8, query_pre_attn_scalar=12)),
+    "bitnet": _writing(hf.BitNetForCausalLM, lambda: hf.BitNetConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "minicpm": _writing(hf.MiniCPM3ForCausalLM, lambda: hf.MiniCPM3Config(
+        **WIDE, **ALONE, num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4,
+        v_head_dim=12)),
+    "lfm2moe": _writing(hf.Lfm2MoeForCausalLM, lambda: hf.Lfm2MoeConfig(
+        **WIDE, **ALONE, num_key_value_heads=2, layer_types=["conv", "full_attention", "conv"], num_experts=4,
+        num_experts_per_tok=2, moe_intermediate_size=32, num_dense_layers=1)),
+    "xlstm": _writing(hf.xLSTMForCausalLM, lambda: hf.xLSTMConfig(
+        vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=2, num_heads=4, chunk_size=8, use_cache=False)),
+    "nanochat": _writing(hf.NanoChatForCausalLM, lambda: hf.NanoChatConfig(**WIDE, **ALONE, num_key_value_heads=2)),
+    "mbart": _translating(hf.MBartForConditionalGeneration, lambda: hf.MBartConfig(**BOTH, max_position_embeddings=64)),
+    "blenderbot": _translating(hf.BlenderbotForConditionalGeneration, lambda: hf.BlenderbotConfig(
+        **BOTH, max_position_embeddings=64)),
+    "mvp": _translating(hf.MvpForConditionalGeneration, lambda: hf.MvpConfig(**BOTH, max_position_embeddings=64)),
+    "nllbmoe": _translating(hf.NllbMoeForConditionalGeneration, lambda: hf.NllbMoeConfig(
+        **BOTH, max_position_embeddings=64, num_experts=4, encoder_sparse_step=2, decoder_sparse_step=2,
+        decoder_start_token_id=0)),
+    "distilbert": _classifying(hf.DistilBertForSequenceClassification, lambda: hf.DistilBertConfig(
+        vocab_size=VOCABULARY, dim=48, n_layers=3, n_heads=4, hidden_dim=96, max_position_embeddings=64)),
+    "xlm": _classifying(hf.XLMForSequenceClassification, lambda: hf.XLMConfig(
+        vocab_size=VOCABULARY, emb_dim=48, n_layers=3, n_heads=4, max_position_embeddings=64)),
+    "prelayernorm": _classifying(hf.RobertaPreLayerNormForSequenceClassification, lambda: hf.RobertaPreLayerNormConfig(
+        **WIDE)),
+    "megatron": _classifying(hf.MegatronBertForSequenceClassification, lambda: hf.MegatronBertConfig(**WIDE)),
+    "xlmrobertaxl": _classifying(hf.XLMRobertaXLForSequenceClassification, lambda: hf.XLMRobertaXLConfig(**WIDE)),
+    "layoutlm": _classifying(hf.LayoutLMForSequenceClassification, lambda: hf.LayoutLMConfig(**WIDE)),
+    "eurobert": _classifying(hf.EuroBertForSequenceClassification, lambda: hf.EuroBertConfig(
+        **WIDE, num_key_value_heads=2, pad_token_id=0)),
+    "yoso": _classifying(hf.YosoForSequenceClassification, lambda: hf.YosoConfig(**WIDE, use_expectation=True)),
+    "tapas": _classifying(hf.TapasForSequenceClassification, lambda: hf.TapasConfig(
+        **WIDE, type_vocab_sizes=[3, 8, 8, 2, 8, 8, 10])),
+    "donut": _seeing(hf.DonutSwinForImageClassification, lambda: hf.DonutSwinConfig(
+        image_size=32, patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 4], window_size=4, num_labels=CLASSES)),
+    "mobilevit2": _seeing(hf.MobileViTV2ForImageClassification, lambda: hf.MobileViTV2Config(
+        image_size=64, width_multiplier=0.25, base_attn_unit_dims=[64, 96, 128], n_attn_blocks=[1, 1, 1],
+        num_labels=CLASSES), 64),
+    "siglip": _seeing(hf.SiglipForImageClassification, lambda: hf.SiglipConfig(
+        vision_config={"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "image_size": 32, "patch_size": 8}, num_labels=CLASSES)),
+    "registers": _seeing(hf.Dinov2WithRegistersForImageClassification, lambda: hf.Dinov2WithRegistersConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=4, image_size=32, patch_size=8, num_labels=CLASSES)),
+    "clipvision": _seeing(hf.CLIPForImageClassification, lambda: hf.CLIPConfig(
+        vision_config={"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "image_size": 32, "patch_size": 8}, num_labels=CLASSES)),
+    "sewd": _listening(hf.SEWDForSequenceClassification, lambda: hf.SEWDConfig(
+        **HEARING, squeeze_factor=2, max_position_embeddings=64, position_buckets=16)),
+    "unispeech1": _listening(hf.UniSpeechForSequenceClassification, lambda: hf.UniSpeechConfig(**HEARING)),
 }  # fmt: skip
