@@ -546,8 +546,8 @@ MEMBERS: dict[str, Build] = {
     "arcee": _writing(hf.ArceeForCausalLM, lambda: hf.ArceeConfig(**WIDE, **ALONE, num_key_value_heads=2)),
     "apertus": _writing(hf.ApertusForCausalLM, lambda: hf.ApertusConfig(**WIDE, **ALONE, num_key_value_heads=2)),
     "dots": _writing(hf.Dots1ForCausalLM, lambda: hf.Dots1Config(
-        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2,
-        moe_intermediate_size=32, first_k_dense_replace=1)),
+        **WIDE, **ALONE, num_key_value_heads=2, head_dim=12, n_routed_experts=4, n_shared_experts=1,
+        num_experts_per_tok=2, moe_intermediate_size=32, first_k_dense_replace=1)),
     "hunyuan": _writing(hf.HunYuanDenseV1ForCausalLM, lambda: hf.HunYuanDenseV1Config(**WIDE, **GROUPED, **ALONE)),
     "erniemoe": _writing(hf.Ernie4_5_MoeForCausalLM, lambda: hf.Ernie4_5_MoeConfig(
         **WIDE, **ALONE, num_key_value_heads=2, moe_num_experts=4, moe_k=2, moe_intermediate_size=32,
