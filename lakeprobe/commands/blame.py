@@ -33,14 +33,19 @@ def blame(
     Example: lakeprobe blame npu_vs_gpu --step 0
     """
     from lakeprobe import diagnostics, output
+    from lakeprobe.analysis.summary import summarise
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
     from lakeprobe.reports.layout_text import carried_lines
+    from lakeprobe.reports.terminal import unordered_text
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         compared = opened.comparison(comparison)
+        if format is Format.TABLE and compared.stored.is_unordered:
+            output.text(unordered_text(compared.stored, summarise(compared.stored)))
+            return
         with diagnostics.working("weighing the evidence"):
             found = compared.blame(step=step, most=most, repeat=repeat, noise=noise)
         if format is Format.CSV:

@@ -52,10 +52,12 @@ def first_diff(
 
     Example: lakeprobe first-diff npu_vs_gpu --step 0 --diff-analyze out
     """
-    from lakeprobe import diagnostics
+    from lakeprobe import diagnostics, output
+    from lakeprobe.analysis.summary import summarise
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.diff_analyze import write
+    from lakeprobe.reports.terminal import unordered_text
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
@@ -64,7 +66,10 @@ def first_diff(
             found = result.first_difference(
                 steps=numbers(step), ranks=numbers(rank), threshold=threshold, paired=paired, noise=noise
             )
-        _show(comparison, found, format)
+        if format is Format.TABLE and result.stored.is_unordered:
+            output.text(unordered_text(result.stored, summarise(result.stored)))
+        else:
+            _show(comparison, found, format)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
         if (fail or fail_on is FailOn.DIFFERENCE) and not found.is_equal:

@@ -114,6 +114,14 @@ def comparison_text(
     return output.folded("\n".join(lines)) + "\n\n" + "\n".join(_next(comparison, summary)) + "\n"
 
 
+def unordered_text(comparison: StoredComparison, summary: Summary) -> str:
+    """Return what differs in a comparison of parameters or settings, in place of its first difference or its cause."""
+    lines = [f"{_sides(comparison)}, by the rule {comparison.rule}", "", *_headline(comparison, summary, None)]
+    if summary.parameters:
+        lines.append("None of these comes before another, so none is first, and none causes another.")
+    return output.folded("\n".join(lines).rstrip())
+
+
 def _sides(comparison: StoredComparison) -> str:
     """Return both runs; for a run compared with itself, which of its steps and ranks."""
     target = _units_text({unit.step for unit in comparison.units}, {unit.rank for unit in comparison.units})

@@ -187,3 +187,19 @@ def test_weights_beside_a_dump_are_left_out(tmp_path: Path) -> None:
     torch.save(STATE, tmp_path / "dump/model.pt")
     done = run("ingest", tmp_path / "dump", "--lake", tmp_path / "lake")
     assert "left out, because they are of no dump: tensor files in" in done.err
+
+
+@pytest.mark.parametrize("command", ["first-diff", "blame"])
+def test_a_question_for_what_is_first_gets_what_differs(lake: Lake, tmp_path: Path, command: str) -> None:
+    state = {name: tensor.clone() for name, tensor in STATE.items()}
+    one_element(state)
+    torch.save(state, tmp_path / "x.pt")
+    run_name = f"element_{command.replace('-', '_')}"
+    lake.ingest(tmp_path / "x.pt", run=run_name)
+    lake.compare(run_name, "base", name=f"of_{run_name}")
+
+    ended = run(command, f"of_{run_name}", "--lake", lake.path)
+    assert ended.code == 0
+    assert "  layers.1.k.weight: the values differ by up to 0.001, cosine 1.000000" in ended.out.splitlines()
+    assert "None of these comes before another" in ended.out
+    assert "op" not in ended.out.split()
