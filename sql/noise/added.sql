@@ -10,7 +10,9 @@
 --   without gain are added, so that a kind with few members says little. At least the gain of the op itself in a repeat
 --   of golden
 -- above: decades of the gain above the usual; little more than the lower gain, unless it is far above (one element)
--- score: that in spreads, less one; a single number says less than a tensor, and flipped masks are magnified backwards
+-- score: that in spreads, less one; a single number says less than a tensor, and flipped masks are magnified backwards. What four
+--   statistics estimate scatters, and may be next to nothing of what came in: so no more than error_out stands out of those
+--   of the earlier ops of its kind into which little came, if there are five
 WITH
     module_parents AS (
         SELECT DISTINCT parent AS forward_op FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL
@@ -94,21 +96,36 @@ WITH
         WHERE ops.number <> others.number
         GROUP BY ops.number
     ),
+    calm AS (
+        SELECT
+            number,
+            count(decades) OVER earlier AS calm_members,
+            median(decades) OVER earlier AS calm_middle,
+            1.4826 * mad(decades) OVER earlier AS calm_spread
+        FROM (SELECT *, if(error_in <= 10 * kind_floor AND error_out > 0, log10(error_out), NULL) AS decades FROM ops)
+        WINDOW earlier AS (PARTITION BY kind, phase ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING)
+    ),
     placed AS (
         SELECT
             ops.*,
+            if(
+                calm_members >= 5,
+                (log10(greatest(ops.error_out, 1e-8)) - calm_middle) / sqrt(calm_spread ** 2 + 0.3 ** 2) - 1,
+                NULL
+            ) AS calm_score,
             greatest(coalesce(few.middle, kinds.middle, 0), noise_repeat.gain) AS usual,
             coalesce(few.spread, kinds.spread, 0) AS spread,
             coalesce(few.members, kinds.members - 1, 0) AS members
         FROM ops
+        JOIN calm USING (number)
         LEFT JOIN few USING (number)
         LEFT JOIN kinds USING (kind, phase)
         LEFT JOIN noise_repeat USING (golden_seq)
     )
 SELECT
-    * EXCLUDE (may_add),
+    * EXCLUDE (may_add, calm_score),
     least(gain, greatest(lower_gain + 0.3, gain - 1.5)) - usual AS above,
-    above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8, 0.3 ** 2, 0)) - 1
+    least(above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8, 0.3 ** 2, 0)) - 1, calm_score)
     - if(phase = 'backward', 1, 0) AS score
 FROM placed
 WHERE may_add
