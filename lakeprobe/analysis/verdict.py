@@ -51,7 +51,8 @@ class Coverage:
     A row of `rows` is a pair, or a row of one side. The `compared` rows were judged `equal`, `noise` or `different`. Of
     the others, `set_aside` have no meaningful values (memory that was never written, data that had not arrived, late
     digests); `unmatched` have no counterpart; `inside` are steps of something that the other side computes in other
-    steps; `structure` rows only change a view or a shape; `unreadable` name tensors that cannot be read, although their
+    steps; `structure` rows only change a view or a shape; `recomputed` ones were run again on one
+    side only; `unreadable` name tensors that cannot be read, although their
     recorded statistics may show them to be `different`; `unrecorded` lack values on both sides. `target_compared` and
     `golden_compared` count rows of a side. `findings` counts rows by verdict, without those that differ only by
     rounding noise. `unpaired` units have no counterpart, and collecting of `incomplete` units ended in the middle of a
@@ -116,7 +117,7 @@ class Coverage:
 
 def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
     """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart."""
-    kinds = ("compared", "set_aside", "inside", "structure", "unmatched", "unreadable", "unrecorded")
+    kinds = ("compared", "set_aside", "inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded")
     rows, findings = dict.fromkeys(kinds, 0), dict.fromkeys(_FINDINGS, 0)
     sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
     judged = dict.fromkeys(("equal", "noise", "different"), 0)
@@ -155,6 +156,6 @@ _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")
 
 
 def _kind(outcome: Outcome) -> str:
-    if outcome.outcome in ("inside", "structure", "unmatched", "unreadable", "unrecorded"):
+    if outcome.outcome in ("inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded"):
         return outcome.outcome
     return "set_aside" if outcome.verdict == "skipped" else "compared"

@@ -252,12 +252,11 @@ def _rows_of(side: str, file: str, folders: Sequence[str]) -> str:
 def _keep_plain(batch: _Batch, tasks: Sequence[PairTask]) -> bool:
     """Leave those pairs in the batch whose rule is that of batches. Returns whether there are any."""
     batch.views["match_exact"] = resources.sql("match/exact")
-    are_same = all(is_same for _, is_same in batch.rows(resources.sql("match/same_calls")))
-    is_other = {} if are_same else dict(batch.rows(resources.sql("match/other_program")))
+    are_same = dict(batch.rows(resources.sql("match/same_calls")))
     plain = [
         number
         for number, is_plain, dumped in batch.rows(resources.sql("compare/plain_pair"))
-        if is_plain and (dumped != "ops" or not tasks[number].search or not is_other.get(number))
+        if is_plain and (dumped != "ops" or are_same[number])
     ]
     batch.keep(plain)
     return bool(plain)

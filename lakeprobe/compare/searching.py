@@ -42,17 +42,19 @@ def is_used(rule: Rule) -> bool:
     return rules.mentions(rule, SEARCHED)
 
 
-def is_needed(connection: duckdb.DuckDBPyConnection, usual_rule: str) -> bool:
+def have_same_calls(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether both sides make the same calls (sql/match/same_calls.sql)."""
+    return _asked(connection, "match/same_calls")
+
+
+def is_needed(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether names say little although the framework is the same (sql/match/other_program.sql)."""
-    dumped = connection.execute("SELECT dumped FROM comparison_kind").fetchall()[0][0]
-    if usual_rule != "same_framework" or dumped != "ops":
-        return False
+    return _asked(connection, "match/other_program")
 
-    def answer(statement: str) -> bool:
-        query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql(statement)})"
-        return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
 
-    return not answer("match/same_calls") and answer("match/other_program")
+def _asked(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    query = f"WITH match_exact AS ({resources.sql('match/exact')}) FROM ({resources.sql(statement)})"
+    return bool(connection.execute(parsed(connection, query)).fetchall()[0][0])
 
 
 def create(connection: duckdb.DuckDBPyConnection, units: tuple[UnitPlace, UnitPlace] | None) -> bool:

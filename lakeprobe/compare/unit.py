@@ -47,7 +47,8 @@ _LIKE_A_THRESHOLD = 0.85
 
 MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
-    "api_keys", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module", "distance_of",
+    "api_keys", "is_recomputation", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module",
+    "distance_of",
 )  # fmt: skip
 
 
@@ -180,9 +181,13 @@ def _prepare(
     connection.execute(
         "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
     )
-    usual_rule, other_names = _rows(connection, "SELECT usual_rule, other_names FROM comparison_kind")[0]
-    if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection, usual_rule):
-        usual_rule = "cross_framework"
+    usual_rule, other_names, dumped = _rows(connection, "SELECT usual_rule, other_names, dumped FROM comparison_kind")[
+        0
+    ]
+    if usual_rule == "same_framework" and dumped == "ops" and not searching.have_same_calls(connection):
+        _number_recomputed_apart(connection)
+        if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection):
+            usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
     if searching.is_used(rule):
         is_found = searching.create(connection, (target, golden) if task.search else None)
@@ -240,8 +245,20 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: str, unit: UnitPlace
 def _load_stacks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of both sides' call stacks, which few rules read."""
     for side in ("target", "golden"):
-        rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_held'))"
-        _create_table(connection, f"{side}_stacks", f"SELECT stack, frames FROM {rows}")
+        _create_table(connection, f"{side}_stacks", _stacks(side))
+
+
+def _stacks(side: str) -> str:
+    """Return the query for the call stacks of a side."""
+    rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_held'))"
+    return f"SELECT stack, frames FROM {rows}"
+
+
+def _number_recomputed_apart(connection: duckdb.DuckDBPyConnection) -> None:
+    """Number the calls of both sides as if no activation had been recomputed (sql/match/recomputed.sql)."""
+    for side in ("target", "golden"):
+        read = f"WITH ops AS (FROM {side}_ops), stacks AS ({_stacks(side)}) FROM ({resources.sql('match/recomputed')})"
+        connection.execute(parsed(connection, f"CREATE OR REPLACE TEMP TABLE {side}_ops AS {read}"))
 
 
 def copy_stacks(writer: duckdb.DuckDBPyConnection, unit: UnitPlace, path: Path) -> None:

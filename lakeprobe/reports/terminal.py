@@ -38,6 +38,7 @@ _KINDS = {
     "set_aside": "not judged",
     "inside": "inside what the other side does in other steps",
     "structure": "views and shapes",
+    "recomputed": "recomputed on one side only",
     "unmatched": "without counterpart",
     "unreadable": "unreadable",
     "unrecorded": "without values on both sides",

@@ -9,6 +9,7 @@ _REST = {
     "unrecorded": "without values on both sides",
     "inside": "inside what the other side does in other steps",
     "structure": "views and shapes",
+    "recomputed": "recomputed on one side only",
     "set_aside": "not judged: they were recorded too early or too late",
 }
 """What became of rows that were not compared, in words."""

@@ -38,7 +38,7 @@ WITH
         WHERE
             comparison = $comparison
             AND difference IS DISTINCT FROM 'equal'
-            AND outcome NOT IN ('skipped', 'unrecorded', 'inside', 'structure')
+            AND outcome NOT IN ('skipped', 'unrecorded', 'inside', 'structure', 'recomputed')
             AND (difference IS NOT NULL OR (outcome = 'unmatched' AND verdict <> 'skipped'))
     ),
     scaled AS (

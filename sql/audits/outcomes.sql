@@ -12,7 +12,7 @@ FROM results
 WHERE
     outcome IS NULL
     OR outcome NOT IN (
-        'compared', 'equal', 'skipped', 'unmatched', 'unreadable', 'unrecorded', 'inside', 'structure'
+        'compared', 'equal', 'skipped', 'unmatched', 'unreadable', 'unrecorded', 'inside', 'structure', 'recomputed'
     )
     OR verdict IS NULL
     OR verdict NOT IN ('pass', 'warning', 'error', 'unmatched', 'unreadable', 'skipped')

@@ -2,7 +2,7 @@
 -- grain: one row of the comparison (a pair, or a row without counterpart)
 -- The rules follow msprobe 26.2 (core/compare/indicator_analysis). They judge per op: its outputs against its inputs
 -- (arguments and parameters). docs/differences.md lists where we differ. judge/thresholds.sql has the thresholds.
--- A row without counterpart gets no other finding. Where the two sides differ and the record does not say what the op
+-- A row without counterpart gets no other finding. What only one run recomputes has the outcome recomputed. Where the two sides differ and the record does not say what the op
 -- computed, the outcome is compared and the verdict is skipped. The outcome unrecorded means that nothing says whether
 -- two tensors are equal: dtype and shape agree, and the dumps do not have values of both.
 WITH
@@ -87,6 +87,8 @@ WITH
             p.row,
             coalesce(target_seq, -1 - golden_seq) AS op_number,
             target_row IS NOT NULL AND golden_row IS NOT NULL AS matched,
+            golden_seq IS NULL AND target_seq IN (SELECT seq FROM target_ops WHERE is_recompute)
+            OR target_seq IS NULL AND golden_seq IN (SELECT seq FROM golden_ops WHERE is_recompute) AS recomputed,
             p.role = 'output' AS is_output,
             target_kind,
             golden_kind,
@@ -250,6 +252,7 @@ WITH
 SELECT
     row,
     CASE
+        WHEN recomputed THEN 'recomputed'
         WHEN NOT matched THEN 'unmatched'
         WHEN skipped THEN 'skipped'
         WHEN unreadable THEN 'unreadable'
@@ -258,7 +261,7 @@ SELECT
         ELSE 'compared'
     END AS outcome,
     CASE
-        WHEN skipped OR set_aside OR late_digest THEN 'skipped'
+        WHEN recomputed OR skipped OR set_aside OR late_digest THEN 'skipped'
         WHEN starts_with(found, 'error') THEN 'error'
         WHEN found <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')

@@ -17,7 +17,7 @@ SELECT
         WHEN verdict = 'unreadable' THEN 6
         WHEN verdict = 'warning' THEN 5
         WHEN verdict = 'unmatched' THEN 4
-        WHEN verdict = 'skipped' OR outcome IN ('unrecorded', 'inside', 'structure') THEN 0
+        WHEN verdict = 'skipped' OR outcome IN ('unrecorded', 'inside', 'structure', 'recomputed') THEN 0
         WHEN results.difference = 'different' THEN 3
         WHEN results.difference = 'equal' THEN 1
         ELSE 0

@@ -24,8 +24,8 @@ from lakeprobe.reports.table import opened as table_of
 from lakeprobe.work import Progress
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps" / "ranks"
-BY_ITSELF = [UnitKey("target", 1, 1), UnitKey("target", 1, 3)]
-"""The pairs that a batch leaves out: one with other names, and one with contents."""
+BY_ITSELF = [UnitKey("target", 1, rank) for rank in (1, 2, 3)]
+"""The pairs that a batch leaves out: one with other names, one that lacks calls, and one with contents."""
 
 
 def renamed(dump: Path) -> None:

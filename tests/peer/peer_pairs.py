@@ -23,6 +23,10 @@ Compared = Callable[[Path, Path], tuple[Lake, ComparisonResult]]
 MAPPED = {"-fm", "-am", "-cm", "-dm", "-lm", "-da", "-i", "--rank"}
 
 
+RECOMPUTED = [f"A_pt_lm/{level}/peer_out_recompute_step0" for level in ("L1_stat", "mix_stat")]
+"""Pairs of which only one side recomputes activations: msprobe pairs calls whose numbers are shifted by that."""
+
+
 @dataclass(frozen=True)
 class PeerPair:
     """A target and a golden path, and the folder with what msprobe made of them."""
