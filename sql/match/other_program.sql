@@ -4,15 +4,16 @@
 -- share: the larger of two: the share of the smaller side's ops that pair by name and have the same tensors; and the
 --   share of APIs and modules that both call equally often. The same program with another batch or data_mode calls all
 --   equally often. Too few ops decide nothing.
--- rewritten: at least two modules of one class have other ops or modules inside than those of golden, the same ones in each,
---   as where one projection makes queries, keys and values, or are called in another order, while
---   norms of what they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake,
---   results differ by more. Each side must have an op that the other has not, or one side records none of three and more:
+-- rewritten: at least two modules of one class are of another class in golden, or have other ops or modules inside, the same
+--   ones in each, as where one projection makes queries, keys and values, or are called in another order, while norms of what
+--   they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake, results differ by
+--   more. Each side must have an op that the other has not, or call one more often, or one side records none of three and more:
 --   a tool that leaves out some kinds of ops is no other program, nor is a dump of modules alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
--- agreeing: results that agree as much, although before them each run calls APIs that the other does not, as where attention is
---   one op, or two calls or more have each other's weights
+-- replaced: what follows agrees as much, though each run calls APIs that the other does not, as where attention is one op, or
+--   one does and the two call others unequally often; or one calls each head by itself; or though calls have each other's weights. Behind an op that is missing
+--   or another one by mistake results differ. Only what both call equally often is the same call by its name
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -21,9 +22,9 @@ WITH
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM golden_leaves WHERE kind = 'tensor' GROUP BY seq
     ),
     stems AS (
-        SELECT stem, t.calls AS target_calls, g.calls AS golden_calls, t.begins AS target_begins, g.begins AS golden_begins
-        FROM (SELECT stem, count(*) AS calls, min(seq) AS begins FROM target_ops GROUP BY stem) AS t
-        FULL JOIN (SELECT stem, count(*) AS calls, min(seq) AS begins FROM golden_ops GROUP BY stem) AS g USING (stem)
+        SELECT stem, t.calls AS target_calls, g.calls AS golden_calls
+        FROM (SELECT stem, count(*) AS calls FROM target_ops GROUP BY stem) AS t
+        FULL JOIN (SELECT stem, count(*) AS calls FROM golden_ops GROUP BY stem) AS g USING (stem)
     ),
     calls AS (
         SELECT avg((target_calls IS NOT DISTINCT FROM golden_calls)::INTEGER) AS equal_share FROM stems
@@ -78,7 +79,8 @@ WITH
         LEFT JOIN target_insides ON target_insides.parent = t.op
         LEFT JOIN golden_insides ON golden_insides.parent = g.op
         WHERE
-            CASE
+            t.module_class <> g.module_class
+            OR CASE
                 WHEN target_insides.calls IS NULL
                     THEN len(golden_insides.calls) >= 3 AND EXISTS (FROM target_insides WHERE has_apis)
                 WHEN golden_insides.calls IS NULL
@@ -86,6 +88,9 @@ WITH
                 ELSE
                     NOT list_has_all(golden_insides.calls, target_insides.calls)
                     AND NOT list_has_all(target_insides.calls, golden_insides.calls)
+                    -- both call something, but unequally often, as for each head by itself
+                    OR list_sort(list_filter(target_insides.calls, lambda called: list_contains(golden_insides.calls, called)))
+                    <> list_sort(list_filter(golden_insides.calls, lambda called: list_contains(target_insides.calls, called)))
             END
     ),
     -- modules of which a call has the name of a call in another module of golden, which calls the API equally often: they are
@@ -154,35 +159,73 @@ WITH
                     AND greatest(abs(t.norm - other.norm), abs(t.mean - other.mean)) <= 1e-3 * other.norm
             )
     ),
-    -- where calls of APIs begin that only one run has: each has some, or one has, and the two call others unequally often
-    own AS (
-        SELECT
-            coalesce(min(target_begins) FILTER (WHERE golden_calls IS NULL), 0) AS target_begins,
-            coalesce(min(golden_begins) FILTER (WHERE target_calls IS NULL), 0) AS golden_begins
-        FROM stems
-        WHERE ends_with(stem, '.forward') AND target_calls IS DISTINCT FROM golden_calls AND greatest(target_calls, golden_calls) >= 2
-        HAVING
-            count(*) > count(target_calls + golden_calls)
-            AND (
-                count(target_calls + golden_calls) > 0
-                OR (count(target_calls) > 0 AND count(golden_calls) > 0)
-            )
+    -- the first call, before the optimizer, of an API that only one run calls
+    target_own AS (
+        SELECT min(seq) AS begins
+        FROM target_ops
+        JOIN stems USING (stem)
+        WHERE
+            golden_calls IS NULL
+            AND op_kind = 'api'
+            AND direction = 'forward'
+            AND is_recompute IS DISTINCT FROM true
+            AND seq < (SELECT coalesce(max(seq), 'inf'::DOUBLE) FROM target_ops WHERE direction = 'backward')
+    ),
+    golden_own AS (
+        SELECT min(seq) AS begins
+        FROM golden_ops
+        JOIN stems USING (stem)
+        WHERE
+            target_calls IS NULL
+            AND op_kind = 'api'
+            AND direction = 'forward'
+            AND is_recompute IS DISTINCT FROM true
+            AND seq < (SELECT coalesce(max(seq), 'inf'::DOUBLE) FROM golden_ops WHERE direction = 'backward')
     ),
     begins AS (
-        FROM own
+        SELECT coalesce(t.begins, 0) AS target_begins, coalesce(g.begins, 0) AS golden_begins
+        FROM target_own AS t
+        CROSS JOIN golden_own AS g
+        WHERE
+            t.begins + g.begins IS NOT NULL
+            OR (coalesce(t.begins, g.begins) IS NOT NULL AND EXISTS (FROM stems WHERE target_calls <> golden_calls))
         UNION ALL
-        SELECT min(target_seq), min(golden_seq) FROM exchanged HAVING count(*) >= 2
+        SELECT min(target_seq), min(golden_seq)
+        FROM exchanged
+        -- where a call is missing, all later ones have the weights of the next
+        WHERE NOT EXISTS (FROM stems WHERE target_calls IS DISTINCT FROM golden_calls)
+        HAVING count(*) >= 2
+        UNION ALL
+        -- what one run computes at once, and the other for each head by itself
+        SELECT min(t.seq), min(g.seq)
+        FROM match_exact
+        JOIN target_ops AS o ON o.seq = target_seq AND o.call_number = 0 AND o.direction = 'forward'
+        JOIN stems ON stems.stem = o.stem AND target_calls <> golden_calls
+        JOIN target_leaves AS t ON t.seq = target_seq AND t.role = 'output'
+        JOIN golden_leaves AS g ON g.seq = golden_seq AND g.slot = t.slot
+        WHERE len(t.shape) <> len(g.shape)
+        HAVING count(*) > 0
     ),
-    agreeing AS (
-        SELECT count(DISTINCT g.norm) AS results
+    following AS (
+        SELECT
+            g.norm,
+            coalesce(
+                abs(t.norm - g.norm) <= 1e-3 * g.norm
+                AND greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 1e-2 * greatest(abs(g.max), abs(g.min)),
+                false
+            ) AS is_alike
         FROM (SELECT min(target_begins) AS target_begins, min(golden_begins) AS golden_begins FROM begins)
         JOIN match_exact ON target_seq > target_begins AND golden_seq > golden_begins
-        JOIN target_ops AS o ON o.seq = target_seq AND o.direction = 'forward'
+        JOIN target_ops AS o ON o.seq = target_seq
+        JOIN stems ON stems.stem = o.stem AND target_calls = golden_calls
         JOIN target_leaves AS t ON t.seq = target_seq AND t.role = 'output' AND len(t.shape) > 1
         LEFT JOIN golden_leaves AS g ON g.seq = golden_seq AND g.slot = t.slot
-        WHERE
-            abs(t.norm - g.norm) <= 1e-3 * g.norm
-            AND greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 1e-2 * greatest(abs(g.max), abs(g.min))
+        WHERE t.norm > 0
+        ORDER BY target_seq, t.slot
+        LIMIT 24
+    ),
+    replaced AS (
+        SELECT count(DISTINCT norm) FILTER (WHERE is_alike) >= 8 AND avg(is_alike::INTEGER) >= 0.7 AS is_replaced FROM following
     )
 SELECT
     ops >= 8
@@ -190,9 +233,9 @@ SELECT
         greatest(pairs / ops, equal_share) < 0.6
         OR EXISTS (FROM rewritten)
         OR EXISTS (FROM fused)
-        OR results >= 8
+        OR is_replaced
     ) AS is_other
 FROM sizes
 CROSS JOIN pairs
 CROSS JOIN calls
-CROSS JOIN agreeing
+CROSS JOIN replaced
