@@ -129,7 +129,9 @@ def _compare_at_once(tasks: Sequence[PairTask]) -> dict[int, PairReport]:
             if not _keep_plain(batch, tasks):
                 return {}
             thresholds = _prepare(batch, rule)
-            _compare(batch)
+            if not _pair(batch):
+                return {}
+            _judge(batch)
             _find_suspects(batch)
             return _write(batch, tasks, rule, thresholds)
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -285,12 +287,21 @@ def _prepare(batch: _Batch, rule: Rule) -> dict[str, float]:
     return thresholds
 
 
-def _compare(batch: _Batch) -> None:
-    """Pair the rows of all pairs, measure and judge them."""
+def _pair(batch: _Batch) -> bool:
+    """Pair the rows of all pairs. Leaves out those in which rows are exchanged; returns whether any is left."""
     for stage in ("op_pairs", "pairs"):
         batch.create(stage, batch.views.pop(stage))
     batch.create("pairing", resources.sql("compare/pairing"))
-    for stage in ("paired", "metrics", "differences", "verdicts"):
+    batch.create("paired", batch.views.pop("paired"))
+    exchanged = {pair for pair, *_ in batch.rows(resources.sql("match/exchanged"))}
+    left = [pair for (pair,) in batch.connection.execute("SELECT pair FROM pairs_at_once ORDER BY pair").fetchall()]
+    batch.keep([pair for pair in left if pair not in exchanged])
+    return len(exchanged) < len(left)
+
+
+def _judge(batch: _Batch) -> None:
+    """Measure and judge the rows of all pairs."""
+    for stage in ("metrics", "differences", "verdicts"):
         batch.create(stage, batch.views.pop(stage))
     batch.views["metrics_kept"] = metrics.kept({})
 

@@ -48,7 +48,7 @@ _LIKE_A_THRESHOLD = 0.85
 MACROS = (
     "dtype_class", "same_dtype", "same_type", "same_value", "same_extra", "same_statistic",
     "api_keys", "is_recomputation", "prefix_of", "module_of", "replaced_once", "layer_function", "layer_module",
-    "distance_of",
+    "distance_of", "is_alike",
 )  # fmt: skip
 
 
@@ -342,8 +342,20 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(parsed(connection, f"INSERT INTO pairing {resources.sql('compare/pairing')}"))
     materialize(connection, rule, pending, "paired")
+    if "pairs" not in rules.names(rule):
+        _exchange(connection)
     if searching.is_used(rule):
         materialize(connection, rule, pending, "left_over")
+
+
+def _exchange(connection: duckdb.DuckDBPyConnection) -> None:
+    """Pair what an addition or multiplication takes in the other order by its values (sql/match/exchanged.sql)."""
+    _create_table(connection, "exchanged", resources.sql("match/exchanged"))
+    if _only_value(connection, "SELECT count(*) FROM exchanged"):
+        connection.execute(parsed(connection, resources.sql("match/exchange")))
+        connection.execute(
+            parsed(connection, f"CREATE OR REPLACE TEMP TABLE paired AS {resources.sql('compare/paired')}")
+        )
 
 
 def _find_suspects(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:

@@ -61,8 +61,8 @@ def _is_padded(leaf: Leaf, other: Leaf) -> bool:
     return are_near(leaf.max, other.max) and are_near(leaf.min, other.min) and are_near(leaf.norm, other.norm)
 
 
-def are_near(ours: float | None, theirs: float | None) -> bool:
-    """Return whether two statistics are known and equal up to `TOLERANCE`."""
+def are_near(ours: float | None, theirs: float | None, tolerance: float = TOLERANCE) -> bool:
+    """Return whether two statistics are known and equal up to `tolerance`, relative to the larger one."""
     if ours is None or theirs is None:
         return False
-    return abs(ours - theirs) <= TOLERANCE * max(abs(ours), abs(theirs))
+    return abs(ours - theirs) <= tolerance * max(abs(ours), abs(theirs))

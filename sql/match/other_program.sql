@@ -6,8 +6,8 @@
 --   equally often. Too few ops decide nothing.
 -- rewritten: at least two modules of one class are of another class in golden, or have other ops or modules inside, the same
 --   ones in each, as where one projection makes queries, keys and values, or are called in another order, while norms of what
---   they take and give agree to a thousandth and extremes to a hundredth. Where an op is missing by mistake, results differ by
---   more. Each side must have an op that the other has not, or call one more often, or one side records none of three and more:
+--   they take and give agree to a thousandth and extremes to a hundredth (a tenth of that for another class). Where an op is
+--   missing by mistake, results differ by more. Each side must have an op that the other has not, or call one more often, or one side records none of three and more:
 --   a tool that leaves out some kinds of ops is no other program, nor is a dump of modules alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
@@ -21,16 +21,23 @@ WITH
     golden_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM golden_leaves WHERE kind = 'tensor' GROUP BY seq
     ),
+    -- whatever is recomputed is no call more
+    target_once AS (
+        FROM target_ops WHERE is_recompute IS DISTINCT FROM true
+    ),
+    golden_once AS (
+        FROM golden_ops WHERE is_recompute IS DISTINCT FROM true
+    ),
     stems AS (
         SELECT stem, t.calls AS target_calls, g.calls AS golden_calls
-        FROM (SELECT stem, count(*) AS calls FROM target_ops GROUP BY stem) AS t
-        FULL JOIN (SELECT stem, count(*) AS calls FROM golden_ops GROUP BY stem) AS g USING (stem)
+        FROM (SELECT stem, count(*) AS calls FROM target_once GROUP BY stem) AS t
+        FULL JOIN (SELECT stem, count(*) AS calls FROM golden_once GROUP BY stem) AS g USING (stem)
     ),
     calls AS (
         SELECT avg((target_calls IS NOT DISTINCT FROM golden_calls)::INTEGER) AS equal_share FROM stems
     ),
     sizes AS (
-        SELECT least((SELECT count(*) FROM target_ops), (SELECT count(*) FROM golden_ops)) AS ops
+        SELECT least((SELECT count(*) FROM target_once), (SELECT count(*) FROM golden_once)) AS ops
     ),
     pairs AS (
         SELECT count(*) AS pairs
@@ -73,7 +80,9 @@ WITH
         SELECT
             t.seq AS target_seq,
             g.seq AS golden_seq,
-            hash(t.module_class, g.module_class, list_sort(target_insides.calls), list_sort(golden_insides.calls)) AS change
+            hash(t.module_class, g.module_class, list_sort(target_insides.calls), list_sort(golden_insides.calls)) AS change,
+            -- what is left out instead may have done little
+            if(t.module_class = g.module_class, 1e-3, 1e-4) AS precision
         FROM target_modules AS t
         JOIN golden_modules AS g ON g.place = t.place AND g.part = t.part
         LEFT JOIN target_insides ON target_insides.parent = t.op
@@ -96,7 +105,7 @@ WITH
     -- modules of which a call has the name of a call in another module of golden, which calls the API equally often: they are
     -- called in another order
     moved AS (
-        SELECT DISTINCT target_modules.seq AS target_seq, there.seq AS golden_seq, hash(target_modules.module_class) AS change
+        SELECT DISTINCT target_modules.seq AS target_seq, there.seq AS golden_seq, hash(target_modules.module_class) AS change, 1e-3 AS precision
         FROM match_exact
         JOIN target_ops AS t ON t.seq = target_seq AND t.op_kind = 'api' AND t.direction = 'forward'
         JOIN golden_ops AS g ON g.seq = golden_seq AND g.parent <> t.parent
@@ -115,8 +124,8 @@ WITH
         GROUP BY change, target_seq
         HAVING
             count(DISTINCT t.role) FILTER (WHERE g.seq IS NOT NULL) = 2
-            AND bool_and(abs(t.norm - g.norm) <= 1e-3 * g.norm)
-            AND bool_and(greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 1e-2 * greatest(abs(g.max), abs(g.min)))
+            AND bool_and(abs(t.norm - g.norm) <= precision * g.norm)
+            AND bool_and(greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 10 * precision * greatest(abs(g.max), abs(g.min)))
     ),
     rewritten AS (
         SELECT change FROM alike GROUP BY change HAVING count(*) >= 2
@@ -143,12 +152,14 @@ WITH
             AND t.elements = g.elements
             AND coalesce(abs(t.norm - g.norm) <= 1e-3 * g.norm, true)
     ),
-    -- calls whose weights golden gives to another call of the API
+    -- calls whose weights golden gives to another call of the API; where a call is missing, all later ones have the weights of
+    -- the next
     exchanged AS (
         SELECT target_seq, golden_seq
         FROM match_exact
         JOIN target_weights AS t ON t.seq = target_seq
         JOIN golden_weights AS g ON g.seq = golden_seq
+        JOIN stems ON stems.stem = t.stem AND target_calls = golden_calls
         WHERE
             greatest(abs(t.norm - g.norm), abs(t.mean - g.mean)) > 1e-3 * g.norm
             AND EXISTS (
@@ -162,24 +173,22 @@ WITH
     -- the first call, before the optimizer, of an API that only one run calls
     target_own AS (
         SELECT min(seq) AS begins
-        FROM target_ops
+        FROM target_once
         JOIN stems USING (stem)
         WHERE
             golden_calls IS NULL
             AND op_kind = 'api'
             AND direction = 'forward'
-            AND is_recompute IS DISTINCT FROM true
             AND seq < (SELECT coalesce(max(seq), 'inf'::DOUBLE) FROM target_ops WHERE direction = 'backward')
     ),
     golden_own AS (
         SELECT min(seq) AS begins
-        FROM golden_ops
+        FROM golden_once
         JOIN stems USING (stem)
         WHERE
             target_calls IS NULL
             AND op_kind = 'api'
             AND direction = 'forward'
-            AND is_recompute IS DISTINCT FROM true
             AND seq < (SELECT coalesce(max(seq), 'inf'::DOUBLE) FROM golden_ops WHERE direction = 'backward')
     ),
     begins AS (
@@ -192,8 +201,6 @@ WITH
         UNION ALL
         SELECT min(target_seq), min(golden_seq)
         FROM exchanged
-        -- where a call is missing, all later ones have the weights of the next
-        WHERE NOT EXISTS (FROM stems WHERE target_calls IS DISTINCT FROM golden_calls)
         HAVING count(*) >= 2
         UNION ALL
         -- what one run computes at once, and the other for each head by itself

@@ -22,7 +22,7 @@ WITH
         JOIN paired AS given ON given.target_seq = o.target_seq AND given.target_slot = 'output.0'
         WHERE
             o.side = 'target'
-            AND regexp_matches(o.api, '(?i)dropout|identity|drop_?path|^(clone|contiguous|detach)_?$')
+            AND regexp_matches(o.api, '(?i)dropout|drop_?path|^(clone|contiguous|detach)_?$')
             AND taken.target_shape = given.target_shape
             AND (taken.target_max, taken.target_min, taken.target_norm, taken.target_mean)
             = (given.target_max, given.target_min, given.target_norm, given.target_mean)
@@ -33,7 +33,7 @@ WITH
         JOIN paired AS given ON given.golden_seq = o.golden_seq AND given.golden_slot = 'output.0'
         WHERE
             o.side = 'golden'
-            AND regexp_matches(o.api, '(?i)dropout|identity|drop_?path|^(clone|contiguous|detach)_?$')
+            AND regexp_matches(o.api, '(?i)dropout|drop_?path|^(clone|contiguous|detach)_?$')
             AND taken.golden_shape = given.golden_shape
             AND (taken.golden_max, taken.golden_min, taken.golden_norm, taken.golden_mean)
             = (given.golden_max, given.golden_min, given.golden_norm, given.golden_mean)
