@@ -34,7 +34,7 @@ CHANGES = {
 }
 """What is done to a weight of a linear layer or a convolution, one each."""
 
-DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv2d|long|float|to"
+DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
 """Ops that take a batch before all others."""
 
 Build = Callable[[], Training]
