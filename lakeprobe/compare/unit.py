@@ -40,6 +40,7 @@ from lakeprobe.system.process_limits import end_soon, process_limits
 if TYPE_CHECKING:
     import duckdb
 
+_KIND = "SELECT usual_rule, other_names, dumped FROM comparison_kind"
 _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
 _LIKE_A_THRESHOLD = 0.85
@@ -181,9 +182,7 @@ def _prepare(
     connection.execute(
         "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
     )
-    usual_rule, other_names, dumped = _rows(connection, "SELECT usual_rule, other_names, dumped FROM comparison_kind")[
-        0
-    ]
+    usual_rule, other_names, dumped = _rows(connection, _KIND)[0]
     if usual_rule == "same_framework" and dumped == "ops" and not searching.have_same_calls(connection):
         _number_recomputed_apart(connection)
         if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection):
@@ -342,7 +341,7 @@ def _pair(connection: duckdb.DuckDBPyConnection, rule: Rule, pending: Pending) -
         raise RuleError(f"{rule.origin}: pairs has the {side} row {row}, {what}")
     connection.execute(parsed(connection, f"INSERT INTO pairing {resources.sql('compare/pairing')}"))
     materialize(connection, rule, pending, "paired")
-    if "pairs" not in rules.names(rule):
+    if "pairs" not in rules.names(rule):  # else the rule says how rows pair
         _exchange(connection)
     if searching.is_used(rule):
         materialize(connection, rule, pending, "left_over")

@@ -7,13 +7,15 @@
 -- rewritten: at least two modules of one class are of another class in golden, or have other ops or modules inside, the same
 --   ones in each, as where one projection makes queries, keys and values, or are called in another order, while norms of what
 --   they take and give agree to a thousandth and extremes to a hundredth (a tenth of that for another class). Where an op is
---   missing by mistake, results differ by more. Each side must have an op that the other has not, or call one more often, or one side records none of three and more:
---   a tool that leaves out some kinds of ops is no other program, nor is a dump of modules alone.
+--   missing by mistake, results differ by more. Each side must have an op that the other has not, or call one more often, or one
+--   side records none of three and more: a tool that leaves out some kinds of ops is no other program, nor is a dump of modules
+--   alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
--- replaced: what follows agrees as much, though each run calls APIs that the other does not, as where attention is one op, or
---   one does and the two call others unequally often; or one calls each head by itself; or though calls have each other's weights. Behind an op that is missing
---   or another one by mistake results differ. Only what both call equally often is the same call by its name
+-- replaced: what follows agrees as much, though each run calls APIs that the other does not, as where attention is one op; or
+--   one does, twice at least, and the two call others unequally often; or one computes each head by itself; or calls have each
+--   other's weights. Behind an op that is missing, or another one, by mistake results differ. Only what both call equally often
+--   is the same call by its name.
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -65,7 +67,7 @@ WITH
         WHERE direction = 'forward' AND parent IS NOT NULL
         GROUP BY parent
     ),
-    -- its class may have another name
+    -- the class of a module may have another name
     target_modules AS (
         SELECT seq, part, op, module_class, regexp_replace(op, '\.[^.]+(\.forward\.\d+)$', '\1') AS place
         FROM target_ops
@@ -81,7 +83,7 @@ WITH
             t.seq AS target_seq,
             g.seq AS golden_seq,
             hash(t.module_class, g.module_class, list_sort(target_insides.calls), list_sort(golden_insides.calls)) AS change,
-            -- what is left out instead may have done little
+            -- a module in place of which nothing is done may have done little
             if(t.module_class = g.module_class, 1e-3, 1e-4) AS precision
         FROM target_modules AS t
         JOIN golden_modules AS g ON g.place = t.place AND g.part = t.part
@@ -105,7 +107,11 @@ WITH
     -- modules of which a call has the name of a call in another module of golden, which calls the API equally often: they are
     -- called in another order
     moved AS (
-        SELECT DISTINCT target_modules.seq AS target_seq, there.seq AS golden_seq, hash(target_modules.module_class) AS change, 1e-3 AS precision
+        SELECT DISTINCT
+            target_modules.seq AS target_seq,
+            there.seq AS golden_seq,
+            hash(target_modules.module_class) AS change,
+            1e-3 AS precision
         FROM match_exact
         JOIN target_ops AS t ON t.seq = target_seq AND t.op_kind = 'api' AND t.direction = 'forward'
         JOIN golden_ops AS g ON g.seq = golden_seq AND g.parent <> t.parent
@@ -145,7 +151,8 @@ WITH
     fused AS (
         SELECT stem
         FROM (SELECT stem, sum(elements) AS elements, sqrt(sum(norm ** 2)) AS norm FROM target_weights GROUP BY stem) AS t
-        JOIN (SELECT stem, sum(elements) AS elements, sqrt(sum(norm ** 2)) AS norm FROM golden_weights GROUP BY stem) AS g USING (stem)
+        JOIN (SELECT stem, sum(elements) AS elements, sqrt(sum(norm ** 2)) AS norm FROM golden_weights GROUP BY stem) AS g
+            USING (stem)
         JOIN stems USING (stem)
         WHERE
             target_calls <> golden_calls
@@ -172,7 +179,7 @@ WITH
     ),
     -- the first call, before the optimizer, of an API that only one run calls
     target_own AS (
-        SELECT min(seq) AS begins
+        SELECT min(seq) AS begins, max(target_calls) AS calls
         FROM target_once
         JOIN stems USING (stem)
         WHERE
@@ -182,7 +189,7 @@ WITH
             AND seq < (SELECT coalesce(max(seq), 'inf'::DOUBLE) FROM target_ops WHERE direction = 'backward')
     ),
     golden_own AS (
-        SELECT min(seq) AS begins
+        SELECT min(seq) AS begins, max(golden_calls) AS calls
         FROM golden_once
         JOIN stems USING (stem)
         WHERE
@@ -197,7 +204,8 @@ WITH
         CROSS JOIN golden_own AS g
         WHERE
             t.begins + g.begins IS NOT NULL
-            OR (coalesce(t.begins, g.begins) IS NOT NULL AND EXISTS (FROM stems WHERE target_calls <> golden_calls))
+            -- an extra op has no counterpart, and is there once
+            OR (coalesce(t.calls, g.calls) >= 2 AND EXISTS (FROM stems WHERE target_calls <> golden_calls))
         UNION ALL
         SELECT min(target_seq), min(golden_seq)
         FROM exchanged
@@ -216,11 +224,7 @@ WITH
     following AS (
         SELECT
             g.norm,
-            coalesce(
-                abs(t.norm - g.norm) <= 1e-3 * g.norm
-                AND greatest(abs(t.max - g.max), abs(t.min - g.min)) <= 1e-2 * greatest(abs(g.max), abs(g.min)),
-                false
-            ) AS is_alike
+            is_alike(t.norm, t.max, t.min, g.norm, g.max, g.min) AS agrees
         FROM (SELECT min(target_begins) AS target_begins, min(golden_begins) AS golden_begins FROM begins)
         JOIN match_exact ON target_seq > target_begins AND golden_seq > golden_begins
         JOIN target_ops AS o ON o.seq = target_seq
@@ -232,7 +236,7 @@ WITH
         LIMIT 24
     ),
     replaced AS (
-        SELECT count(DISTINCT norm) FILTER (WHERE is_alike) >= 8 AND avg(is_alike::INTEGER) >= 0.7 AS is_replaced FROM following
+        SELECT count(DISTINCT norm) FILTER (WHERE agrees) >= 8 AND avg(agrees::INTEGER) >= 0.7 AS is_replaced FROM following
     )
 SELECT
     ops >= 8
