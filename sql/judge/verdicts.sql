@@ -2,8 +2,8 @@
 -- grain: one row of the comparison (a pair, or a row without counterpart)
 -- The rules follow msprobe 26.2 (core/compare/indicator_analysis). They judge per op: its outputs against its inputs
 -- (arguments and parameters). docs/differences.md lists where we differ. judge/thresholds.sql has the thresholds.
--- A row without counterpart gets no other finding. What only one run recomputes has the outcome recomputed. Where the two sides differ and the record does not say what the op
--- computed, the outcome is compared and the verdict is skipped. The outcome unrecorded means that nothing says whether
+-- A row without counterpart gets no other finding. What only one run recomputes has the outcome recomputed. Where the two
+-- sides differ and the record does not say what the op computed, the outcome is compared and the verdict is skipped. The outcome unrecorded means that nothing says whether
 -- two tensors are equal: dtype and shape agree, and the dumps do not have values of both.
 WITH
     never_written AS (

@@ -161,7 +161,7 @@ WITH
     ),
     -- calls whose weights golden gives to another call of the API; where a call is missing, all later ones have the weights of
     -- the next
-    exchanged AS (
+    displaced AS (
         SELECT target_seq, golden_seq
         FROM match_exact
         JOIN target_weights AS t ON t.seq = target_seq
@@ -208,7 +208,7 @@ WITH
             OR (coalesce(t.calls, g.calls) >= 2 AND EXISTS (FROM stems WHERE target_calls <> golden_calls))
         UNION ALL
         SELECT min(target_seq), min(golden_seq)
-        FROM exchanged
+        FROM displaced
         HAVING count(*) >= 2
         UNION ALL
         -- what one run computes at once, and the other for each head by itself

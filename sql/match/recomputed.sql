@@ -14,8 +14,10 @@ WITH
 SELECT
     * REPLACE (
         CASE
-            WHEN direction = 'forward' AND is_recompute THEN -row_number() OVER (PARTITION BY part, stem, is_recompute ORDER BY seq)
-            WHEN direction = 'forward' THEN call_number - count(*) FILTER (WHERE is_recompute) OVER (PARTITION BY part, stem ORDER BY seq)
+            WHEN direction = 'forward' AND is_recompute
+                THEN -row_number() OVER (PARTITION BY part, stem, is_recompute ORDER BY seq)
+            WHEN direction = 'forward'
+                THEN call_number - count(*) FILTER (WHERE is_recompute) OVER (PARTITION BY part, stem ORDER BY seq)
             ELSE call_number
         END AS call_number
     )

@@ -16,12 +16,16 @@ WITH
         WHERE t.op_kind = 'api' AND t.direction = 'forward'
     ),
     target_weights AS (
-        SELECT seq, shape, norm, mean * sqrt(list_aggregate(shape, 'product')) AS mean FROM target_leaves WHERE slot = 'input.1' AND norm > 0
+        SELECT seq, shape, norm, mean * sqrt(list_aggregate(shape, 'product')) AS mean
+        FROM target_leaves
+        WHERE slot = 'input.1' AND norm > 0
     ),
     golden_weights AS (
-        SELECT seq, shape, norm, mean * sqrt(list_aggregate(shape, 'product')) AS mean FROM golden_leaves WHERE slot = 'input.1' AND norm > 0
+        SELECT seq, shape, norm, mean * sqrt(list_aggregate(shape, 'product')) AS mean
+        FROM golden_leaves
+        WHERE slot = 'input.1' AND norm > 0
     ),
-    exchanged AS (
+    displaced AS (
         SELECT t.seq
         FROM match_exact
         JOIN target_weights AS t ON t.seq = target_seq
@@ -34,7 +38,7 @@ SELECT
     bool_and(is_equal)
     AND coalesce(any_value(are_equal), true)
     AND NOT EXISTS (
-        FROM exchanged
+        FROM displaced
         JOIN target_weights AS t USING (seq)
         JOIN golden_weights AS other ON other.shape = t.shape
         WHERE greatest(abs(t.norm - other.norm), abs(t.mean - other.mean)) <= 1e-3 * other.norm

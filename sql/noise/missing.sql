@@ -14,29 +14,28 @@ WITH
         EXCEPT
         SELECT golden_seq FROM paired WHERE matched_by <> 'exact'
     ),
+    copies AS (
+        SELECT number, side, target_seq, golden_seq
+        FROM noise_ops
+        WHERE side <> 'pair' AND regexp_matches(api, '(?i)dropout|drop_?path|^(clone|contiguous|detach)_?$')
+    ),
+    tensors AS (
+        SELECT number, target_slot AS slot, target_shape AS shape, (target_max, target_min, target_norm, target_mean) AS statistics
+        FROM copies
+        JOIN paired USING (target_seq)
+        WHERE side = 'target'
+        UNION ALL
+        SELECT number, golden_slot, golden_shape, (golden_max, golden_min, golden_norm, golden_mean)
+        FROM copies
+        JOIN paired USING (golden_seq)
+        WHERE side = 'golden'
+    ),
     -- a dropout of nothing, or a copy, gives what it takes
     passing AS (
-        SELECT o.number
-        FROM noise_ops AS o
-        JOIN paired AS taken ON taken.target_seq = o.target_seq AND taken.target_slot = 'input.0'
-        JOIN paired AS given ON given.target_seq = o.target_seq AND given.target_slot = 'output.0'
-        WHERE
-            o.side = 'target'
-            AND regexp_matches(o.api, '(?i)dropout|drop_?path|^(clone|contiguous|detach)_?$')
-            AND taken.target_shape = given.target_shape
-            AND (taken.target_max, taken.target_min, taken.target_norm, taken.target_mean)
-            = (given.target_max, given.target_min, given.target_norm, given.target_mean)
-        UNION ALL
-        SELECT o.number
-        FROM noise_ops AS o
-        JOIN paired AS taken ON taken.golden_seq = o.golden_seq AND taken.golden_slot = 'input.0'
-        JOIN paired AS given ON given.golden_seq = o.golden_seq AND given.golden_slot = 'output.0'
-        WHERE
-            o.side = 'golden'
-            AND regexp_matches(o.api, '(?i)dropout|drop_?path|^(clone|contiguous|detach)_?$')
-            AND taken.golden_shape = given.golden_shape
-            AND (taken.golden_max, taken.golden_min, taken.golden_norm, taken.golden_mean)
-            = (given.golden_max, given.golden_min, given.golden_norm, given.golden_mean)
+        SELECT taken.number
+        FROM tensors AS taken
+        JOIN tensors AS given ON given.number = taken.number AND given.shape = taken.shape
+        WHERE taken.slot = 'input.0' AND given.slot = 'output.0' AND taken.statistics = given.statistics
     ),
     -- A module in which ops were recorded may have another name, or none, in the other run: if they are there, nothing is
     -- missing. It takes the gradients of its parameters with it.
