@@ -87,7 +87,8 @@ def blame(
         raise UsageError(f"the comparison {name} has no step {step}; it has {', '.join(map(str, steps))}")
     asked = [unit for unit in comparison.units if unit.step == step and not repeat]  # a repeat has steps of its own
     run_steps = {number for unit in asked for number in (unit.step, unit.golden_step)}
-    with stage_connection(connection, run_steps, {unit.step for unit in asked}) as stages:
+    compared = None if repeat else comparison  # a repeat has another run and comparison
+    with stage_connection(connection, run_steps, {unit.step for unit in asked}, compared=compared) as stages:
         set_thresholds(stages, comparison.thresholds)
         keep_transfers(stages, comparison.target)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None

@@ -88,7 +88,7 @@ def first_difference(
     run = {"run": comparison.target}
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
     run_steps = {step for unit in comparison.units if unit.step in steps for step in (unit.step, unit.golden_step)}
-    with stage_connection(connection, run_steps, steps) as stages:
+    with stage_connection(connection, run_steps, steps, compared=comparison) as stages:
         set_thresholds(stages, comparison.thresholds)
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep_leaf_errors(stages, comparison.name)

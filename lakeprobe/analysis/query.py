@@ -22,6 +22,12 @@ from lakeprobe.resources import quote_identifier
 if TYPE_CHECKING:
     import duckdb
 
+    from lakeprobe.lake.comparison import StoredComparison
+
+_FEW_ROWS = 20_000
+"""Rows of tensors of two runs that are held in memory. To plan a statement over files takes 3 ms for each view."""
+_HELD = ("ops", "tensors", "stacks", views.RESULTS)
+
 _made: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, Hashable]] = WeakKeyDictionary()
 """The connections with stages, each with the tables that analyses share there, and what these are of."""
 
@@ -32,13 +38,15 @@ def stage_connection(
     run_steps: Collection[int] = (),
     steps: Collection[int] = (),
     ranks: Collection[int] = (),
+    compared: StoredComparison | None = None,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a separate connection with the views of `connection`. The stages of the analysis end with it.
 
     A `connection` with stages is yielded as it is, if nothing is limited: then analyses share them.
 
     If `steps` of a comparison are given, its views have only these, and views of runs only `run_steps`. With `ranks`
-    views of both have only these. So no stage reads the files of another step or rank.
+    views of both have only these. So no stage reads the files of another step or rank. An analysis that reads no rows
+    but those of a comparison, and of its two runs, says so with `compared`.
     """
     if connection in _made and not (run_steps or steps or ranks):
         yield connection
@@ -49,6 +57,8 @@ def stage_connection(
         views.share(connection, stages)
         _limit(stages, views.OF_UNITS, {"step": run_steps, "rank": ranks})
         _limit(stages, views.OF_COMPARISONS, {"step": steps, "rank": ranks})
+        if compared is not None and _is_small(stages, compared):
+            _hold(stages, compared)
         yield stages
 
 
@@ -61,6 +71,24 @@ def _limit(stages: duckdb.DuckDBPyConnection, names: Iterable[str], chosen: Mapp
     ]
     for name in names if conditions else ():
         stages.execute(f"CREATE TEMP VIEW {name} AS FROM memory.main.{name} WHERE {' AND '.join(conditions)}")
+
+
+def _is_small(stages: duckdb.DuckDBPyConnection, compared: StoredComparison) -> bool:
+    """Return whether it takes less time to read the two runs once than to plan every stage over their files."""
+    query = "SELECT coalesce(sum(tensor_rows), 0) <= $few FROM dumps WHERE run IN ($target, $golden)"
+    runs = {"target": compared.target, "golden": compared.golden}
+    [(is_small,)] = stages.execute(query, runs | {"few": _FEW_ROWS}).fetchall()
+    return bool(is_small)
+
+
+def _hold(stages: duckdb.DuckDBPyConnection, compared: StoredComparison) -> None:
+    """Hide views behind tables with the rows of the two runs, and of the comparison."""
+    runs = [compared.target, compared.golden]
+    for view in _HELD:
+        of, names = ("comparison", [compared.name]) if view == views.RESULTS else ("run", runs)
+        stages.execute(f"CREATE TEMP TABLE held AS FROM {view} WHERE {of} IN (FROM unnest($names))", {"names": names})
+        stages.execute(f"DROP VIEW IF EXISTS temp.{view}")
+        stages.execute(f"ALTER TABLE held RENAME TO {view}")
 
 
 def check_steps(stages: duckdb.DuckDBPyConnection, run: str, steps: Collection[int]) -> None:
@@ -99,6 +127,8 @@ def set_thresholds(
     stages: duckdb.DuckDBPyConnection, changed: Mapping[str, float] | None = None, *, across: bool = False
 ) -> None:
     """Set a variable per threshold: its default (`across`: between two frameworks), or the value in `changed`."""
+    if is_made(stages, "thresholds", (across, *sorted((changed or {}).items()))):
+        return
     query = f"WITH comparison_kind AS (SELECT $across AS cross_framework) FROM ({resources.sql('judge/thresholds')})"
     defaults = {name: value for name, value, _ in stages.execute(parsed(stages, query), {"across": across}).fetchall()}
     for name, value in (defaults | dict(changed or {})).items():

@@ -40,7 +40,7 @@ class Cell:
 
 def page_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject, most: int) -> Cell:
     """Return the page of `subject` in a frame below its answer in plain HTML."""
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, compared=subject.comparison) as stages:
         said = answer(stages, lake, subject)
         page = escape(html(stages, subject, said, most), quote=True)
     frame = f'<iframe sandbox="allow-scripts" style="width:100%;height:900px;border:0" srcdoc="{page}"></iframe>'
@@ -49,7 +49,7 @@ def page_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subjec
 
 def tree_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Cell:
     """Return the tree of modules of the unit that matters, open at the cause, with the level of each."""
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, compared=subject.comparison) as stages:
         said = answer(stages, lake, subject)
         judge(stages, subject)
         step, rank, golden_step, golden_rank = _unit(subject, said)
@@ -63,7 +63,7 @@ def tree_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subjec
 
 def flow_cell(connection: duckdb.DuckDBPyConnection, lake: Path, subject: Subject) -> Cell:
     """Return the error (of a run: the largest magnitude) along the program of the unit that matters, as SVG."""
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, compared=subject.comparison) as stages:
         said = answer(stages, lake, subject)
         judge(stages, subject)
         step, rank, *_ = _unit(subject, said)

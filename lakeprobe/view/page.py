@@ -54,7 +54,7 @@ def write(
     With `all_units`, each other unit gets a page in the folder STEM_pages beside it; the page itself is written last.
     `connection` has the views of `lake`. Raises OSError.
     """
-    with stage_connection(connection) as stages:
+    with stage_connection(connection, compared=subject.comparison) as stages:
         said = answer(stages, lake, subject)
         judge(stages, subject)
         chosen = _chosen(subject, said, records(stages, "units"), most)

@@ -10,7 +10,7 @@ import pytest
 from commands.program import lakeprobe
 
 import lakeprobe as package
-from lakeprobe.analysis import blame
+from lakeprobe.analysis import blame, query
 from lakeprobe.analysis.query import stage_connection
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
@@ -53,8 +53,25 @@ def test_blame(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     of_step = answers()
     assert of_step["suspects"]
     assert of_step["path"]
-    monkeypatch.setattr(blame, "stage_connection", lambda connection, *limits: stage_connection(connection))
+    monkeypatch.setattr(blame, "stage_connection", lambda connection, *_, **of: stage_connection(connection, **of))
     assert answers() == of_step
+
+
+@pytest.mark.parametrize("step", [None, 1])
+def test_rows_in_memory_answer_as_files_do(lake: Lake, monkeypatch: pytest.MonkeyPatch, step: int | None) -> None:
+    def answers() -> list[list[tuple[Any, ...]]]:
+        comparison = lake.comparison("c")
+        found = comparison.first_difference(steps=() if step is None else [step])
+        blamed = comparison.blame(step=step)
+        relations = (found.ranks, found.leaves, blamed.suspects, blamed.path, blamed.spread, blamed.counts)
+        return [relation.fetchall() for relation in relations]
+
+    held = answers()
+    assert held[0]
+    assert held[2]
+    monkeypatch.setattr(query, "_FEW_ROWS", 0)
+    monkeypatch.setattr(query, "_hold", lambda *_: pytest.fail("rows were held"))
+    assert answers() == held
 
 
 def test_every_command_takes_a_list_of_steps(lake: Lake) -> None:

@@ -198,6 +198,7 @@ def test_series_that_leave_golden_are_drawn(opened: Any, lake: Lake, demo: Path,
         assert seen.complaints == []
 
 
+@pytest.mark.usefixtures("ranks")
 def test_ranks_with_pages_of_their_own_lead_to_each_other(opened: Any, lake: Lake, tmp_path: Path) -> None:
     page = lake.view("ranks", tmp_path / "a 1#.html", most=1, all_units=True)
     beside = tmp_path / "a 1#_pages"
